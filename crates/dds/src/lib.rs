@@ -38,6 +38,7 @@ mod lost;
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 mod name;
 mod octets;
+mod open;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod qos;
@@ -54,13 +55,14 @@ mod unsafe_descriptor;
 pub use backend::{
     Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
     Payload, QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
-    UNACKNOWLEDGED_BYTES_MAX, Writer, open, write_within,
+    UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};
 pub use element::{ElementType, FIELDS_MAX, Told};
 pub use error::{CdrError, DdsError, WriteError};
 pub use octets::Octets;
+pub use open::open;
 pub use qos::{
     Announced, AnnouncedDurability, Durability, Qos, READER_FACTOR, Reliability, SAMPLES_MAX,
     WINDOW_DEFAULT,

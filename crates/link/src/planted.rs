@@ -20,8 +20,6 @@ pub enum Defect {
     IgnoresEarlier,
     /// Origin: a schema is announced after the elements written by it.
     AnnouncesLate,
-    /// Origin: lost numbers of several epochs are named with the epoch of the first.
-    MergesEpochs,
     /// Origin: elements fetched from a subscriber go back under the numbers before theirs.
     PutsBackShifted,
     /// Origin: elements answer a fetch under the numbers before theirs.
@@ -30,14 +28,13 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::PassesParked,
         Self::AcknowledgesQueued,
         Self::RestoresShifted,
         Self::ResumesPastTrim,
         Self::IgnoresEarlier,
         Self::AnnouncesLate,
-        Self::MergesEpochs,
         Self::PutsBackShifted,
         Self::AnswersShifted,
     ];

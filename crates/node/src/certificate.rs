@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::clock;
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// Pause between two looks; reason: a clock that is corrected is noticed within the hour.
 const PERIOD: Duration = Duration::from_secs(3_600);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::catalogue::{ABANDONED_LOOK, Abandoned};
 use crate::clock;
 use crate::notices::NoticeKind;
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -41,6 +41,7 @@ mod shared;
 mod size_limit;
 mod storage;
 mod streams;
+mod tasks;
 mod view;
 
 pub use data::{Recognized, SECRET_FILES, log_directory, recognized, registry_directory};

@@ -50,10 +50,12 @@ pub(crate) fn measure(app: &Shared) {
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }
-    crate::kad::measure(app);
+    if let Some(node) = app.kad.get() {
+        metrics.kad.measure(&node.report().borrow());
+    }
     #[cfg(feature = "dds")]
     if let Some(topics) = app.topics.get() {
-        crate::dds::measure(topics, &app.observability.metrics.topics);
+        crate::metrics::measure_topics(topics, &metrics.topics);
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
-use crate::shared::take_turns;
+use crate::tasks::take_turns;
 
 /// Pause before a refused change is tried again; reason: a few syncs.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
-use crate::shared::ended;
+use crate::tasks::ended;
 
 /// Pause between two reads.
 const PERIOD: Duration = Duration::from_secs(1);

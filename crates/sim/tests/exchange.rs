@@ -43,6 +43,20 @@ fn each_fault_occurs_and_the_promises_hold_under_it() {
 }
 
 #[test]
+fn numbers_trimmed_after_a_rollback_are_named_so() {
+    right(&run(&Settings {
+        faults: vec![
+            Fault::PowerLoss,
+            Fault::OldState,
+            Fault::BitRot,
+            Fault::QueueFull,
+        ],
+        keep: Some(20),
+        ..Settings::new(435)
+    }));
+}
+
+#[test]
 fn a_seed_repeats_itself() {
     for seed in [3, 4, 5] {
         let settings = Settings {

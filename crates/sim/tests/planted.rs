@@ -1,25 +1,26 @@
-//! Goal: the simulation finds what it claims to find.
+//! Goal: the simulation finds the defects that it claims to find.
 //! Method: one defect after the other is planted in the product; the runs must report a violation
-//! within a stated number of seeds, under the faults that bring the defect out. The run that shows it
-//! is clean without it.
+//! within a stated number of seeds, under the faults that expose the defect. The run that shows it
+//! has no violation without it.
 //!
 //! Needs the feature `planted`, which ordinary builds and the workspace's tests do not have:
 //! `cargo test --release -p chappe-sim --features planted --test planted`.
 
 use chappe_flow::planted::{self as flow, Defect as InFlow};
+use chappe_link::planted::{self as link, Defect as InLink};
 use chappe_log::planted::{self as log, Defect as InLog};
 use chappe_sim::exchange::{Fault, Settings, run};
 
-/// What a defect is looked for with.
+/// The runs in which a defect must show.
 struct Hunt {
     faults: Vec<Fault>,
-    /// What origins keep; `None`: the seed chooses.
+    /// The number of elements that origins keep; `None`: the seed chooses.
     keep: Option<u64>,
     within: u64,
 }
 
 impl Hunt {
-    /// The first promise that the run of this seed breaks.
+    /// The first violation in the run of this seed.
     fn violation(&self, seed: u64) -> Option<String> {
         let report = run(&Settings {
             faults: self.faults.clone(),
@@ -29,8 +30,8 @@ impl Hunt {
         report.violations.first().map(ToString::to_string)
     }
 
-    /// Plants the defect and looks for it: the line that says where it was found, or what is wrong.
-    /// The run that shows it must be clean without it.
+    /// Plants the defect and looks for it: a line with the seed that found it, or the error. The run that
+    /// shows it must have no violation without it.
     fn find(&self, name: &str, plant: impl Fn(bool)) -> Result<String, String> {
         plant(true);
         let found = (1..=self.within).find_map(|seed| Some((seed, self.violation(seed)?)));
@@ -50,7 +51,7 @@ impl Hunt {
     }
 }
 
-/// The faults that bring out a defect of a session, and the seeds within which it is found.
+/// The faults that expose a defect of a session, and the number of seeds within which it is found.
 fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
     match defect {
         InFlow::AcknowledgesEarly => (vec![Fault::PowerLoss], 20),
@@ -64,6 +65,20 @@ fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
         InFlow::WaitsForEver => (vec![Fault::PowerLoss, Fault::Partition], 100),
         InFlow::KeepsRecords => (vec![Fault::BitRot], 50),
         InFlow::LostOvertakes => (vec![Fault::QueueFull, Fault::BitRot], 200),
+    }
+}
+
+/// The same for a defect of a link's end.
+fn of_link(defect: InLink) -> (Vec<Fault>, u64) {
+    match defect {
+        InLink::PassesParked => (vec![Fault::QueueFull], 50),
+        InLink::AcknowledgesQueued => (vec![Fault::PowerLoss], 20),
+        InLink::RestoresShifted => (vec![Fault::BitRot], 50),
+        InLink::ResumesPastTrim => (vec![Fault::Kill, Fault::Partition], 100),
+        InLink::IgnoresEarlier => (vec![Fault::OldState], 100),
+        InLink::AnnouncesLate => (vec![Fault::Kill], 20),
+        InLink::PutsBackShifted => (vec![Fault::BitRot], 50),
+        InLink::AnswersShifted => (vec![Fault::BitRot], 50),
     }
 }
 
@@ -81,13 +96,13 @@ fn of_log(defect: InLog) -> (Vec<Fault>, u64) {
     }
 }
 
-/// What origins keep where a defect shows only in what they let go of: few elements, so that a mark
-/// often comes to stand right before damage.
+/// The number of elements that origins keep where a defect shows only at what is trimmed: few, so that
+/// a trim mark is often right before damage.
 fn kept(defect: InLog) -> Option<u64> {
     (defect == InLog::TrimsDamage).then_some(20)
 }
 
-/// One test for all: what is planted is planted in the whole process.
+/// One test for all: a defect is planted in the whole process.
 #[test]
 fn every_planted_defect_is_found() {
     let mut wrong = Vec::new();
@@ -99,11 +114,21 @@ fn every_planted_defect_is_found() {
         let (faults, within) = of_flow(defect);
         let hunt = Hunt {
             faults,
-            // Where much is let go of, much is named as lost.
+            // Where much is trimmed, much is named as lost.
             keep: (defect == InFlow::LostOvertakes).then_some(20),
             within,
         };
         let plant = |on: bool| flow::plant(on.then_some(defect));
+        note(hunt.find(&format!("{defect:?}"), plant));
+    }
+    for defect in InLink::ALL {
+        let (faults, within) = of_link(defect);
+        let hunt = Hunt {
+            faults,
+            keep: (defect == InLink::ResumesPastTrim).then_some(20),
+            within,
+        };
+        let plant = |on: bool| link::plant(on.then_some(defect));
         note(hunt.find(&format!("{defect:?}"), plant));
     }
     for defect in InLog::ALL {

@@ -10,7 +10,8 @@ use super::outlet::{LiveOutlet, Turn};
 use super::status::State;
 use super::{Notice, PAUSE_MAX, PAUSE_MIN, Shared, lock};
 use crate::DdsError;
-use crate::backend::{Event, Guid, Participant, open};
+use crate::backend::{Event, Guid, Participant};
+use crate::open;
 
 /// The longest wait of a round; reason: it says at least so often that the thread lives.
 const ROUND_MAX: Duration = Duration::from_millis(250);

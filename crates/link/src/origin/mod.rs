@@ -279,10 +279,7 @@ impl Origin {
                     return;
                 };
                 let epoch = open.epoch_of(from);
-                let next = match planted::is(Defect::MergesEpochs) {
-                    true => next,
-                    false => open.end_in_epoch(from, next),
-                };
+                let next = open.end_in_epoch(from, next);
                 self.commands.push_back(SenderCommand::Gap {
                     channel,
                     epoch,

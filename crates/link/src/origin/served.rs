@@ -100,6 +100,8 @@ fn resume(positions: &[Position], stream: &StreamState) -> (u64, Option<Option<P
     let mut answers = positions.iter().zip(&stream.resumptions);
     let newest = match answers.next() {
         None => return (stream.first, Some(None)),
+        // A log answers with its first number; those trimmed before it are lost, with their reason.
+        Some((at, Resumption::Next(_))) if starts_at_first(*at, stream) => return (1, None),
         Some((_, Resumption::Next(next))) if *next < stream.first => {
             return (past_trim(*next, stream.first), None);
         }
@@ -116,6 +118,11 @@ fn resume(positions: &[Position], stream: &StreamState) -> (u64, Option<Option<P
     });
     let (next, kept) = known.next().unwrap_or((newest, None));
     (next, Some(kept))
+}
+
+/// Whether the position is before the very first number of the stream, as after a rollback to it.
+fn starts_at_first(at: Position, stream: &StreamState) -> bool {
+    at.sequence == 0 && stream.epochs.contains(&(at.epoch, 1))
 }
 
 /// The numbers between are lost to the subscriber, which learns it when they are read.

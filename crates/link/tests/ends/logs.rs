@@ -123,6 +123,9 @@ impl OriginLog {
                 next: end,
             };
         }
+        if have.sequence == 0 {
+            return Resumption::Next(self.first);
+        }
         Resumption::Next(have.sequence + 1)
     }
 

@@ -159,6 +159,22 @@ fn numbers_trimmed_while_disconnected_are_named() {
 }
 
 #[test]
+fn numbers_trimmed_after_a_rollback_to_nothing_are_named() {
+    let mut log = OriginLog::new();
+    log.append_all(10);
+    log.trim(8);
+    let mut pair = pair();
+    subscribe(&mut pair, CHANNEL, Some(at(1, 0)), &[]);
+    let requests = run(&mut pair, &mut log);
+    let lost = StorageRequest::Lost {
+        from: at(1, 1),
+        next: 8,
+        reason: LossReason::Trimmed,
+    };
+    assert!(requests.contains(&lost), "{requests:?}");
+}
+
+#[test]
 fn elements_that_wait_for_schemas_hold_only_their_channel() {
     let mut log = OriginLog::new();
     log.append_all(13);

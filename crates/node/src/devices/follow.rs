@@ -17,10 +17,10 @@ use chappe_wrappers::dpws::{Attachment, RETRY, Yield};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::charge::ChargedQuota;
 use super::identity::Product;
 use super::offered::Streams;
 use super::output::Output;
-use super::quota;
 use super::table::DeviceState;
 use super::task::{self, BATCH_MAX, Order, Taking};
 use super::{entities, key_of};
@@ -45,7 +45,7 @@ struct Following {
     attachment: Attachment,
     streams: Streams,
     output: Output,
-    quota: quota::Held,
+    quota: ChargedQuota,
     describing: Describing,
     /// The next pause before it is described again.
     pause: Duration,
@@ -105,7 +105,7 @@ pub(super) async fn follow(
     let key = key_of(&found.endpoint);
     let mut following = Following {
         output: Output::new(&app, is_cut),
-        quota: quota::Held::new(&app, &key),
+        quota: ChargedQuota::new(&app, &key),
         app,
         client,
         left,

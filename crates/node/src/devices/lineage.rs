@@ -25,7 +25,8 @@ use super::key::endpoint_of;
 use super::table::DeviceState;
 use crate::catalogue::Entry;
 use crate::notices::NoticeKind;
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// Former devices of one identity that are asked whether they are present, in the order in which their
 /// streams would be continued; streams of others are not continued. Reason: there is more than one only

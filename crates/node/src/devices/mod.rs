@@ -4,6 +4,7 @@
 //! other waiting. What discovery hears is a hint: a device is gone when the client has looked and
 //! it did not answer.
 
+mod charge;
 mod entities;
 mod follow;
 mod followers;
@@ -30,7 +31,8 @@ pub(crate) use table::{Device, DeviceState, Devices};
 
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// Pause before discovery is tried again when it could not begin.
 const RETRY: Duration = Duration::from_secs(5);

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use super::identity::Product;
 use super::lineage::{Lineage, Successor};
 use crate::catalogue::{CatalogueError, Entry, Making};
-use crate::shared::{App, take_turns};
+use crate::shared::App;
+use crate::tasks::take_turns;
 
 /// The streams of one device, by the numbers of its offers.
 #[derive(Default)]

@@ -10,12 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chappe_device::mapping::Trouble;
-use chappe_wrappers::dpws::Yield;
 use tokio::time::Instant;
 
 use crate::config::{Config, MaxBytes, Quotas};
-use crate::metrics::QuotaLabel;
-use crate::shared::App;
 
 /// Time whose elements a device may bring at once. Reason: one that was cut off for some seconds catches
 /// up, and one of hundreds of metrics sends all at its start.
@@ -164,6 +161,12 @@ impl Quota {
     }
 
     /// Why the device is slowed, if that was so lately.
+    /// The key of the quota that pauses the device, if one does.
+    pub(super) fn pausing(&self) -> Option<&'static str> {
+        let excess = self.excess.as_ref().filter(|_| self.is_paused())?;
+        Some(excess.kind.key)
+    }
+
     pub(super) fn trouble(&self) -> Option<Trouble> {
         let excess = self.excess.as_ref()?;
         let Kind {
@@ -184,7 +187,7 @@ impl Quota {
 
     /// Charges elements that came together. Where the device is above a quota then, it is paused until it
     /// is within all of them.
-    fn charge(&mut self, now: Instant, elements: u64, bytes: u64) {
+    pub(super) fn charge(&mut self, now: Instant, elements: u64, bytes: u64) {
         self.drain(now);
         for (bucket, amount) in self.buckets.iter_mut().zip([elements, bytes, bytes]) {
             bucket.take(amount);
@@ -239,7 +242,7 @@ impl DeviceQuotas {
     }
 
     /// The quota of a device that comes.
-    fn enter(&self, key: &str, now: Instant) -> Quota {
+    pub(super) fn enter(&self, key: &str, now: Instant) -> Quota {
         let mut quota = Quota::new(&self.config, self.log_max_bytes, now);
         if let Some(left) = self.left().remove(key) {
             quota.drained_at = left.at;
@@ -252,7 +255,7 @@ impl DeviceQuotas {
 
     /// Remembers what a device that leaves has brought. Where that is one too many, the one that left
     /// first is forgotten.
-    fn leave(&self, key: &str, quota: &Quota) {
+    pub(super) fn leave(&self, key: &str, quota: &Quota) {
         let mut left = self.left();
         let levels = quota.buckets.each_ref().map(|bucket| bucket.level);
         let at = quota.drained_at;
@@ -268,61 +271,6 @@ impl DeviceQuotas {
 
     fn left(&self) -> MutexGuard<'_, HashMap<String, Left>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The quota of a device that is followed.
-pub(super) struct Held {
-    app: App,
-    key: String,
-    quota: Quota,
-}
-
-impl Held {
-    pub(super) fn new(app: &App, key: &str) -> Self {
-        Self {
-            app: app.clone(),
-            key: key.to_owned(),
-            quota: app.devices.quotas.enter(key, Instant::now()),
-        }
-    }
-
-    /// Charges what was read of the device. Each notification is charged before the next is read.
-    pub(super) fn charge(&mut self, yields: &[Yield]) {
-        let elements = || {
-            yields.iter().filter_map(|one| match one {
-                Yield::Element(_, element) | Yield::Current(_, element) => Some(element),
-                _ => None,
-            })
-        };
-        let bytes = elements().map(|element| element.size_bytes() as u64).sum();
-        self.quota
-            .charge(Instant::now(), elements().count() as u64, bytes);
-        if let (true, Some(excess)) = (self.quota.is_paused(), &self.quota.excess) {
-            let quota = excess.kind.key;
-            let slowed = &self.app.observability.metrics.devices_slowed;
-            slowed.get_or_create(&QuotaLabel { quota }).inc();
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.app.devices.quotas.leave(&self.key, &self.quota);
-    }
-}
-
-impl std::ops::Deref for Held {
-    type Target = Quota;
-
-    fn deref(&self) -> &Quota {
-        &self.quota
-    }
-}
-
-impl std::ops::DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Quota {
-        &mut self.quota
     }
 }
 

@@ -17,7 +17,8 @@ use super::table::{Device, DeviceState};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 
-use crate::shared::{App, take_turns};
+use crate::shared::App;
+use crate::tasks::take_turns;
 
 /// Yields taken together before they are stored.
 pub(super) const BATCH_MAX: usize = 512;

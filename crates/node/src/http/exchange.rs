@@ -121,7 +121,7 @@ pub(super) async fn pull(
             let part = tokio::select! {
                 part = body.next() => part,
                 () = sender.closed() => return,
-                () = crate::shared::ended(&mut drain) => return,
+                () = crate::tasks::ended(&mut drain) => return,
             };
             let Some(part) = part else { return };
             if sender.send(part).await.is_err() {

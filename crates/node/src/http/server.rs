@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use super::bodies::{Arriving, Leaving};
 use crate::config;
 use crate::metrics::Metrics;
-use crate::shared::ended;
+use crate::tasks::ended;
 
 /// Largest head of a request; reason: browsers stay below 16 kB.
 const HEAD_BYTES_MAX: usize = 32 << 10;

@@ -1,7 +1,6 @@
 //! Where multicast does not reach: the devices of this node are published in the distributed hash
 //! table, those of others found there, into the one list of devices.
 
-mod measure;
 mod publish;
 mod search;
 
@@ -18,9 +17,9 @@ use utoipa::ToSchema;
 
 use crate::clock;
 use crate::error::StartError;
-use crate::shared::{App, Shared, ended};
+use crate::shared::{App, Shared};
+use crate::tasks::ended;
 
-pub(crate) use measure::{KadMetrics, measure};
 pub(crate) use publish::publish;
 pub(crate) use search::search;
 

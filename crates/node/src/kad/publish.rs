@@ -9,7 +9,8 @@ use chappe_transport::Hop;
 use chappe_transport::kad::KadNode;
 
 use crate::devices::{Device, DeviceState};
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// Time between two looks at the devices.
 const PERIOD: Duration = Duration::from_secs(1);

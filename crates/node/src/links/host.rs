@@ -1,7 +1,6 @@
 //! The node as its links see it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use chappe_identity::AddressPolicy;
 use chappe_links::http::KeptSubscription;
@@ -16,6 +15,7 @@ use chappe_stream::{StoreError, StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
 
 use super::kept::Kept;
+use super::opening::Opening;
 use super::{is_removed, key_of, name_of_key};
 use crate::catalogue::{CatalogueError, Entry};
 use crate::notices::NoticeKind;
@@ -27,23 +27,6 @@ pub(super) struct Host {
     node: Weak<Shared>,
     subscriptions: Kept<KeptSubscription>,
     opening: Arc<Opening>,
-}
-
-/// Streams whose definition is on its way to the disk, by the key of the link that asked and their name,
-/// or that could not be defined, until the link asks again. A link asks every few milliseconds, so that
-/// no thread waits for the disk.
-#[derive(Default)]
-pub(super) struct Opening(Mutex<HashMap<(String, String), Option<HostError>>>);
-
-impl Opening {
-    fn streams(&self) -> MutexGuard<'_, HashMap<(String, String), Option<HostError>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The link is removed, and asks no more: the next one of its name begins without its errors.
-    pub(super) fn forget(&self, source: &str) {
-        self.streams().retain(|(asking, _), _| asking != source);
-    }
 }
 
 impl Host {

@@ -2,7 +2,7 @@
 
 use chappe_links::LinkState;
 
-use super::Exchange;
+use super::exchange::Exchange;
 use crate::config::Limits;
 use crate::metrics::{
     LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics, PacerStateLabel, ReaderLabel,

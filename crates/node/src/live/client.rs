@@ -15,7 +15,8 @@ use super::reading::{Cursors, EVENT_BYTES, Piece};
 use super::{After, STREAMS_MAX, Wanted};
 use crate::catalogue::Entry;
 use crate::notices::{Notice, NoticeKind};
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// How long elements are gathered before they are sent together.
 const GATHER: Duration = Duration::from_millis(50);

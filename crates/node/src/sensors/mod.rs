@@ -28,7 +28,8 @@ use table::{SensorError, SensorState};
 
 use crate::config::Problem;
 use crate::notices::NoticeKind;
-use crate::shared::{App, ended};
+use crate::shared::App;
+use crate::tasks::ended;
 
 /// How often the directory is looked at.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -41,7 +41,7 @@ impl Derived {
                 Err(_) => return None,
             };
             world.sometimes.derived += 1;
-            world.tell(Event::Derived {
+            world.report(Event::Derived {
                 stream: number,
                 at,
                 content,

@@ -1,4 +1,4 @@
-//! What happens to a run: when faults begin, what each does, and how it ends.
+//! The faults of a run: when they begin, what each does, and how it ends.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::{Fault, store::Disked};
 use crate::Operation;
 use crate::network::{Flapping, Node, State};
 
-/// What the run has to do later.
+/// A step that the run has scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Later {
     /// The next fault.
     Fault,
     /// Start a node's process.
     Start(Node),
-    /// The power goes, if it is still there.
+    /// Cut the power, if it is on.
     PowerOff(Node),
-    /// Bytes rot on a node's disk.
+    /// Let bytes rot on a node's disk.
     Rot(Node),
     /// Put the backup of a node back.
     Restore(Node),
-    /// End what was done to a node, or to the direction to the other.
+    /// End a fault of a node, or of the direction to the other.
     HealGroup(Node),
     HealLink(Node, Node),
     HealPace(Node),
@@ -35,7 +35,7 @@ pub(super) enum Later {
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Run {
-    /// Lets something happen later.
+    /// Schedules a step.
     pub(super) fn later(&mut self, after: Duration, what: Later) {
         let number = self.agenda.len() as u32;
         self.agenda.push(what);
@@ -79,12 +79,12 @@ impl Run {
                 disked.disk.set_capacity(u64::MAX);
                 disked.slow = Duration::ZERO;
             }
-            Later::HealQueue(node) => self.disked(node).held = false,
+            Later::HealQueue(node) => self.disked(node).is_held = false,
             Later::HealVersion(node) => self.set_versions(node, None),
         }
     }
 
-    /// Ends everything that was done, in the end.
+    /// Ends all faults.
     pub(super) fn heal_all(&mut self) {
         let nodes: Vec<Node> = self.nodes().collect();
         for node in &nodes {
@@ -161,7 +161,7 @@ impl Run {
                 self.later(until, Later::HealDisk(node));
             }
             Fault::BitRot => {
-                // Half of the time while nobody gets what is new, so that it is missed.
+                // Half of the time while subscribers get nothing new, so that they miss it.
                 if self.world.random.bool() {
                     self.world.network.set_group(node, 3);
                     self.later(until, Later::HealGroup(node));
@@ -178,8 +178,8 @@ impl Run {
             }
             Fault::SlowDisk => {
                 let (low, high) = (Duration::from_millis(500), Duration::from_secs(15));
-                let slow = self.world.between(low, high);
-                self.disked(node).slow = slow;
+                let delay = self.world.between(low, high);
+                self.disked(node).slow = delay;
                 self.world.sometimes.slow_disk += 1;
                 self.later(until, Later::HealDisk(node));
             }
@@ -207,10 +207,10 @@ impl Run {
         }
     }
 
-    /// A log's queue takes nothing for a while, or a mark and no elements.
+    /// Fills a log's queue for a while, up to nothing or up to the room for a mark.
     fn fill_queue(&mut self, node: Node, until: Duration) {
         let room = self.world.random.usize(..200);
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => self.origins[origin]
                 .disked
                 .fill_queue(&mut self.world, room),

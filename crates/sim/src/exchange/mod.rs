@@ -1,10 +1,10 @@
 //! Whole pipelines on the simulated network and disks: log, flow, connection, flow, log.
 //!
-//! One to three origins, each with one or two streams, and one to three subscribers that want all of
-//! them. The stores are `chappe_log::Store` on [`crate::SimDisk`], the sessions `chappe_flow::Sender`
-//! and `chappe_link::Subscriber`, dialled by `chappe_flow::Reconnect`: the product's own code. Reading
-//! for the sender is written here, as a node does it; where power is lost, an origin derives records
-//! from its streams as a virtual sensor does. The judge is told everything and knows none of it.
+//! One to three origins, each with one or two streams, and one to three subscribers that read all of
+//! them. The stores are `chappe_log::Store` on [`crate::SimDisk`], the sessions `chappe_link::Origin` and
+//! `chappe_link::Subscriber`, dialled by `chappe_flow::Reconnect`: the product's own code. The nodes only
+//! read and change their logs for the machines; where power is lost, an origin derives records from its
+//! streams as a virtual sensor does. The judge sees every event and uses no code of the product.
 //!
 //! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds of
 //! [`Fault`], which then happen to nodes and links until the time is over. Then everything heals, and

@@ -1,4 +1,4 @@
-//! A node whose own streams others want: elements are made, stored, and sent by a sender for each
+//! A node whose streams other nodes read: it appends elements and serves them in a session for each
 //! connection.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,16 +35,16 @@ pub(super) struct OriginStream {
     pending: VecDeque<Pending>,
     trim: Option<Trimmed>,
     derived: Option<Derived>,
-    /// First and last number of each batch that was accepted: what rots together.
+    /// The first and last number of each accepted batch: they rot together.
     pub(super) batches: Vec<(At, u64)>,
     announced: u64,
 }
 
 impl OriginStream {
-    /// Says from where on it has elements; what is before counts as let go of.
-    fn keeps(&self, world: &mut World) {
+    /// Tells the judge the first number that it keeps; earlier ones count as trimmed.
+    fn report_first(&self, world: &mut World) {
         if let Some(stream) = &self.stream {
-            world.tell(Event::Keeps {
+            world.report(Event::Keeps {
                 stream: self.number,
                 first: stream.first(),
             });
@@ -59,9 +59,9 @@ pub(super) struct Origin {
     pub(super) sessions: BTreeMap<u32, Session>,
     pub(super) fillings: VecDeque<Filling>,
     pub(super) by_connection: BTreeMap<Connection, u32>,
-    /// The versions of the protocol that it speaks.
+    /// The versions of the protocol that it supports.
     pub(super) versions: (u32, u32),
-    /// Whether new elements are made.
+    /// Whether it appends new elements.
     pub(super) produces: bool,
 }
 
@@ -94,7 +94,7 @@ impl Origin {
         self.disked.node
     }
 
-    /// Opens the store and begins; false: not now.
+    /// Opens the store; false: not now.
     pub(super) fn start(&mut self, world: &mut World) -> bool {
         let Some((store, recovery)) = self.disked.open(world) else {
             return false;
@@ -114,7 +114,7 @@ impl Origin {
                 }
             }
         }
-        self.began(world, &recovery);
+        self.report_start(world, &recovery);
         if world.plan.derives {
             for it in &mut self.streams {
                 let source = it.stream.as_ref();
@@ -129,7 +129,7 @@ impl Origin {
         true
     }
 
-    fn began(&mut self, world: &mut World, recovery: &Recovery) {
+    fn report_start(&mut self, world: &mut World, recovery: &Recovery) {
         let allows = std::mem::replace(&mut self.disked.allows, Allows::Nothing);
         world.sometimes.old_origin += u64::from(copied(recovery));
         for it in &mut self.streams {
@@ -137,15 +137,15 @@ impl Origin {
             it.announced = stream.last();
             let (epoch, last) = (stream.epoch(), stream.last());
             world.note(self.disked.node, "began: epoch, last", [epoch, last, 0]);
-            world.tell(Event::Began {
+            world.report(Event::Began {
                 stream: it.number,
                 epochs: stream.epochs(),
                 last,
                 allows,
             });
-            it.keeps(world);
-            // What a power loss may take of a level that does not survive it, it may also take from
-            // the middle; that is named, and said to the subscribers.
+            it.report_first(world);
+            // A level that does not survive a power loss may also lose numbers in the middle; they are
+            // gaps, and the subscribers are notified.
             let gaps = if allows == Allows::Loss {
                 stream.gaps()
             } else {
@@ -157,7 +157,7 @@ impl Origin {
                     number,
                 };
                 let stream = it.number;
-                world.tell(Event::Damaged { stream, at });
+                world.report(Event::Damaged { stream, at });
             }
         }
     }
@@ -206,14 +206,14 @@ impl Origin {
         }
     }
 
-    /// One element in each stream, so that the end can be seen to arrive.
+    /// Appends one element to each stream; the run ends when it has arrived.
     pub(super) fn produce_last(&mut self, world: &mut World) {
         for index in 0..self.streams.len() {
             self.append(world, index, 1);
         }
     }
 
-    /// Some elements in each stream, one after the other.
+    /// Appends some elements to each stream, one after the other.
     pub(super) fn burst(&mut self, world: &mut World, count: usize) {
         for index in 0..self.streams.len() * count {
             self.append(world, index % self.streams.len(), 1);
@@ -232,7 +232,7 @@ impl Origin {
             let bytes = 16 + (*content as usize * 7) % size.max(1);
             (time, record::payload(*content, bytes))
         });
-        // A full queue refuses; what is refused was never accepted.
+        // A full queue refuses the batch.
         let appended = match stream.append(payloads.collect::<Vec<_>>()) {
             Ok(appended) => appended,
             Err(error) => {
@@ -246,7 +246,7 @@ impl Origin {
             number: appended.first.sequence,
         };
         for (number, content) in (first.number..).zip(&contents) {
-            world.tell(Event::Offered {
+            world.report(Event::Offered {
                 stream: it.number,
                 at: At { number, ..first },
                 content: *content,
@@ -261,18 +261,18 @@ impl Origin {
         true
     }
 
-    /// Lets go of what is more than is kept.
+    /// Trims each stream to the number of elements that the plan keeps.
     fn trim(&mut self, world: &mut World) {
         let Some(keep) = world.plan.keep else { return };
         for it in &mut self.streams {
             let Some(stream) = &it.stream else { continue };
             let before = (stream.last() + 1).saturating_sub(keep);
-            // Not after each element: a tenth at a time.
+            // A tenth at a time.
             if before <= stream.first() + keep / 10 || it.trim.is_some() {
                 continue;
             }
             if let Ok(trimmed) = stream.trim(before) {
-                world.tell(Event::Trimmed {
+                world.report(Event::Trimmed {
                     stream: it.number,
                     before,
                 });
@@ -293,7 +293,7 @@ impl Origin {
                 .is_some_and(|trim| trim.try_result().is_some())
             {
                 it.trim = None;
-                it.keeps(world);
+                it.report_first(world);
             }
             while let Some(result) = it.pending.front().and_then(|it| it.appended.try_result()) {
                 let Some(pending) = it.pending.pop_front() else {
@@ -306,7 +306,7 @@ impl Origin {
                 let last = pending.first.number + pending.contents.len() as u64 - 1;
                 it.batches.push((pending.first, last));
                 for number in pending.first.number..=last {
-                    world.tell(Event::Accepted {
+                    world.report(Event::Accepted {
                         stream: it.number,
                         at: At {
                             number,
@@ -359,7 +359,7 @@ impl Origin {
         (batch.records.len() as u64 == last - from + 1).then_some(batch)
     }
 
-    // -- what a run does to it and asks of it --
+    // -- faults and state --
 
     /// Flips a bit somewhere.
     pub(super) fn rot(&mut self, world: &mut World) {
@@ -371,18 +371,18 @@ impl Origin {
         }
     }
 
-    /// Flips a bit of the frame of accepted elements; the whole batch is damaged by that.
+    /// Flips a bit of the frame of accepted elements, which damages the whole batch.
     fn rot_batch(&mut self, world: &mut World) -> bool {
         let index = world.random.usize(..self.streams.len());
         let it = &self.streams[index];
         let Some(stream) = &it.stream else {
             return false;
         };
-        // Of the newest batches the log may say that they were torn, not rotten.
+        // The log may report the newest batches as torn, not rotten.
         let Some(choice) = it.batches.len().checked_sub(4).filter(|count| *count > 0) else {
             return false;
         };
-        // Half of the time among the newest, which not everybody may have.
+        // Half of the time among the newest, which some subscribers lack.
         let oldest = if world.random.bool() {
             choice.saturating_sub(20)
         } else {
@@ -410,7 +410,7 @@ impl Origin {
             [it.number as u64, first.number, last],
         );
         for number in first.number..=last {
-            world.tell(Event::Damaged {
+            world.report(Event::Damaged {
                 stream: it.number,
                 at: At { number, ..first },
             });
@@ -418,7 +418,7 @@ impl Origin {
         true
     }
 
-    /// The newest place of each stream, with the stream's number.
+    /// The newest position of each stream, with the stream's number.
     pub(super) fn newest(&self) -> Vec<(usize, At)> {
         let newest = |it: &OriginStream| {
             let stream = it.stream.as_ref()?;
@@ -435,7 +435,7 @@ impl Origin {
         self.disked.settled() && self.streams.iter().all(settled)
     }
 
-    /// Says what it holds in the end.
+    /// Tells the judge what it has.
     pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
@@ -454,11 +454,11 @@ impl Origin {
                 let what = format!("stream {} cannot be read: {error}", it.number);
                 world.violations.push(crate::judge::Violation(what));
             }
-            it.keeps(world);
+            it.report_first(world);
             let counts = counts(store, stream);
             let stream = it.number;
-            world.tell(Event::Counted { stream, counts });
-            world.tell(Event::OriginHolds { stream, elements });
+            world.report(Event::Counted { stream, counts });
+            world.report(Event::OriginHolds { stream, elements });
         }
     }
 

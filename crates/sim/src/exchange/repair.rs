@@ -1,5 +1,5 @@
-//! Putting back what is damaged: both sides look for damage now and then, ask the other, and put back
-//! what it has, as a node's runtime does.
+//! Repair: both ends look for damage now and then, and put back the elements that the machines hand
+//! over.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::subscriber::{CopyOf, Subscriber};
 use super::world::{Timer, World};
 use crate::judge::{At, Counts, Event};
 
-/// Records on their way back to their places.
+/// Damaged elements that are being put back.
 pub(super) struct Filling {
     stream: usize,
     appended: Appended,
@@ -48,7 +48,7 @@ fn requested(channel: Channel, hole: &Hole) -> chappe_link::Hole {
     }
 }
 
-/// What a store counts of a stream.
+/// A store's counters of a stream.
 pub(super) fn counts(store: &Store, stream: &Stream) -> Counts {
     let name = stream.name();
     let mut lost = store.lost().into_iter();
@@ -71,7 +71,7 @@ impl World {
 }
 
 impl Origin {
-    /// Looks for damage, and asks the subscribers for what is missing.
+    /// Looks for damage, and requests the elements from the subscribers.
     pub(super) fn repair(&mut self, world: &mut World) {
         world.repair_later(self.node());
         self.disked.scrub(world);
@@ -94,7 +94,7 @@ impl Origin {
         }
     }
 
-    /// A subscriber has sent what is damaged here.
+    /// Puts back elements that a subscriber has sent.
     pub(super) fn put_back(
         &mut self,
         world: &mut World,
@@ -129,7 +129,7 @@ impl Origin {
         self.disked.commit_soon(world);
     }
 
-    /// What was put back is safe.
+    /// Reports the elements that are safe again.
     pub(super) fn filled(&mut self, world: &mut World) {
         while let Some(filling) = done(&mut self.fillings) {
             let Ok(filling) = filling else { continue };
@@ -152,7 +152,7 @@ impl Origin {
             );
             let stream = it.number;
             for (at, content) in filling.elements {
-                world.tell(Event::PutBack {
+                world.report(Event::PutBack {
                     stream,
                     at,
                     content,
@@ -163,7 +163,7 @@ impl Origin {
 }
 
 impl Subscriber {
-    /// Looks for damage, and asks the origins for what is missing.
+    /// Looks for damage, and requests the elements from the origins.
     pub(super) fn repair(&mut self, world: &mut World) {
         world.repair_later(self.node());
         self.disked.scrub(world);
@@ -184,7 +184,7 @@ impl Subscriber {
         }
     }
 
-    /// The origin has sent again what is damaged here.
+    /// Puts back elements that an origin has sent.
     pub(super) fn put_back(
         &mut self,
         world: &mut World,
@@ -196,11 +196,11 @@ impl Subscriber {
             return;
         };
         let holes = copied_holes(stream);
-        let is = |hole: &&Hole| {
+        let has_first = |hole: &&Hole| {
             let end = hole.origin.sequence + hole.count;
             hole.origin.epoch == first.epoch && (hole.origin.sequence..end).contains(&first.number)
         };
-        let Some(hole) = holes.iter().find(is) else {
+        let Some(hole) = holes.iter().find(has_first) else {
             return;
         };
         let passed = first.number - hole.origin.sequence;
@@ -225,7 +225,7 @@ impl Subscriber {
         }
     }
 
-    /// What was put back is safe.
+    /// Reports the elements that are safe again.
     pub(super) fn filled(&mut self, world: &mut World) {
         while let Some(filling) = done(&mut self.fillings) {
             let Ok(filling) = filling else { continue };
@@ -241,7 +241,7 @@ impl Subscriber {
                 batches.insert(0, (*first, *last));
             }
             for (at, content) in filling.elements {
-                world.tell(Event::PutBackThere {
+                world.report(Event::PutBackThere {
                     subscriber: self.index,
                     stream: filling.stream,
                     at,
@@ -252,14 +252,14 @@ impl Subscriber {
     }
 }
 
-/// What was queued to be put back; what was refused is asked for again at the next look.
+/// The queued elements; refused ones are requested again by the next look.
 fn queued(world: &mut World, filled: Result<Appended, Error>) -> Option<Appended> {
     let is_full = matches!(filled, Err(Error::QueueFull { .. }));
     world.sometimes.repair_refused += u64::from(is_full);
     filled.ok()
 }
 
-/// The next filling that is done, for good or ill.
+/// The next filling that has succeeded or failed.
 fn done(fillings: &mut std::collections::VecDeque<Filling>) -> Option<Result<Filling, Error>> {
     let result = fillings.front()?.appended.try_result()?;
     let filling = fillings.pop_front()?;

@@ -1,4 +1,4 @@
-//! One run: builds the nodes, gives each its steps, lets faults happen, heals, and judges.
+//! One run: builds the nodes, runs their steps, injects faults, heals, and judges.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::world::{Frame, Timer, World};
 use crate::judge::Violation;
 use crate::network::{Node, State, Step};
 
-/// How long everything may take to catch up when all faults are over.
+/// The limit for catching up when all faults are over.
 const CATCH_UP: Duration = Duration::from_secs(3 * 3_600);
 
 pub(super) struct Run {
@@ -62,8 +62,8 @@ impl Run {
         (1..=count as u32).map(Node)
     }
 
-    /// The origin or the subscriber of a node: origins come first, behind the driver.
-    pub(super) fn place(&self, node: Node) -> Result<usize, usize> {
+    /// The index of a node's origin (`Ok`) or subscriber (`Err`): the driver is first, then all origins.
+    pub(super) fn index_of(&self, node: Node) -> Result<usize, usize> {
         let index = node.0 as usize - 1;
         if index < self.origins.len() {
             Ok(index)
@@ -73,7 +73,7 @@ impl Run {
     }
 
     pub(super) fn disked(&mut self, node: Node) -> &mut Disked {
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => &mut self.origins[origin].disked,
             Err(subscriber) => &mut self.subscribers[subscriber].disked,
         }
@@ -96,13 +96,13 @@ impl Run {
     fn finish(&mut self) {
         self.heal_all();
         self.world.plan.repair_every = self.world.plan.repair_every.min(Duration::from_secs(120));
-        // Who would look for damage only after the end does so now.
+        // Nodes whose next look for damage is after the end look now.
         let nodes: Vec<Node> = self.nodes().collect();
         nodes
             .into_iter()
             .for_each(|node| self.world.repair_later(node));
         let end = self.world.network.now() + CATCH_UP;
-        // Everybody comes back, and what was begun ends.
+        // All nodes come back, and faults that have begun end.
         self.run_until(self.world.network.now() + Duration::from_secs(1_200));
         for origin in &mut self.origins {
             origin.produces = false;
@@ -116,7 +116,7 @@ impl Run {
             match self.world.judge.not_put_back() {
                 Some(violation) if now >= end => self.world.violations.push(violation),
                 Some(_) => {}
-                // Reading may have found what is still in memory.
+                // Reading may have found damage that memory can repair.
                 None if self.scrub() => {}
                 None => break,
             }
@@ -130,30 +130,30 @@ impl Run {
         }
     }
 
-    /// Everybody looks for rot; whether something is written again from memory.
+    /// Scrubs all disks; returns whether records are written again from memory.
     fn scrub(&mut self) -> bool {
         let world = &mut self.world;
         let (origins, subscribers) = (&mut self.origins, &mut self.subscribers);
         let disks = origins.iter_mut().map(|it| &mut it.disked);
         let disks = disks.chain(subscribers.iter_mut().map(|it| &mut it.disked));
-        let mut again = false;
+        let mut is_rewritten = false;
         for disked in disks {
-            again |= disked.scrub(world);
+            is_rewritten |= disked.scrub(world);
         }
-        again
+        is_rewritten
     }
 
-    /// Runs until everybody has everything.
+    /// Runs until all subscribers have all elements.
     fn catch_up(&mut self, end: Instant) {
         let mut last = self.world.network.now();
         while self.world.violations.is_empty() && !self.caught_up() {
             let now = self.world.network.now();
             if now >= end {
-                let what = format!("not caught up in {CATCH_UP:?}: {}", self.lags());
+                let what = format!("not caught up in {CATCH_UP:?}: {}", self.laggards());
                 self.world.violations.push(Violation(what));
                 return;
             }
-            // A sync that failed now may have taken the last element.
+            // A failed sync may have dropped the last element.
             if now >= last + Duration::from_secs(1_800) {
                 last = now;
                 self.produce_last();
@@ -162,7 +162,7 @@ impl Run {
         }
     }
 
-    /// Everybody says what it holds.
+    /// All nodes tell the judge what they have.
     fn testify(&mut self) {
         for origin in &self.origins {
             origin.testify(&mut self.world);
@@ -181,26 +181,25 @@ impl Run {
     fn caught_up(&self) -> bool {
         self.origins.iter().all(Origin::settled)
             && self.subscribers.iter().all(Subscriber::settled)
-            && self.lags().is_empty()
+            && self.laggards().is_empty()
     }
 
-    /// Who is behind where, in words.
-    fn lags(&self) -> String {
-        let mut lags = String::new();
+    /// Describes the subscribers that have not caught up.
+    fn laggards(&self) -> String {
+        let mut laggards = String::new();
         for (stream, newest) in self.origins.iter().flat_map(Origin::newest) {
             for (index, subscriber) in self.subscribers.iter().enumerate() {
-                let passed = subscriber.passed()[stream];
-                let there = passed.is_some_and(|passed| {
-                    passed.epoch == newest.epoch && passed.number >= newest.number
-                });
-                if !there && newest.number > 0 {
-                    lags += &format!(
-                        "subscriber {index} has {passed:?} of stream {stream}, {newest:?}; "
+                let last = subscriber.read_positions()[stream];
+                let has_newest = last
+                    .is_some_and(|last| last.epoch == newest.epoch && last.number >= newest.number);
+                if !has_newest && newest.number > 0 {
+                    laggards += &format!(
+                        "subscriber {index} has {last:?} of stream {stream}, {newest:?}; "
                     );
                 }
             }
         }
-        lags
+        laggards
     }
 
     fn run_until(&mut self, until: Instant) {
@@ -220,11 +219,11 @@ impl Run {
             }
             return;
         }
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => self.origin_step(origin, step),
             Err(subscriber) => self.subscriber_step(subscriber, step),
         }
-        // The power went within an operation.
+        // The power was lost within an operation.
         if self.world.network.node_state(node) == State::Up && self.disked(node).disk.is_off() {
             self.die(node, Death::PowerLost);
         }
@@ -280,7 +279,7 @@ impl Run {
         }
     }
 
-    /// When the store has stopped, the process ends and is started again.
+    /// A process whose store has stopped ends and is started again.
     fn after_commit(&mut self, node: Node, outcome: Outcome) {
         if outcome != Outcome::Failed || self.disked(node).disk.is_off() {
             return;
@@ -291,7 +290,7 @@ impl Run {
 
     /// A process ends, and is started again after a while.
     pub(super) fn die(&mut self, node: Node, death: Death) {
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => self.origins[origin].die(&mut self.world, death),
             Err(subscriber) => self.subscribers[subscriber].die(&mut self.world, death),
         }
@@ -306,7 +305,7 @@ impl Run {
             return;
         }
         self.world.network.start(node);
-        let started = match self.place(node) {
+        let started = match self.index_of(node) {
             Ok(origin) => self.origins[origin].start(&mut self.world),
             Err(subscriber) => self.subscribers[subscriber].start(&mut self.world),
         };
@@ -317,24 +316,24 @@ impl Run {
     }
 
     pub(super) fn rot(&mut self, node: Node) {
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => self.origins[origin].rot(&mut self.world),
             Err(subscriber) => self.subscribers[subscriber].rot(&mut self.world),
         }
     }
 
-    /// An origin makes some elements at once.
+    /// An origin appends some elements at once.
     pub(super) fn burst(&mut self, node: Node) {
-        if let Ok(origin) = self.place(node) {
+        if let Ok(origin) = self.index_of(node) {
             self.origins[origin].burst(&mut self.world, 20);
         }
     }
 
-    /// A peer speaks other versions, or (`None`) those of all again; its sessions begin anew.
+    /// A peer supports other versions, or (`None`) the usual ones again; its sessions are replaced.
     pub(super) fn set_versions(&mut self, node: Node, versions: Option<(u32, u32)>) {
         let normal = self.world.plan.sender.session.versions;
         let versions = versions.unwrap_or(normal);
-        match self.place(node) {
+        match self.index_of(node) {
             Ok(origin) => self.origins[origin].versions = versions,
             Err(subscriber) => {
                 let changed = self.subscribers[subscriber].versions != versions;

@@ -236,7 +236,7 @@ impl Origin {
         );
         // Number 0 is before the first element.
         if at.number > 0 {
-            world.tell(Event::Acknowledged {
+            world.report(Event::Acknowledged {
                 subscriber,
                 stream,
                 at,

@@ -1,4 +1,4 @@
-//! A node's disk and the store on it, through deaths, power cuts, failures and restored copies.
+//! A node's disk and the store on it, through kills, power cuts, failures and restored copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::SimDisk;
 use crate::judge::Allows;
 use crate::network::Node;
 
-/// Bytes that are looked at for rot each time.
+/// Bytes that are scrubbed at a time.
 const SCRUB_BYTES: u64 = 256 * 1024;
 
-/// How long a commit waits that is held back before it is tried again.
+/// The pause before a commit that is held back is tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Death {
     Killed,
     PowerLost,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// There is no room; a later commit may find some.
+    /// The disk has no room; a later commit may find some.
     Full,
     /// The store has stopped.
     Failed,
@@ -39,25 +39,25 @@ pub(super) struct Disked {
     pub(super) node: Node,
     pub(super) disk: SimDisk,
     pub(super) store: Option<Store>,
-    /// What the next opening may find gone.
+    /// The losses that the next opening may find.
     pub(super) allows: Allows,
-    /// How many numbers of each stream its openings have named as torn, since that was told.
+    /// The count of numbers of each stream that openings have named as torn and the judge has not heard of.
     pub(super) torn: BTreeMap<String, u64>,
-    /// An old copy, and what it was like.
+    /// An old copy of the disk.
     pub(super) backup: Option<SimDisk>,
-    /// Segments of which a place without elements has rotted.
+    /// Segments that have rotted outside their elements.
     pub(super) rotten: BTreeSet<String>,
-    /// Added to each commit.
+    /// Added to the time of each commit.
     pub(super) slow: Duration,
     /// The log's queue is full: nothing is committed.
-    pub(super) held: bool,
-    /// What fills the queue, in runs in which it is filled.
+    pub(super) is_held: bool,
+    /// The stream whose records fill the queue, in runs with that fault.
     filler: Option<Stream>,
     committing: bool,
-    /// How records name the cursor of their stream.
+    /// Reads the cursor that a record names.
     cursor_of: Option<CursorOf>,
-    /// A level that does not promise to survive the loss of power.
-    weak: bool,
+    /// Whether its level does not survive a power loss.
+    is_weak: bool,
 }
 
 impl Disked {
@@ -71,11 +71,11 @@ impl Disked {
             backup: None,
             rotten: BTreeSet::new(),
             slow: Duration::ZERO,
-            held: false,
+            is_held: false,
             filler: None,
             committing: false,
             cursor_of,
-            weak,
+            is_weak: weak,
         }
     }
 
@@ -110,7 +110,7 @@ impl Disked {
         }
     }
 
-    /// Fills the log's queue, but for some bytes at most, and holds commits back.
+    /// Fills the log's queue up to `room` bytes, and holds commits back.
     pub(super) fn fill_queue(&mut self, world: &mut World, room: usize) {
         let Some(filler) = &self.filler else { return };
         let mut bytes = world.plan.log.batch_bytes / 2;
@@ -119,12 +119,12 @@ impl Disked {
                 bytes /= 2;
             }
         }
-        self.held = true;
+        self.is_held = true;
         world.sometimes.queue_filled += 1;
         self.commit_soon(world);
     }
 
-    /// Removes what filled the queue.
+    /// Removes the records that filled the queue.
     fn empty_filler(&mut self, world: &mut World) {
         let filler = self.filler.as_ref().filter(|it| it.last() >= it.first());
         if filler.is_some_and(|filler| filler.trim(filler.last() + 1).is_ok()) {
@@ -132,7 +132,7 @@ impl Disked {
         }
     }
 
-    /// What failed while opening is over, but for a full disk.
+    /// Faults that made an opening fail are over, except a full disk.
     pub(super) fn after_failed_open(&mut self, world: &mut World) {
         self.filler = None;
         if let Some(store) = self.store.take() {
@@ -140,7 +140,7 @@ impl Disked {
         }
         self.disk = if self.disk.is_off() {
             world.sometimes.torn += 1;
-            if self.weak {
+            if self.is_weak {
                 self.allows = Allows::Loss;
             }
             self.disk.crash(world.random.u64(..))
@@ -149,7 +149,7 @@ impl Disked {
         };
     }
 
-    /// Lets a commit happen when the disk gets to it.
+    /// Schedules a commit.
     pub(super) fn commit_soon(&mut self, world: &mut World) {
         if !self.committing {
             self.committing = true;
@@ -164,7 +164,7 @@ impl Disked {
         let Some(store) = &self.store else {
             return Outcome::Failed;
         };
-        if self.held {
+        if self.is_held {
             self.committing = true;
             world.set_timer(self.node, HELD_PAUSE, Timer::Commit, 0);
             return Outcome::Full;
@@ -185,7 +185,7 @@ impl Disked {
         }
     }
 
-    /// The process ends; what the disk then is depends on how.
+    /// The process ends; the cause decides what the disk keeps.
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         let torn = self.disk.is_off();
         self.disk = match death {
@@ -193,14 +193,14 @@ impl Disked {
             _ => self.disk.crash(world.random.u64(..)),
         };
         world.sometimes.torn += u64::from(torn);
-        if self.weak && (torn || death == Death::PowerLost) {
+        if self.is_weak && (torn || death == Death::PowerLost) {
             self.allows = Allows::Loss;
         }
         if let Some(store) = self.store.take() {
             store.abandon();
         }
         self.filler = None;
-        self.held = false;
+        self.is_held = false;
         self.committing = false;
         match death {
             Death::Killed => {
@@ -214,10 +214,10 @@ impl Disked {
         }
     }
 
-    /// Looks at some of the disk for rot; whether something is written again from memory.
+    /// Scrubs a part of the disk; returns whether records are written again from memory.
     pub(super) fn scrub(&mut self, world: &mut World) -> bool {
         let scrubbed = self.store.as_ref().map(|store| store.scrub(SCRUB_BYTES));
-        // A disk that does not read now is looked at the next time.
+        // A disk that cannot be read now is scrubbed the next time.
         let Some(Ok(scrubbed)) = scrubbed else {
             return false;
         };
@@ -247,7 +247,7 @@ impl Disked {
         world.note(self.node, "rot: marks or index", [0; 3]);
     }
 
-    /// An old copy takes the place of the disk.
+    /// Replaces the disk by the old copy.
     pub(super) fn restore(&mut self) -> bool {
         let Some(backup) = self.backup.take() else {
             return false;
@@ -259,8 +259,8 @@ impl Disked {
     }
 }
 
-/// Whether the log has noticed that it is a copy.
+/// Whether the log has noticed that its files are a copy.
 pub(super) fn copied(recovery: &Recovery) -> bool {
-    let told = |epoch: &chappe_log::NewEpoch| epoch.reason == EpochReason::Copied;
-    recovery.copied && recovery.new_epochs.iter().any(told)
+    let is_copied = |epoch: &chappe_log::NewEpoch| epoch.reason == EpochReason::Copied;
+    recovery.copied && recovery.new_epochs.iter().any(is_copied)
 }

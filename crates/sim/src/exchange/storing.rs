@@ -1,6 +1,6 @@
-//! Storing at a subscriber: the changes that [`chappe_link::Subscriber`] asks for are queued in the log,
-//! and the judge is told of them. A session goes on from the log's cursor, which each record names and
-//! which is set for numbers that no record stands for.
+//! Storing at a subscriber: the changes that [`chappe_link::Subscriber`] requests are queued in the log
+//! and reported to the judge. A session continues from the log's cursor. Each record names it; it is set
+//! for numbers without a record.
 
 use chappe_flow::{Channel, LossReason, Position, Records};
 use chappe_link::{StorageOutcome, StorageRequest, SubscriberCommand};
@@ -19,17 +19,17 @@ use crate::judge::{At, Event, Reason, Violation};
 /// Elements on their way to the disk.
 pub(super) struct Pending {
     pub(super) stream: usize,
-    /// The session to tell.
+    /// The session that is notified.
     serial: u32,
     elements: Vec<(At, u64)>,
     appended: Appended,
 }
 
-/// Why an event is not handled.
+/// The reason why a change is not made.
 enum Refused {
-    /// The log's queue has no room: the event is handled later.
+    /// The log's queue has no room: the change is tried again.
     Busy,
-    /// The session ends and begins again from the log's cursor.
+    /// The session ends, and the next one starts at the log's cursor.
     Ended,
 }
 
@@ -42,18 +42,18 @@ impl From<Error> for Refused {
     }
 }
 
-/// The place that a cursor names.
-pub(super) fn place_of(cursor: Cursor) -> Option<At> {
+/// The position of a cursor.
+pub(super) fn position_of(cursor: Cursor) -> Option<At> {
     record::split(&cursor).map(|(at, _)| at)
 }
 
-/// The place at the origin that a record names, as a cursor.
+/// The cursor of a record: its position at the origin.
 pub(super) fn cursor_of(payload: &[u8]) -> Option<Cursor> {
     payload.get(..16)?.try_into().ok()
 }
 
 impl Subscriber {
-    /// Makes one change of the log. Returns the answers to the machine, none if the session has ended.
+    /// Makes one change of the log. Returns the answers to the machine; none if the session has ended.
     pub(super) fn store(
         &mut self,
         world: &mut World,
@@ -117,7 +117,7 @@ impl Subscriber {
             }
             None => {
                 drop(store.define(&name, |_| Ok::<_, Error>((Level::Power, schema)))?);
-                // It is there after the next commit.
+                // It exists after the next commit.
                 Err(Refused::Busy)
             }
         }
@@ -146,9 +146,9 @@ impl Subscriber {
             elements.push((at, record::content(record.payload).unwrap_or(0)));
         }
         let appended = stream.append_behind(copy.taken_back, batch)?;
-        self.copies[number].have = Some(last);
+        self.copies[number].last = Some(last);
         for (at, _) in &elements {
-            world.tell(Event::Storing {
+            world.report(Event::Storing {
                 subscriber: self.index,
                 stream: number,
                 at: *at,
@@ -198,7 +198,7 @@ impl Subscriber {
         }
         let numbers = [stream as u64, from.number, next];
         world.note(self.node(), "lost: stream, from, next", numbers);
-        world.tell(Event::LostSaid {
+        world.report(Event::LostSaid {
             subscriber: self.index,
             stream,
             epoch: from.epoch,
@@ -225,17 +225,17 @@ impl Subscriber {
         let numbers = [stream as u64, have.epoch, have.sequence];
         world.note(self.node(), "rollback: stream, have", numbers);
         let subscriber = self.index;
-        world.tell(Event::RollbackSaid { subscriber, stream });
+        world.report(Event::RollbackSaid { subscriber, stream });
         Ok(())
     }
 
-    /// The origin was read up to here, and no record says so.
+    /// Sets the cursor to a position without a record.
     fn pass(&mut self, number: usize, at: At) -> Result<(), Refused> {
         let copy = &mut self.copies[number];
         let stream = copy.stream.as_ref().ok_or(Refused::Ended)?;
         let cursor = cursor_of(&record::with_origin(at, &[])).ok_or(Refused::Ended)?;
         drop(stream.set_cursor(copy.taken_back, cursor)?);
-        copy.have = Some(at);
+        copy.last = Some(at);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Subscriber {
                 self.pump(world, link, Input::Command(command));
             }
         }
-        // As the log gives their numbers out again, what follows cannot be stored behind them.
+        // The log assigns their numbers again, so later elements cannot follow them.
         for serial in refused {
             if let Some(link) = self.link_of(serial) {
                 self.end(world, link);
@@ -279,7 +279,7 @@ impl Subscriber {
 
     fn stored(&mut self, world: &mut World, pending: &Pending) -> (u32, SubscriberCommand) {
         for (at, content) in &pending.elements {
-            world.tell(Event::Stored {
+            world.report(Event::Stored {
                 subscriber: self.index,
                 stream: pending.stream,
                 at: *at,

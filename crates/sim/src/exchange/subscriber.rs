@@ -1,4 +1,4 @@
-//! A node that wants all streams of all origins: it dials each, stores what it is handed, and says so.
+//! A node that reads all streams of all origins: it dials each origin and stores the elements.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,32 +19,32 @@ use super::record;
 use super::repair::{Filling, counts};
 use super::rot::flip_frame;
 use super::store::{Death, Disked, copied};
-use super::storing::{Pending, cursor_of, place_of};
+use super::storing::{Pending, cursor_of, position_of};
 use super::world::{Frame, Line, Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
 
-/// How long a change of the log waits that found no room; reason: a queue that is held full by a fault
-/// stays so for minutes, and each attempt is a step.
+/// The pause before a change that found no room is tried again; reason: a fault keeps a queue full for
+/// minutes, and each attempt is a step.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
-    /// The newest place that is stored, lost or on its way to the log.
-    pub(super) have: Option<At>,
-    /// What [`chappe_log::Store::taken_back`] said when the session began.
+    /// The newest position that is stored, lost or on its way to the log.
+    pub(super) last: Option<At>,
+    /// The value of [`chappe_log::Store::taken_back`] when the session began.
     pub(super) taken_back: u64,
-    /// The newest place stored of each epoch, the newest last.
+    /// The newest stored position of each epoch, the newest last.
     pub(super) epochs: Vec<At>,
-    /// Places of what was stored in one batch.
+    /// The first and last position of each stored batch.
     pub(super) batches: Vec<(At, At)>,
 }
 
 impl CopyOf {
-    /// How far the origin was read, safe from a power loss.
+    /// The last position read of the origin that survives a power loss.
     fn cursor(&self) -> Option<At> {
-        self.stream.as_ref()?.cursor().and_then(place_of)
+        self.stream.as_ref()?.cursor().and_then(position_of)
     }
 
     /// Whether nothing is on its way to the disk.
@@ -74,11 +74,11 @@ pub(super) struct Subscriber {
     pub(super) copies: Vec<CopyOf>,
     pub(super) pending: VecDeque<Pending>,
     pub(super) fillings: VecDeque<Filling>,
-    /// Numbers that its ended sessions have reported lost.
-    lost_total: u64,
+    /// The count of numbers that its ended sessions have reported lost.
+    lost_before: u64,
     pub(super) links: Vec<Link>,
     by_connection: BTreeMap<Connection, usize>,
-    /// The versions of the protocol that it speaks.
+    /// The versions of the protocol that it supports.
     pub(super) versions: (u32, u32),
 }
 
@@ -98,7 +98,7 @@ impl Subscriber {
             copies: (0..streams).map(|_| CopyOf::default()).collect(),
             pending: VecDeque::new(),
             fillings: VecDeque::new(),
-            lost_total: 0,
+            lost_before: 0,
             links: origins.iter().map(link).collect(),
             by_connection: BTreeMap::new(),
             versions: world.plan.receiver.session.versions,
@@ -109,7 +109,7 @@ impl Subscriber {
         self.disked.node
     }
 
-    /// Opens the store and begins to dial; false: not now.
+    /// Opens the store and dials; false: not now.
     pub(super) fn start(&mut self, world: &mut World) -> bool {
         let Some((store, recovery)) = self.disked.open(world) else {
             return false;
@@ -122,7 +122,7 @@ impl Subscriber {
         let allows = std::mem::replace(&mut self.disked.allows, Allows::Nothing);
         world.sometimes.old_subscriber += u64::from(copied(&recovery));
         for (stream, newest) in newest.into_iter().enumerate() {
-            // What comes again may be stored in other batches.
+            // Elements that are sent again may be stored in other batches.
             if allows == Allows::Loss {
                 self.copies[stream].batches.clear();
             }
@@ -133,7 +133,7 @@ impl Subscriber {
                 "reopened: stream, newest, torn",
                 [stream as u64, number, torn],
             );
-            world.tell(Event::Reopened {
+            world.report(Event::Reopened {
                 subscriber: self.index,
                 stream,
                 newest,
@@ -152,13 +152,13 @@ impl Subscriber {
         true
     }
 
-    /// Opens what the store has of each stream; the newest place that can be read of each, an earlier
+    /// Opens the copy of each stream; returns the newest position that can be read of each, an earlier
     /// one if the newest is damaged.
     fn copies_of(&mut self, store: &Store) -> Option<Vec<Option<At>>> {
         let mut all = Vec::new();
         for (number, copy) in self.copies.iter_mut().enumerate() {
             let mut newest = None;
-            copy.have = None;
+            copy.last = None;
             copy.epochs.clear();
             copy.stream = store.existing(&stream_name(number));
             if let Some(stream) = &copy.stream {
@@ -179,7 +179,7 @@ impl Subscriber {
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         for link in &mut self.links {
             if let Some(session) = link.session.take() {
-                self.lost_total += count(world, &session);
+                self.lost_before += count(world, &session);
             }
         }
         self.by_connection.clear();
@@ -187,7 +187,7 @@ impl Subscriber {
         self.fillings.clear();
         for copy in &mut self.copies {
             copy.stream = None;
-            copy.have = None;
+            copy.last = None;
         }
         self.disked.die(world, death);
     }
@@ -258,7 +258,7 @@ impl Subscriber {
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
             world.network.close(node, before.line.connection);
-            self.lost_total += count(world, &before);
+            self.lost_before += count(world, &before);
         }
     }
 
@@ -274,8 +274,8 @@ impl Subscriber {
         self.subscribe(world, link);
     }
 
-    /// Asks for the origin's streams, once nothing of them is on its way to the disk any more: only then
-    /// the log says how far they were read.
+    /// Subscribes to the origin's streams once none of their elements are on the way to the disk: only
+    /// then the log's cursor is the last position read.
     pub(super) fn subscribe(&mut self, world: &mut World, link: usize) {
         let each = world.plan.streams_each;
         let streams = link * each..(link + 1) * each;
@@ -293,11 +293,11 @@ impl Subscriber {
         for number in streams {
             let copy = &mut self.copies[number];
             copy.taken_back = taken_back;
-            copy.have = copy.cursor();
-            world.sometimes.resumed += u64::from(copy.have.is_some());
-            let last = copy.have.map(|at| position(&at));
+            copy.last = copy.cursor();
+            world.sometimes.resumed += u64::from(copy.last.is_some());
+            let last = copy.last.map(|at| position(&at));
             let mut subscription = Subscription::new(stream_name(number), Start::First);
-            let newest = copy.have.map(|at| at.epoch);
+            let newest = copy.last.map(|at| at.epoch);
             let earlier = copy.epochs.iter().rev();
             let earlier = earlier.filter(|at| Some(at.epoch) != newest);
             subscription.earlier = earlier.take(EARLIER_MAX).map(position).collect();
@@ -337,14 +337,14 @@ impl Subscriber {
     pub(super) fn end(&mut self, world: &mut World, link: usize) {
         let node = self.node();
         if let Some(session) = self.links[link].session.take() {
-            self.lost_total += count(world, &session);
+            self.lost_before += count(world, &session);
             self.by_connection.remove(&session.line.connection);
             world.network.close(node, session.line.connection);
         }
         self.reconnect(world, link, Input::Command(ReconnectCommand::Failed));
     }
 
-    /// Ends all connections: they are made anew with the versions that are now spoken.
+    /// Ends all connections; new ones use the versions that are now supported.
     pub(super) fn redial_all(&mut self, world: &mut World) {
         for link in 0..self.links.len() {
             if self.links[link].session.is_some() {
@@ -355,12 +355,12 @@ impl Subscriber {
 
     pub(super) fn timeout(&mut self, world: &mut World, serial: u32) {
         let node = self.node();
-        let of = |link: &Link| {
+        let has_serial = |link: &Link| {
             link.session
                 .as_ref()
                 .is_some_and(|it| it.line.serial == serial)
         };
-        let Some(link) = self.links.iter().position(of) else {
+        let Some(link) = self.links.iter().position(has_serial) else {
             return;
         };
         let due = self.links[link]
@@ -380,13 +380,13 @@ impl Subscriber {
     ) {
         let mut events = self.drive(world, link, input);
         while let Some((serial, event)) = events.pop_front() {
-            for command in self.heard(world, link, serial, event) {
+            for command in self.event(world, link, serial, event) {
                 events.extend(self.drive(world, link, Input::Command(command)));
             }
         }
     }
 
-    /// Gives the machine of a session an input: its events, with the number of the session.
+    /// Gives the machine of a session an input; returns its events, with the number of the session.
     fn drive(
         &mut self,
         world: &mut World,
@@ -402,7 +402,7 @@ impl Subscriber {
         events.map(|event| (serial, event)).collect()
     }
 
-    fn heard(
+    fn event(
         &mut self,
         world: &mut World,
         link: usize,
@@ -414,15 +414,15 @@ impl Subscriber {
                 return self.store(world, link, serial, channel, request);
             }
             SubscriberEvent::Accepted { channel, next } => {
-                if self.copies[channel.0 as usize].have.is_none() {
-                    world.tell(Event::Granted {
+                if self.copies[channel.0 as usize].last.is_none() {
+                    world.report(Event::Granted {
                         subscriber: self.index,
                         stream: channel.0 as usize,
                         from: next.sequence,
                     });
                 }
             }
-            // The judge is told of each element by its commit.
+            // Commits report each element to the judge.
             SubscriberEvent::Stored { .. }
             | SubscriberEvent::Session(
                 SessionEvent::Fetched { .. } | SessionEvent::FetchEnded { .. },
@@ -453,7 +453,7 @@ impl Subscriber {
                 self.end(world, link);
             }
             SubscriberEvent::Refused { channel, .. } => {
-                // The origin is not ready: a new session asks again.
+                // The origin is not ready: a new session subscribes again.
                 world.note(self.node(), "refused: stream", [u64::from(channel.0), 0, 0]);
                 self.end(world, link);
             }
@@ -465,7 +465,7 @@ impl Subscriber {
         Vec::new()
     }
 
-    /// What of a range is here, for an origin that lost it.
+    /// The elements of a range that are here, for an origin that lost them.
     fn fetch(&self, channel: Channel, epoch: u64, from: u64, next: u64) -> (u64, Records) {
         let mut first = from;
         let mut found: Vec<(i64, Vec<u8>)> = Vec::new();
@@ -474,9 +474,9 @@ impl Subscriber {
                 let Some((at, bytes)) = record::split(&it.payload) else {
                     return;
                 };
-                let wanted = at.epoch == epoch && at.number >= from && at.number < next;
+                let is_requested = at.epoch == epoch && at.number >= from && at.number < next;
                 let follows = found.is_empty() || at.number == first + found.len() as u64;
-                if wanted && follows && found.len() < 256 {
+                if is_requested && follows && found.len() < 256 {
                     if found.is_empty() {
                         first = at.number;
                     }
@@ -487,7 +487,7 @@ impl Subscriber {
         (first, found.into_iter().collect())
     }
 
-    // -- what a run does to it and asks of it --
+    // -- faults and state --
 
     /// Flips a bit somewhere.
     pub(super) fn rot(&mut self, world: &mut World) {
@@ -499,7 +499,7 @@ impl Subscriber {
         }
     }
 
-    /// Flips a bit of the frame of stored elements; the whole batch is damaged by that.
+    /// Flips a bit of the frame of stored elements, which damages the whole batch.
     fn rot_batch(&mut self, world: &mut World) -> bool {
         let number = world.random.usize(..self.copies.len());
         let copy = &self.copies[number];
@@ -530,7 +530,7 @@ impl Subscriber {
             [number as u64, first.number, last.number],
         );
         for at in first.number..=last.number {
-            world.tell(Event::DamagedThere {
+            world.report(Event::DamagedThere {
                 subscriber: self.index,
                 stream: number,
                 at: At {
@@ -542,8 +542,8 @@ impl Subscriber {
         true
     }
 
-    /// How far each stream was read.
-    pub(super) fn passed(&self) -> Vec<Option<At>> {
+    /// The last position read of each stream.
+    pub(super) fn read_positions(&self) -> Vec<Option<At>> {
         self.copies.iter().map(CopyOf::cursor).collect()
     }
 
@@ -556,14 +556,14 @@ impl Subscriber {
             && self.copies.iter().all(CopyOf::is_settled)
     }
 
-    /// Says what it holds in the end.
+    /// Tells the judge what it has.
     pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
         };
-        let count = self.lost_total + self.lost_now();
+        let count = self.lost_before + self.lost_now();
         let subscriber = self.index;
-        world.tell(Event::LostTotal { subscriber, count });
+        world.report(Event::LostTotal { subscriber, count });
         for (stream, copy) in self.copies.iter().enumerate() {
             let Some(log) = &copy.stream else { continue };
             let mut elements = Vec::new();
@@ -581,12 +581,12 @@ impl Subscriber {
                 let what = format!("subscriber {}: cannot be read: {error}", self.index);
                 world.violations.push(crate::judge::Violation(what));
             }
-            world.tell(Event::CountedThere {
+            world.report(Event::CountedThere {
                 subscriber: self.index,
                 stream,
                 counts: counts(store, log),
             });
-            world.tell(Event::SubscriberHolds {
+            world.report(Event::SubscriberHolds {
                 subscriber: self.index,
                 stream,
                 elements,
@@ -594,7 +594,7 @@ impl Subscriber {
         }
     }
 
-    /// Numbers that the present sessions have reported lost.
+    /// The count of numbers that the present sessions have reported lost.
     fn lost_now(&self) -> u64 {
         let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
         sessions.map(|session| session.line.machine.lost()).sum()
@@ -621,7 +621,7 @@ pub(super) const fn at(position: Position) -> At {
     }
 }
 
-/// A place is the newest of its epoch, and its epoch the newest of all.
+/// Makes a position the newest of its epoch, and its epoch the newest.
 pub(super) fn remember(epochs: &mut Vec<At>, at: At) {
     if epochs.last().is_none_or(|last| last.epoch != at.epoch) {
         epochs.retain(|it| it.epoch != at.epoch);
@@ -631,7 +631,7 @@ pub(super) fn remember(epochs: &mut Vec<At>, at: At) {
     epochs.push(at);
 }
 
-/// Counts what a session did; the numbers that it reported lost.
+/// Counts the work of a session; returns the count of numbers that it reported lost.
 fn count(world: &mut World, session: &Session) -> u64 {
     let machine = &session.line.machine;
     world.sometimes.duplicates += machine.receiver().counters().duplicates;

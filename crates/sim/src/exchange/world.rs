@@ -1,4 +1,4 @@
-//! What all nodes of a run share: network, judge, chance, counts; and sessions on connections.
+//! The shared state of a run (network, judge, random numbers, counts), and sessions on connections.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::plan::Plan;
 use crate::judge::{Event, Judge, Violation};
 use crate::network::{Connection, Network, Node, SendError};
 
-/// A frame of a session; the connection names the session where frames travel alone.
+/// A frame of a session; the connection names the session when frames travel as datagrams.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) connection: Connection,
@@ -26,13 +26,13 @@ pub(super) struct World {
     pub(super) random: fastrand::Rng,
     pub(super) sometimes: Sometimes,
     pub(super) violations: Vec<Violation>,
-    /// A node without process or links, whose timers are the run's own.
+    /// A node without process or links, for timers of the run itself.
     pub(super) driver: Node,
     next_serial: u32,
     next_content: u64,
 }
 
-/// What a timer of a node is for; beside it stands a number.
+/// The purpose of a timer of a node; a number goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     Produce = 0,
@@ -79,8 +79,8 @@ impl World {
         }
     }
 
-    /// Tells the judge.
-    pub(super) fn tell(&mut self, event: Event) {
+    /// Reports an event to the judge.
+    pub(super) fn report(&mut self, event: Event) {
         if let Err(violation) = self.judge.observe(event) {
             self.violations.push(violation);
         }
@@ -101,7 +101,7 @@ impl World {
         self.network.set_timer(node, at, timer.key(number));
     }
 
-    /// A time around a mean, never more than ten times it.
+    /// A random time around a mean, at most ten times the mean.
     pub(super) fn around(&mut self, mean: Duration) -> Duration {
         let times = -(1.0 - self.random.f64()).ln();
         mean.mul_f64(times.min(10.0))
@@ -122,7 +122,7 @@ pub(super) struct Line<M> {
     pub(super) connection: Connection,
     pub(super) peer: Node,
     pub(super) machine: M,
-    /// What the connection had no room for.
+    /// Frames that the connection had no room for.
     outbox: VecDeque<Bytes>,
     timer: Option<Instant>,
 }
@@ -142,7 +142,7 @@ where
         }
     }
 
-    /// Gives the machine an input; what it sends goes out, what it says comes back.
+    /// Gives the machine an input; sends its frames and returns its events.
     pub(super) fn drive(
         &mut self,
         world: &mut World,
@@ -172,7 +172,7 @@ where
         events
     }
 
-    /// Whether the machine's time has come; a timer that it does not wait for any more is passed over.
+    /// Whether the machine's deadline has passed; a timer for an earlier deadline is ignored.
     pub(super) fn due(&mut self, world: &mut World, node: Node) -> bool {
         let now = world.network.now();
         if self.timer.is_some_and(|timer| timer <= now) {
@@ -190,7 +190,7 @@ where
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends the frames that there is room for.
     pub(super) fn flush(&mut self, world: &mut World, node: Node) {
         let connection = self.connection;
         while let Some(bytes) = self.outbox.pop_front() {

@@ -3,12 +3,16 @@
 //! Names begin with `chappe_`, times are seconds, sizes bytes, counters end in `_total`. Labels
 //! have few values: routes and peers are none, streams only up to `limits.metric_streams`.
 
+mod kad;
+mod links;
+#[cfg(feature = "dds")]
+mod topics;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::config::Limits;
 use axum::http::{Method, StatusCode};
 use chappe_device::client::TreeCounts;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -17,6 +21,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::config::Limits;
+use kad::KadMetrics;
+pub(crate) use links::{
+    LinkLabel, LinkMetrics, LinkReasonLabels, LinkStreamLabels, PacerStateLabel, ReaderLabel,
+};
+#[cfg(feature = "dds")]
+pub(crate) use topics::measure as measure_topics;
 
 /// Bounds of the durations of requests in seconds; reason: from a read of memory to a query's limit.
 const DURATION_BOUNDS: [f64; 8] = [0.000_5, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 30.0];
@@ -63,173 +75,6 @@ pub(crate) struct DropLabels {
 pub(crate) struct StreamLabel {
     /// Its name.
     pub(crate) stream: String,
-}
-
-/// A link; there are at most `exchange.max_links`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct LinkLabel {
-    /// Its name.
-    pub(crate) link: String,
-}
-
-/// Who reads, by key or address, or `other` beyond the limit.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ReaderLabel {
-    /// Its key, or its address where it proved none.
-    pub(crate) reader: String,
-}
-
-/// What pacers are about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct PacerStateLabel {
-    /// The word.
-    pub(crate) state: String,
-}
-
-/// A stream of a link, or `other` beyond the limit.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct LinkStreamLabels {
-    /// The link's name.
-    pub(crate) link: String,
-    /// The stream's name here.
-    pub(crate) stream: String,
-}
-
-/// Why something of a stream of a link was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct LinkReasonLabels {
-    /// The link's name.
-    pub(crate) link: String,
-    /// The stream's name here.
-    pub(crate) stream: String,
-    /// Why.
-    pub(crate) reason: String,
-}
-
-/// What is measured of links. It is filled anew at each reading, so that a link that is no more is
-/// not told of.
-#[derive(Debug, Default)]
-pub(crate) struct LinkMetrics {
-    /// 1 while a link carries elements.
-    pub(crate) connected: Family<LinkLabel, Gauge>,
-    /// How often a link was connected again.
-    pub(crate) reconnects: Family<LinkLabel, Counter>,
-    /// Bytes received by a link.
-    pub(crate) received_bytes: Family<LinkLabel, Counter>,
-    /// Elements a second, lately.
-    pub(crate) rate: Family<LinkLabel, Gauge<f64, AtomicU64>>,
-    /// Dead letters kept.
-    pub(crate) dead_letters: Family<LinkLabel, Gauge>,
-    /// Elements acknowledged.
-    pub(crate) acknowledged: Family<LinkStreamLabels, Counter>,
-    /// Elements that came again and were dropped.
-    pub(crate) repeated: Family<LinkStreamLabels, Counter>,
-    /// Elements that are at the origin and not here.
-    pub(crate) lag_elements: Family<LinkStreamLabels, Gauge>,
-    /// Time that the newest element took.
-    pub(crate) lag: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
-    /// Bytes that are here and not stored.
-    pub(crate) held: Family<LinkStreamLabels, Gauge>,
-    /// How full the window is.
-    pub(crate) occupation: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
-    /// Elements among the dead letters, by reason.
-    pub(crate) refused: Family<LinkReasonLabels, Counter>,
-    /// Sessions and subscriptions of others here.
-    pub(crate) peers: Gauge,
-    /// Elements sent to others and not acknowledged.
-    pub(crate) peers_in_flight: Gauge,
-    /// Elements a second that a reader is sent, lately.
-    pub(crate) reader_rate: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
-    /// Elements sent to a reader.
-    pub(crate) reader_sent: Family<ReaderLabel, Counter>,
-    /// Of them, elements sent again.
-    pub(crate) reader_sent_again: Family<ReaderLabel, Counter>,
-    /// Elements that a reader does not have.
-    pub(crate) reader_lag_elements: Family<ReaderLabel, Gauge>,
-    /// Elements on the way, as its pacer sees them.
-    pub(crate) pacer_occupation: Family<ReaderLabel, Gauge>,
-    /// Time between two frames.
-    pub(crate) pacer_period: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
-    /// What the pacers are about.
-    pub(crate) pacer_states: Family<PacerStateLabel, Gauge>,
-}
-
-impl LinkMetrics {
-    fn register(&self, r: &mut Registry) {
-        let text = "1 while the link carries elements";
-        r.register("link_connected", text, self.connected.clone());
-        let text = "Times a link was connected again";
-        r.register("link_reconnects", text, self.reconnects.clone());
-        let (text, bytes) = ("Received by a link", Unit::Bytes);
-        r.register_with_unit("link_received", text, bytes, self.received_bytes.clone());
-        let text = "Elements a second that a link brings, over the last seconds";
-        r.register("link_elements_per_second", text, self.rate.clone());
-        let text = "Dead letters kept";
-        r.register("link_dead_letters", text, self.dead_letters.clone());
-        let text = "Elements stored and acknowledged";
-        r.register("link_acknowledged", text, self.acknowledged.clone());
-        let text = "Elements that came again";
-        r.register("link_repeated", text, self.repeated.clone());
-        let text = "Elements at the origin and not here";
-        r.register("link_lag_elements", text, self.lag_elements.clone());
-        let (text, seconds) = ("From source time to arrival", Unit::Seconds);
-        r.register_with_unit("link_lag", text, seconds, self.lag.clone());
-        let (text, bytes) = ("Here and not stored", Unit::Bytes);
-        r.register_with_unit("link_held", text, bytes, self.held.clone());
-        let text = "How full the window is, 0 to 1";
-        r.register("link_window_occupation", text, self.occupation.clone());
-        let text = "Elements that could not be stored";
-        r.register("link_refused", text, self.refused.clone());
-        let text = "Sessions and subscriptions of others";
-        r.register("link_peers", text, self.peers.clone());
-        let text = "Elements sent to others and not acknowledged";
-        r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
-        let text = "Elements a second sent to a reader, over the last seconds";
-        let rate = self.reader_rate.clone();
-        r.register("link_reader_elements_per_second", text, rate);
-        let text = "Elements sent to a reader since it came";
-        r.register("link_reader_sent", text, self.reader_sent.clone());
-        let text = "Elements sent to a reader again";
-        let again = self.reader_sent_again.clone();
-        r.register("link_reader_sent_again", text, again);
-        let text = "Elements here that a reader does not have";
-        let lag = self.reader_lag_elements.clone();
-        r.register("link_reader_lag_elements", text, lag);
-        let text = "Elements on the way to a reader, as its pacer sees them";
-        r.register("link_pacer_occupation", text, self.pacer_occupation.clone());
-        let text = "Between two frames to a reader; 0 while nothing is held back";
-        r.register_with_unit(
-            "link_pacer_period",
-            text,
-            Unit::Seconds,
-            self.pacer_period.clone(),
-        );
-        let text = "Pacers by what they are about";
-        r.register("link_pacers", text, self.pacer_states.clone());
-    }
-
-    /// Forgets what was measured.
-    pub(crate) fn clear(&self) {
-        self.connected.clear();
-        self.reconnects.clear();
-        self.received_bytes.clear();
-        self.rate.clear();
-        self.dead_letters.clear();
-        self.acknowledged.clear();
-        self.repeated.clear();
-        self.lag_elements.clear();
-        self.lag.clear();
-        self.held.clear();
-        self.occupation.clear();
-        self.refused.clear();
-        self.reader_rate.clear();
-        self.reader_sent.clear();
-        self.reader_sent_again.clear();
-        self.reader_lag_elements.clear();
-        self.pacer_occupation.clear();
-        self.pacer_period.clear();
-        self.pacer_states.clear();
-    }
 }
 
 /// What was lost of which stream.
@@ -290,10 +135,10 @@ pub(crate) struct Metrics {
     /// Links.
     pub(crate) links: LinkMetrics,
     /// The distributed hash table.
-    pub(crate) kad: crate::kad::KadMetrics,
+    pub(crate) kad: KadMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
-    pub(crate) topics: crate::dds::TopicMetrics,
+    pub(crate) topics: topics::TopicMetrics,
     /// Free bytes under the data directory.
     pub(crate) disk_free: Gauge,
     /// Resident memory.
@@ -331,9 +176,9 @@ impl Default for Metrics {
             log_records: Counter::default(),
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
-            kad: crate::kad::KadMetrics::default(),
+            kad: KadMetrics::default(),
             #[cfg(feature = "dds")]
-            topics: crate::dds::TopicMetrics::default(),
+            topics: topics::TopicMetrics::default(),
             disk_free: Gauge::default(),
             resident: Gauge::default(),
             start_time: Gauge::default(),

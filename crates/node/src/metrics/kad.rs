@@ -1,15 +1,13 @@
-//! What is measured of the distributed hash table.
+//! Metrics of the distributed hash table.
 
 use std::sync::atomic::Ordering;
 
+use chappe_kad::Report;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::status;
-use crate::shared::Shared;
-
-/// What is measured of the distributed hash table; all 0 while it is off.
+/// Metrics of the distributed hash table; all 0 while it is off.
 #[derive(Debug, Default)]
 pub(crate) struct KadMetrics {
     contacts: Gauge,
@@ -51,29 +49,28 @@ impl KadMetrics {
         let (text, bytes) = ("Received from other nodes", Unit::Bytes);
         r.register_with_unit("kad_received", text, bytes, self.received.clone());
     }
-}
 
-/// Brings the metrics up to date.
-pub(crate) fn measure(app: &Shared) {
-    let (now, of) = (status(app), &app.observability.metrics.kad);
-    let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    of.contacts.set(gauge(now.contacts));
-    let nodes = now
-        .network_nodes
-        .map_or(0, |nodes| i64::try_from(nodes).unwrap_or(i64::MAX));
-    of.network_nodes.set(nodes);
-    of.records.set(gauge(now.records));
-    of.record_bytes.set(gauge(now.record_bytes));
-    of.publications.set(gauge(now.publications));
-    let counters = [
-        (&of.searches, now.searches_begun),
-        (&of.requests, now.requests),
-        (&of.timeouts, now.timeouts),
-        (&of.served, now.served),
-        (&of.sent, now.sent_bytes),
-        (&of.received, now.received_bytes),
-    ];
-    for (counter, count) in counters {
-        counter.inner().store(count, Ordering::Relaxed);
+    /// Updates the metrics from the node's latest report.
+    pub(crate) fn measure(&self, report: &Report) {
+        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let nodes = report
+            .network_nodes
+            .map_or(0, |nodes| i64::try_from(nodes).unwrap_or(i64::MAX));
+        self.network_nodes.set(nodes);
+        self.contacts.set(gauge(report.contacts.len()));
+        self.records.set(gauge(report.records));
+        self.record_bytes.set(gauge(report.record_bytes));
+        self.publications.set(gauge(report.publications));
+        let counters = [
+            (&self.searches, report.counters.searches),
+            (&self.requests, report.counters.requests),
+            (&self.timeouts, report.counters.timeouts),
+            (&self.served, report.counters.served),
+            (&self.sent, report.counters.sent_bytes),
+            (&self.received, report.counters.received_bytes),
+        ];
+        for (counter, count) in counters {
+            counter.inner().store(count, Ordering::Relaxed);
+        }
     }
 }
