@@ -166,7 +166,7 @@ fn a_restored_backup_continues_in_new_epochs() {
     );
     let (code, _, stderr) = data("backup", &[&directory, &backup]);
     assert!(
-        code == Some(2) && stderr.contains("hint: each backup"),
+        code == Some(2) && stderr.contains("hint: name a new directory"),
         "{stderr}"
     );
 }

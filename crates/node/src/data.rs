@@ -29,14 +29,7 @@ const NEW_TOKEN: &str = "new-token";
 
 /// The files of a data directory that hold secrets: key, certificate, token, and links and
 /// subscriptions with theirs. Not every node has all of them.
-pub const SECRET_FILES: [&str; 6] = [
-    "key.pem",
-    "http.pem",
-    "token",
-    NEW_TOKEN,
-    LINKS,
-    SUBSCRIPTIONS,
-];
+pub const SECRET_FILES: [&str; 5] = ["key.pem", "http.pem", "token", LINKS, SUBSCRIPTIONS];
 
 /// Where the log of a node lies under its data directory.
 #[must_use]
