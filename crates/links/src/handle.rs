@@ -177,6 +177,14 @@ impl Links {
         self.link(name)?.letters.list(from, count)
     }
 
+    /// How many dead letters there are under the name `http-push`.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn push_dead_letters(&self) -> Result<u64, LinkError> {
+        Ok(self.0.push_letters()?.count())
+    }
+
     /// Tries once more to store a dead letter in its stream; returns when it is stored. One of
     /// `http-push` goes to its contact point once more, which has to be subscribed.
     ///

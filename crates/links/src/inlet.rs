@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chappe_link::Progress;
-use chappe_stream::{CodecError, Intake, Position, StreamElement, StreamSchema};
+use chappe_stream::{CodecError, Intake, Position, StoreError, StreamElement, StreamSchema};
 
 use super::dead_letters::{own_schema, record_of};
 use super::link::Link;
@@ -261,9 +261,42 @@ impl Inlet {
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
         let last = batch.last().and_then(|last| last.origin);
-        self.replica.append_elements(intake, batch, pending)?;
+        match self.replica.append_elements(intake, batch, pending) {
+            Err(error) if error.is_too_large() => {
+                return self.append_one_by_one(intake, std::mem::take(batch), pending);
+            }
+            other => other?,
+        }
         if let Some(last) = last {
             self.reach(last);
+        }
+        Ok(())
+    }
+
+    /// Appends a batch that is too large, or has an element too large for a record: such an element
+    /// becomes a dead letter.
+    fn append_one_by_one(
+        &mut self,
+        intake: &Intake,
+        batch: Vec<StreamElement>,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), InletError> {
+        for element in batch {
+            let Some(origin) = element.origin else {
+                continue;
+            };
+            let mut alone = vec![element];
+            if let Err(error) = self.replica.append_elements(intake, &mut alone, pending) {
+                let InletError::Link(LinkError::Store(StoreError::Codec(too_large))) = &error
+                else {
+                    return Err(error);
+                };
+                let (time, record) = (alone[0].source_time, record_of(&alone[0]));
+                let schema = intake.schema().clone();
+                self.replica
+                    .letter(origin, schema, time, record, too_large, pending)?;
+            }
+            self.reach(origin);
         }
         Ok(())
     }

@@ -89,6 +89,18 @@ impl InletError {
         };
         matches!(error, Full { .. } | TakenBack { .. })
     }
+
+    /// Whether one element is too large for a record, or all of them for a batch.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let Self::Link(LinkError::Store(error)) = self else {
+            return false;
+        };
+        matches!(
+            error,
+            StoreError::Codec(CodecError::TooLarge(_))
+                | StoreError::Log(chappe_log::Error::TooLarge { .. })
+        )
+    }
 }
 
 impl From<LinkError> for InletError {

@@ -22,8 +22,8 @@ use crate::serialization::{
 };
 use crate::{LinkError, Reader, Serialization};
 
-/// Whose dead letters those of pushing are; no link may have this name.
-pub(crate) const PUSH_LETTERS: &str = "http-push";
+/// The name under which what contact points refuse is kept as dead letters; no link may have it.
+pub const PUSH_LETTERS: &str = "http-push";
 /// Dead letters of pushing that are kept; as of a link.
 pub(crate) const LETTERS_MAX: u64 = 10_000;
 /// Elements of one request at most, where a request takes more than one.

@@ -80,13 +80,19 @@ impl Links {
     }
 }
 
-/// Hands changes to the host until the links end. It holds nothing but what is to be kept.
+/// Hands changes to the host, and ends subscriptions whose lease is over, until the links end. It holds
+/// nothing but what is to be kept.
 pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
     let (pushes, host) = (shared.pushes.clone(), shared.host.clone());
     let task = tokio::spawn(async move {
         loop {
-            pushes.news.notified().await;
-            tokio::time::sleep(KEEP_PAUSE).await;
+            tokio::select! {
+                () = pushes.news.notified() => tokio::time::sleep(KEEP_PAUSE).await,
+                () = pushes.lease_over() => {
+                    pushes.expire();
+                    continue;
+                }
+            }
             let (pushes, host) = (pushes.clone(), host.clone());
             // It writes a file.
             let kept = tokio::task::spawn_blocking(move || pushes.keep(&*host, false));

@@ -41,7 +41,7 @@ pub use kept::KeptSubscription;
 pub use pull::PullBody;
 
 pub(crate) use contact::{ContactPoint, apply, patiently};
-pub(crate) use delivery::PUSH_LETTERS;
+pub use delivery::PUSH_LETTERS;
 pub(crate) use push::Pushes;
 pub(crate) use subscriber::{pull_link, push_link};
 

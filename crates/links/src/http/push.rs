@@ -99,6 +99,15 @@ impl Pushes {
         }
     }
 
+    /// Waits until a lease is over that is not renewed by then.
+    pub(super) async fn lease_over(&self) {
+        let first = self.lock().values().map(|it| it.expires).min();
+        match first {
+            Some(first) => tokio::time::sleep_until(first).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Ends all, and keeps what there is to keep.
     pub(crate) fn close(&self, host: &dyn LinkHost) {
         let Some(keeper) = self.keeper.get() else {

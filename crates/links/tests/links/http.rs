@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chappe_links::http::{
     Credential, KeptSubscription, PullRequest, SubscriptionAnswer, SubscriptionRequest,
@@ -14,7 +15,7 @@ use chappe_sim::SimDisk;
 use chappe_stream::*;
 
 use crate::full_queue::narrow;
-use crate::host::{Node, PATIENCE, append, assert_same, element, link, schema};
+use crate::host::{Node, PATIENCE, append, assert_same, element, link, schema, until};
 use crate::server::{Server, serve, serve_contact};
 
 const FORMS: [Serialization; 3] = [
@@ -841,4 +842,57 @@ async fn of_several_elements_in_a_request_only_the_refused_one_is_a_dead_letter(
     let fourth = log.newest(3).expect("reads").remove(0).position;
     let refused: Vec<_> = letters.iter().map(|letter| letter.origin).collect();
     assert_eq!(refused, [Some(fourth)]);
+}
+
+#[tokio::test]
+async fn an_element_too_large_for_a_record_is_a_dead_letter() {
+    let pushed = Pushed::once().await;
+    let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
+    let epoch = pushed.epoch;
+    let text = schema("v", FieldType::Text);
+    let id = SchemaId::of(&text);
+    let mut body = format!(
+        "<structure stream=\"a\" schema=\"{id}\" version=\"1\">\
+         <field name=\"v\" type=\"text\" unit=\"Cel\"/></structure>\n"
+    );
+    for (number, bytes) in [(2, 1), (3, RECORD_BYTES_MAX + 1), (4, 1)] {
+        let value = "x".repeat(bytes);
+        body += &format!(
+            "<stream-element stream=\"a\" epoch=\"{epoch}\" number=\"{number}\" timestamp=\"1\" \
+             schema=\"{id}\" version=\"1\"><field name=\"v\" type=\"text\">{value}</field>\
+             </stream-element>\n"
+        );
+    }
+    let links = &subscriber.links;
+    for _ in 0..2 {
+        let taken = links.http_take("test", secret, "application/xml", body.as_bytes());
+        taken.await.expect("taken");
+    }
+    let copy = subscriber.wait_for("a", 3).await;
+    let numbers: Vec<u64> = copy.iter().map(|it| it.origin.unwrap().sequence).collect();
+    assert_eq!(numbers, [1, 2, 4]);
+    let status = links.show("test").expect("there");
+    assert_eq!(status.dead_letters, 1);
+    assert_eq!(status.streams[0].counts.refused["too_large"], 1);
+    assert!(status.streams[0].counts.lost.is_empty());
+    let letters = links.dead_letters("test", 0, 9).expect("reads");
+    assert_eq!(letters[0].reason, DeadLetterReason::TooLarge);
+    assert_eq!(letters[0].origin.unwrap().sequence, 3);
+}
+
+#[tokio::test]
+async fn a_subscription_of_an_idle_stream_ends_with_its_lease() {
+    let config = LinksConfig {
+        lease: Duration::from_millis(200),
+        ..LinksConfig::default()
+    };
+    let origin = Node::on(SimDisk::new(1), 1, config);
+    origin.stream("a", 1);
+    let (_seen, address, _accepts) = foreign_contact_point().await;
+    subscribe(&origin, address, LinkStart::New).await;
+    let links = &origin.links;
+    assert_eq!(links.peers().len(), 1);
+    until("the subscription ends", || links.peers().is_empty()).await;
+    links.close();
+    assert!(origin.host.kept.lock().unwrap().is_empty());
 }

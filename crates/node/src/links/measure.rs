@@ -1,6 +1,7 @@
 //! What is measured of links, for Prometheus.
 
 use chappe_links::LinkState;
+use chappe_links::http::PUSH_LETTERS;
 
 use super::exchange::Exchange;
 use crate::config::Limits;
@@ -63,6 +64,12 @@ impl Exchange {
                     of.refused.get_or_create(&labels).inc_by(*count);
                 }
             }
+        }
+        // A log that does not read has no figure; what it says is told where letters are listed.
+        if let Ok(letters) = self.links.push_dead_letters() {
+            let link = PUSH_LETTERS.to_owned();
+            let kept = of.dead_letters.get_or_create(&LinkLabel { link });
+            kept.set(gauge(letters));
         }
         let peers = self.peers();
         of.peers.set(gauge(peers.len() as u64));
