@@ -3,6 +3,7 @@
 //! A description changes by reports, in the order in which they come; the answer to GetMdib replaces
 //! it as a whole. Metrics that are removed are remembered for reports that were sent before.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use chappe_stream::Timestamp;
@@ -33,8 +34,7 @@ pub struct SdcMapping {
     meta_data: Option<MetaData>,
     /// By handle.
     metrics: BTreeMap<String, Known>,
-    /// Oldest first.
-    removed: VecDeque<Removed>,
+    removed: RemovedMetrics,
     tree: Tree,
     /// Handles that have no stream, as far as the description says.
     left_out: BTreeSet<String>,
@@ -67,6 +67,50 @@ struct Known {
 struct Removed {
     known: Known,
     before: u64,
+}
+
+/// Metrics that the device had, and their streams.
+#[derive(Debug, Default)]
+struct RemovedMetrics {
+    /// By handle, of each the oldest first.
+    metrics: BTreeMap<String, VecDeque<Removed>>,
+    /// The handles of all, the oldest first.
+    order: VecDeque<String>,
+}
+
+impl RemovedMetrics {
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Remembers one; the oldest is forgotten when there are too many.
+    fn push(&mut self, removed: Removed) {
+        let handle = removed.known.metric.handle.clone();
+        self.order.push_back(handle.clone());
+        self.metrics.entry(handle).or_default().push_back(removed);
+        if self.order.len() <= REMOVED_MAX {
+            return;
+        }
+        if let Some(oldest) = self.order.pop_front()
+            && let Entry::Occupied(mut of_handle) = self.metrics.entry(oldest)
+        {
+            of_handle.get_mut().pop_front();
+            if of_handle.get().is_empty() {
+                of_handle.remove();
+            }
+        }
+    }
+
+    /// The metric of this handle that the device had at `version`.
+    fn at(&self, handle: &str, version: u64) -> Option<&Removed> {
+        let mut of_handle = self.metrics.get(handle)?.iter();
+        of_handle.find(|removed| version < removed.before)
+    }
+
+    fn at_mut(&mut self, handle: &str, version: u64) -> Option<&mut Removed> {
+        let mut of_handle = self.metrics.get_mut(handle)?.iter_mut();
+        of_handle.find(|removed| version < removed.before)
+    }
 }
 
 /// What a report or an answer changed.
@@ -381,13 +425,10 @@ impl SdcMapping {
             return false;
         };
         offers.retire(known.offer);
-        self.removed.push_back(Removed {
+        self.removed.push(Removed {
             known,
             before: version,
         });
-        if self.removed.len() > REMOVED_MAX {
-            self.removed.pop_front();
-        }
         true
     }
 
@@ -410,7 +451,7 @@ impl SdcMapping {
         report::for_each_state(body, &mut |handle, _| {
             let is_known = self.metrics.contains_key(handle)
                 || self.left_out.contains(handle)
-                || self.removed(handle, version).is_some();
+                || self.removed.at(handle, version).is_some();
             if !is_known && unknown.is_none() {
                 unknown = Some(handle.to_owned());
             }
@@ -418,22 +459,15 @@ impl SdcMapping {
         unknown
     }
 
-    /// The metric of this handle that the device had at `version` and has no more.
-    fn removed(&self, handle: &str, version: u64) -> Option<usize> {
-        let is_it = |one: &Removed| one.known.metric.handle == handle && version < one.before;
-        self.removed.iter().position(is_it)
-    }
-
     /// Maps the states of a report.
     fn states(&mut self, body: &Element, version: u64, received: Timestamp, mapped: &mut Mapped) {
         let is_of_metrics = is_report_of_metrics(body);
         report::for_each_state(body, &mut |handle, state| {
-            let removed = self.removed(handle, version);
             let live = self.metrics.get_mut(handle);
             let is_late = live.as_ref().is_some_and(|known| version < known.since);
             let known = match live {
                 Some(known) if !is_late => known,
-                _ => match removed.and_then(|index| self.removed.get_mut(index)) {
+                _ => match self.removed.at_mut(handle, version) {
                     Some(removed) => &mut removed.known,
                     // A description has states of other things, too.
                     None if !is_of_metrics && !is_late => return,
