@@ -271,8 +271,10 @@ impl<C: FrameConnection> Session<C> {
         if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
             return replica::refused(&self.link, name, "its name is none here");
         }
-        let (replica, last) = match Replica::new(&self.link, name).await {
-            Ok(replica) => replica,
+        let replica = Replica::new(&self.link, name).await;
+        let known = replica.and_then(|(replica, last)| Ok((replica.earlier()?, replica, last)));
+        let (earlier, replica, last) = match known {
+            Ok(known) => known,
             Err(error) if error.is_of_stream() => {
                 return replica::refused(&self.link, name, &error.told());
             }
@@ -292,6 +294,7 @@ impl<C: FrameConnection> Session<C> {
                 _ => chappe_flow::Level::Power,
             },
             known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
+            earlier,
             ..Subscription::new(name, start)
         };
         self.replicas.insert(channel, replica);

@@ -16,14 +16,14 @@ use chappe_transport::zeromq::{Limits, Router, Security};
 use crate::host::{Node, PATIENCE, append, assert_same, element, link, own_address, schema};
 
 /// Dials an origin in this process; each connection is cut after so many frames.
-struct Cutting {
+pub(crate) struct Cutting {
     origin: Links,
     cuts: Mutex<Vec<u64>>,
     dialled: Arc<AtomicU64>,
 }
 
 impl Cutting {
-    fn never(origin: &Links) -> Self {
+    pub(crate) fn never(origin: &Links) -> Self {
         Self {
             origin: origin.clone(),
             cuts: Mutex::default(),
@@ -46,7 +46,7 @@ impl Dialler for Cutting {
 }
 
 /// A connection that is cut after so many received frames.
-struct Cut<C> {
+pub(crate) struct Cut<C> {
     inner: C,
     left: u64,
 }
