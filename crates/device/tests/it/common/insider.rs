@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 /// Subscribes as this sink to an action of the service at a path. Gives what takes its standard notifications, without
 /// which its subscription would end, and who the source is.
-pub async fn subscribed_by_hand(
+pub(crate) async fn subscribed_by_hand(
     host: &DeviceHost,
     (path, event): (&str, &str),
     sink: TreeSink,
@@ -65,10 +65,10 @@ pub async fn subscribed_by_hand(
 }
 
 /// A sink of the tree that does what it should, unless it is silent, and keeps what it was sent.
-pub struct Insider {
-    pub key: Arc<Key>,
-    pub silent: Arc<AtomicBool>,
-    pub socket: Arc<tokio::net::UdpSocket>,
+pub(crate) struct Insider {
+    pub(crate) key: Arc<Key>,
+    pub(crate) silent: Arc<AtomicBool>,
+    pub(crate) socket: Arc<tokio::net::UdpSocket>,
     sent: mpsc::UnboundedReceiver<Vec<u8>>,
     _taking: Server,
 }
@@ -84,7 +84,7 @@ impl Insider {
     }
 
     /// Of this address, and as critical.
-    pub async fn subscribe(
+    pub(crate) async fn subscribe(
         host: &DeviceHost,
         of: (&str, &str),
         (ip, criticality): (&str, u8),
@@ -142,7 +142,7 @@ impl Insider {
     }
 
     /// The next event that it was sent: as a datagram, and its message.
-    pub async fn event(&mut self) -> (Vec<u8>, Message, Spread) {
+    pub(crate) async fn event(&mut self) -> (Vec<u8>, Message, Spread) {
         loop {
             let datagram = self.sent.recv().await.unwrap();
             let (message, _) = Message::decode(&datagram).unwrap();
@@ -156,7 +156,7 @@ impl Insider {
     }
 
     /// Sends an event to another sink, as one that forwards does.
-    pub async fn forward(&self, own: u32, to: (u32, &TreeContact), spread: Spread) {
+    pub(crate) async fn forward(&self, own: u32, to: (u32, &TreeContact), spread: Spread) {
         let (number, contact) = to;
         let transmit = Transmit {
             address: contact.address,

@@ -14,31 +14,31 @@ use chappe_transport::Drops;
 use chappe_xml::{Element, Name};
 
 /// Within this everything happens, on the slowest machine.
-pub const DEADLINE: Duration = Duration::from_secs(300);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 /// The namespace of the small device.
-pub const NAMESPACE: &str = "https://example.org/thermometer";
+pub(crate) const NAMESPACE: &str = "https://example.org/thermometer";
 /// The action of its event.
-pub const REPORT: &str = "https://example.org/thermometer/Thermometer/Report";
+pub(crate) const REPORT: &str = "https://example.org/thermometer/Thermometer/Report";
 /// The action of its operation.
-pub const LIMIT: &str = "https://example.org/thermometer/Thermometer/LimitRequest";
+pub(crate) const LIMIT: &str = "https://example.org/thermometer/Thermometer/LimitRequest";
 
-pub fn name(local: &'static str) -> Name {
+pub(crate) fn name(local: &'static str) -> Name {
     Name::new(NAMESPACE, local)
 }
 
 /// An endpoint that no other test has.
-pub fn endpoint() -> String {
+pub(crate) fn endpoint() -> String {
     let seed = chappe_transport::seed().unwrap();
     chappe_device::host::endpoint_of(&chappe_identity::Key::from_seed(seed))
 }
 
 /// An event with this number.
-pub fn report(number: i64) -> Element {
+pub(crate) fn report(number: i64) -> Element {
     let child = Element::new(name("celsius")).with_text(number.to_string());
     Element::new(name("Report")).with_child(child)
 }
 
-pub fn service() -> Service {
+pub(crate) fn service() -> Service {
     let celsius = FlatField::new(name("celsius"), XsdType::Double).with_unit("Cel");
     let element = |local| FlatType {
         name: name(local),
@@ -62,7 +62,7 @@ pub fn service() -> Service {
     }
 }
 
-pub fn host_options(address: &str) -> HostOptions {
+pub(crate) fn host_options(address: &str) -> HostOptions {
     HostOptions {
         selection: Selection::Addresses(vec![address.parse().unwrap()]),
         app_max_delay: Duration::ZERO,
@@ -71,7 +71,7 @@ pub fn host_options(address: &str) -> HostOptions {
 }
 
 /// A thermometer at this address; its operation gives back what it is sent.
-pub fn thermometer(endpoint: &str, options: HostOptions) -> Builder {
+pub(crate) fn thermometer(endpoint: &str, options: HostOptions) -> Builder {
     DeviceHost::builder(endpoint)
         .model(ThisModel {
             manufacturer: vec!["Example".into()],
@@ -97,7 +97,7 @@ pub fn thermometer(endpoint: &str, options: HostOptions) -> Builder {
         .options(options)
 }
 
-pub fn client_options() -> ClientOptions {
+pub(crate) fn client_options() -> ClientOptions {
     ClientOptions {
         selection: Selection::Addresses(vec!["127.0.0.1".parse().unwrap()]),
         liveness_period: Some(Duration::from_millis(100)),
@@ -105,11 +105,11 @@ pub fn client_options() -> ClientOptions {
     }
 }
 
-pub fn client(options: ClientOptions) -> DeviceClient {
+pub(crate) fn client(options: ClientOptions) -> DeviceClient {
     DeviceClient::start(options, Drops::default()).unwrap()
 }
 
-pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(value) => value,
         Err(_) => panic!("{what}: not in time"),
@@ -117,7 +117,7 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Waits for a device to be found; others on the loopback are none of ours.
-pub async fn found(client: &DeviceClient, endpoint: &str) -> Found {
+pub(crate) async fn found(client: &DeviceClient, endpoint: &str) -> Found {
     let mut discovery = client.discover().await.unwrap();
     let find = async {
         loop {
@@ -130,13 +130,13 @@ pub async fn found(client: &DeviceClient, endpoint: &str) -> Found {
     in_time("found", find).await
 }
 
-pub async fn described(client: &DeviceClient, endpoint: &str) -> Description {
+pub(crate) async fn described(client: &DeviceClient, endpoint: &str) -> Description {
     let found = found(client, endpoint).await;
     in_time("described", client.describe(&found)).await.unwrap()
 }
 
 /// Subscribes and waits until it is granted.
-pub async fn subscribed(client: &DeviceClient, service: &HostedService) -> Subscription {
+pub(crate) async fn subscribed(client: &DeviceClient, service: &HostedService) -> Subscription {
     let mut subscription = client.subscribe(service, &[]).await.unwrap();
     let delivery = in_time("subscribed", subscription.next()).await.unwrap();
     assert!(
@@ -147,7 +147,7 @@ pub async fn subscribed(client: &DeviceClient, service: &HostedService) -> Subsc
 }
 
 /// The number of an event.
-pub fn number(delivery: &Delivery) -> i64 {
+pub(crate) fn number(delivery: &Delivery) -> i64 {
     let Delivery::Notification(notification) = delivery else {
         panic!("{delivery:?} is no event")
     };

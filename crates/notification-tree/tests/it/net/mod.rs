@@ -11,35 +11,35 @@ use chappe_notification_tree::{
 };
 
 /// The topic of all tests.
-pub const TOPIC: u64 = 0xC0FFEE;
+pub(crate) const TOPIC: u64 = 0xC0FFEE;
 /// The time that a datagram takes.
 const LATENCY: Duration = Duration::from_micros(500);
 
 /// What is done to a datagram on its way: from, to, bytes; `false`: it is lost.
-pub type Tamper = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
+pub(crate) type Tamper = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
 
 /// Sinks from 0, and the source behind them.
-pub struct Net<G> {
-    pub nodes: Vec<Tree<G>>,
-    pub contacts: Vec<Contact>,
-    pub now: Instant,
-    pub delivered: Vec<Vec<Vec<u8>>>,
-    pub events: Vec<(usize, TreeEvent)>,
-    pub outcomes: Vec<Outcome>,
-    pub tamper: Tamper,
+pub(crate) struct Net<G> {
+    pub(crate) nodes: Vec<Tree<G>>,
+    pub(crate) contacts: Vec<Contact>,
+    pub(crate) now: Instant,
+    pub(crate) delivered: Vec<Vec<Vec<u8>>>,
+    pub(crate) events: Vec<(usize, TreeEvent)>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) tamper: Tamper,
     /// Whether a node can store what it has seen.
-    pub keeps: Box<dyn FnMut(usize) -> bool>,
-    pub bytes_from: Vec<u64>,
+    pub(crate) keeps: Box<dyn FnMut(usize) -> bool>,
+    pub(crate) bytes_from: Vec<u64>,
     way: VecDeque<(Instant, usize, usize, Vec<u8>)>,
 }
 
 /// The keys of a node of a test.
-pub fn keys(number: u8) -> Keys {
+pub(crate) fn keys(number: u8) -> Keys {
     Keys::new(Key::from_seed([number; 32]))
 }
 
 /// `sinks` sinks and a source with real keys; the list travels inside events when `inline`.
-pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
+pub(crate) fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
     let config = Arc::new(Config { inline, ..config });
     let contact = |number: u8| Contact {
         address: ([127, 0, 0, 1], 5_000 + u16::from(number)).into(),
@@ -106,15 +106,15 @@ pub fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
 
 impl<G: Guard> Net<G> {
     /// The source.
-    pub fn source(&self) -> usize {
+    pub(crate) fn source(&self) -> usize {
         self.nodes.len() - 1
     }
 
-    pub fn command(&mut self, node: usize, command: Command) {
+    pub(crate) fn command(&mut self, node: usize, command: Command) {
         self.input(node, Input::Command(command));
     }
 
-    pub fn publish(&mut self, body: &[u8]) {
+    pub(crate) fn publish(&mut self, body: &[u8]) {
         let source = self.source();
         let publish = Command::Publish {
             topic: TOPIC,
@@ -125,7 +125,7 @@ impl<G: Guard> Net<G> {
     }
 
     /// Puts a datagram on the way to a node.
-    pub fn inject(&mut self, from: usize, to: usize, datagram: Vec<u8>) {
+    pub(crate) fn inject(&mut self, from: usize, to: usize, datagram: Vec<u8>) {
         self.way.push_back((self.now + LATENCY, from, to, datagram));
     }
 
@@ -165,7 +165,7 @@ impl<G: Guard> Net<G> {
     }
 
     /// Lets time pass.
-    pub fn run(&mut self, duration: Duration) {
+    pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
             let timer = self.nodes.iter().enumerate();
