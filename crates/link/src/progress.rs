@@ -58,9 +58,8 @@ impl Progress {
 
     /// Everything up to this element is stored, lost or on its way to the log.
     pub fn reach(&mut self, at: Position) {
-        if let Some(back) = self.passed.iter().position(|it| it.epoch == at.epoch) {
-            self.passed.truncate(back);
-        } else if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {
+        self.passed.retain(|passed| passed.epoch != at.epoch);
+        if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {
             self.passed.push_back(last);
             if self.passed.len() > EPOCHS_MAX {
                 self.passed.pop_front();
@@ -151,6 +150,10 @@ mod tests {
         assert!(progress.went_back_to(at(4, 21)), "and a later epoch came");
         let earlier: Vec<Position> = progress.earlier().collect();
         assert_eq!(earlier, [at(4, 25), at(3, 30), at(2, 20), at(1, 10)]);
+        // It goes on in an epoch that it had left; the others stay known.
+        progress.reach(at(3, 31));
+        assert!(progress.went_back_to(at(5, 26)) && progress.went_back_to(at(3, 31)));
+        assert_eq!(progress.reached(2), Some(20));
     }
 
     #[test]

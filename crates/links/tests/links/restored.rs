@@ -71,3 +71,28 @@ async fn what_is_here_of_an_earlier_epoch_is_not_stored_again() {
         assert!(subscriber.host.lost.lock().unwrap().is_empty(), "{kind:?}");
     }
 }
+
+/// Each origin says that the other's position is none of its own, which is a rollback here.
+#[tokio::test]
+async fn two_origins_feed_one_stream_in_turn() {
+    for kind in KINDS {
+        let origins = [Node::new(1), Node::new(2)];
+        let subscriber = Node::new(3);
+        let logs = [origins[0].stream("a", 0), origins[1].stream("a", 0)];
+        let mut count = 0;
+        for turn in 0..5 {
+            let number = turn % 2;
+            append(&logs[number], 0..7);
+            count += 7;
+            copies(kind, &origins[number], &subscriber, count).await;
+        }
+        for (number, log) in logs.iter().enumerate() {
+            let all = log.newest(1_000).expect("reads");
+            let copy = subscriber.wait_for("a", count).await;
+            let here = copy.iter().filter_map(|it| it.origin);
+            let here = here.filter(|it| it.epoch == all[0].position.epoch);
+            let there = all.iter().map(|it| it.position);
+            assert!(here.eq(there), "{kind:?}: origin {number}");
+        }
+    }
+}
