@@ -21,7 +21,7 @@ use chappe_stream::{Position, StreamSchema};
 use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
-use super::wire::Wire;
+use super::wire::{READY_FRAMES_MAX, Wire};
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::directory;
 use crate::feed::Batch;
@@ -119,7 +119,6 @@ struct Session<C: FrameConnection> {
 
 impl<C: FrameConnection> Session<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
-        let mut frames = Vec::new();
         let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
         let mut directory = Every::new(Duration::ZERO, period);
         let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
@@ -144,7 +143,7 @@ impl<C: FrameConnection> Session<C> {
             let mut rung = false;
             tokio::select! {
                 biased;
-                frame = self.wire.receive(), if reads => frames.push(frame?),
+                ready = self.wire.ready(false), if reads => ready?,
                 () = stored => {}
                 () = alarm.rings() => rung = true,
             }
@@ -163,10 +162,13 @@ impl<C: FrameConnection> Session<C> {
                     self.tell_status();
                 }
             }
-            if reads {
-                self.wire.receive_ready(&mut frames)?;
-            }
-            for frame in frames.drain(..) {
+            for _ in 0..READY_FRAMES_MAX {
+                if !reads {
+                    break;
+                }
+                let Some(frame) = self.wire.take()? else {
+                    break;
+                };
                 match frame {
                     LinkFrame::Session(frame) => {
                         self.give(Input::Receive(SubscriberReceive::Frame(frame)));

@@ -75,6 +75,10 @@ impl<C: FrameConnection> FrameConnection for Cut<C> {
         Poll::Ready(Ok(frame))
     }
 
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
+    }
+
     fn has_frame(&self) -> bool {
         self.inner.has_frame()
     }
@@ -156,6 +160,10 @@ impl<C: FrameConnection> FrameConnection for Append<C> {
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
         self.inner.poll_receive(context)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
     }
 
     fn has_frame(&self) -> bool {
