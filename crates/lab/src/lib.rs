@@ -1,8 +1,9 @@
-//! Benchmark scenarios beside their peers and floors.
+//! Benchmark scenarios, each next to its peers and floors.
 //!
-//! A scenario is run as `chappe-lab bench SCENARIO`. It prints its rows and ends with its targets; a peer
-//! that is not installed is skipped by name, and the floor (a raw socket, an fdatasync) is a row of
-//! the same run. Nothing here is a timed test.
+//! `chappe-lab bench SCENARIO` runs one. It prints its figures as rows and ends with its targets. Every
+//! target is a ratio to a peer or a floor of the same run ([`Target`]), so it holds on any machine; absolute
+//! figures are printed and not judged. A peer that is not installed is named as skipped, and so is each
+//! target that needs it. Nothing here is a timed test.
 
 #![deny(unsafe_code)]
 
@@ -23,10 +24,14 @@ mod query;
 mod readiness;
 mod registry;
 mod report;
+mod target;
+
+pub mod plot;
 
 pub use machine::Machine;
 pub use process::exit;
-pub use report::{Bound, Report, Row, Target};
+pub use report::{Report, Row};
+pub use target::{Limit, Reference, Target, Verdict};
 
 use std::time::Duration;
 

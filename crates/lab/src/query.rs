@@ -19,7 +19,7 @@ use chappe_transport::FileDisk;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::process::Folder;
-use crate::{Bound, Error, Report, Settings};
+use crate::{Error, Limit, Reference, Report, Settings};
 
 /// Elements of a whole run.
 const ELEMENTS: usize = 500_000;
@@ -85,9 +85,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let peer = of(&sqlite);
     let note = format!("median of {REPEATS}: the same, peer in the same run");
     report.row("log to log, SQLite", peer, "1/s", note);
-    report.row("compiled to SQLite", rate / peer, "", "");
     let name = "elements a core, log to log, compiled";
-    report.target(name, rate, Bound::AtLeast(300_000.0), "1/s");
+    let sqlite = Reference::new("SQLite", peer);
+    report.target(name, (rate, "1/s"), sqlite, Limit::AtLeast(3.0));
+    let floor = 1.0 / (1.0 / read.a_core(elements) + 1.0 / stored.a_core(elements));
+    let floor = Reference::new("floor: read, and append", floor);
+    report.target(name, (rate, "1/s"), floor, Limit::AtLeast(0.5));
     Ok(report)
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use chappe_lab::plot::{self, Mark, Plot};
 use chappe_sim::exchange::{Fault, RUNS_FOR_EVERYTHING, Report, Series, Settings, series};
-use chappe_sim::figure::{Series as Line, figure};
 use chappe_sim::network::{Latency, Link, TRACE_NOTES};
 use chappe_sim::study::{Sight, Study, study};
 use clap::{Args, Subcommand};
@@ -388,12 +388,9 @@ fn table(sights: &[Sight]) -> Table {
 }
 
 fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
-    let line = |name: &str, value: fn(&Sight) -> f64| Line {
-        name: name.to_owned(),
-        points: sights
-            .iter()
-            .map(|it| (it.offered_per_s, value(it)))
-            .collect(),
+    let line = |name: &str, value: fn(&Sight) -> f64| {
+        let points = sights.iter().map(|it| (it.offered_per_s, value(it)));
+        plot::Series::new(name, Mark::Line).with(points)
     };
     let title = |what: &str| {
         format!(
@@ -401,26 +398,17 @@ fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
             flags.nodes, flags.rate, flags.latency
         )
     };
-    let latency = figure(
-        &title("Latency"),
-        "elements offered a second",
-        "milliseconds",
-        &[
-            line("p50", |it| it.latency_p50_s * 1e3),
-            line("p99", |it| it.latency_p99_s * 1e3),
-        ],
-    );
-    let rate = figure(
-        &title("Rate"),
-        "elements offered a second",
-        "elements received a second",
-        &[
-            line("received", |it| it.received_per_s),
-            line("offered", |it| it.offered_per_s),
-        ],
-    );
-    output::file(&folder.join("latency.svg"), &latency)?;
-    output::file(&folder.join("rate.svg"), &rate)?;
+    let x = "elements offered a second";
+    let latency = Plot::new(title("Latency"), x, "milliseconds").with([
+        line("p50", |it| it.latency_p50_s * 1e3),
+        line("p99", |it| it.latency_p99_s * 1e3),
+    ]);
+    let rate = Plot::new(title("Rate"), x, "elements received a second").with([
+        line("received", |it| it.received_per_s),
+        line("offered", |it| it.offered_per_s),
+    ]);
+    output::file(&folder.join("latency.svg"), &latency.svg())?;
+    output::file(&folder.join("rate.svg"), &rate.svg())?;
     output::file(&folder.join("network.txt"), &format!("{}\n", table(sights)))
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chappe_sim::figure::{Series, figure};
+use chappe_lab::plot::{Mark, Plot, Scale, Series};
 use chappe_sim::lookup::{Attack, Outcome as Found, Partition, Progress, Settings, Tally, run};
 use chappe_sim::network::Latency;
 use clap::{Args, ValueEnum};
@@ -439,20 +439,20 @@ fn parts(played: &[Played]) -> Table {
 }
 
 fn write(folder: &Path, played: &[Played]) -> Outcome {
-    let line = |name: &str, value: fn(&Found) -> f64| Series {
-        name: name.to_owned(),
-        points: played
-            .iter()
-            .map(|it| (f64::from(it.settings.nodes).log10(), value(&it.found)))
-            .collect(),
+    let line = |name: &str, value: fn(&Found) -> f64| {
+        let point = |it: &Played| (f64::from(it.settings.nodes), value(&it.found));
+        Series::new(name, Mark::Both).with(played.iter().map(point))
     };
     let lines = [
         line("messages", |it| it.messages.mean()),
         line("hops", |it| it.hops.mean()),
         line("asks", |it| it.asks.mean()),
     ];
-    let figure = figure("Searches", "nodes, log10", "for each search", &lines);
-    output::file(&folder.join("lookup.svg"), &figure)?;
+    let plot = Plot {
+        scales: [Scale::Logarithmic, Scale::Linear],
+        ..Plot::new("Searches", "nodes", "for each search").with(lines)
+    };
+    output::file(&folder.join("lookup.svg"), &plot.svg())?;
     let mut text = format!("{}\n", table(played));
     if played.iter().any(|it| it.found.parted.is_some()) {
         text += &format!("\n{}\n", parts(played));

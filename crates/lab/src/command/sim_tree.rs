@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use chappe_lab::plot::{self, Plot, Scale};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Plan};
-use chappe_sim::figure::{self, figure};
 use chappe_sim::tree::{Lie, Report, Series, Settings, run, series};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
@@ -296,7 +296,7 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
     let mut csv = String::from("sinks,plan,event,live_sinks,median_s,last_s,known_s\n");
-    let mut lines: Vec<figure::Series> = Vec::new();
+    let mut lines = Vec::new();
     for Played {
         sinks,
         plan,
@@ -315,17 +315,8 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
                 measured(event.known_s)
             );
         }
-        let point = (
-            f64::from(*sinks).max(1.0).log10(),
-            in_send_costs(flags, report.completion()),
-        );
-        match lines.iter_mut().find(|line| line.name == plan) {
-            Some(line) => line.points.push(point),
-            None => lines.push(figure::Series {
-                name: plan,
-                points: vec![point],
-            }),
-        }
+        let took = in_send_costs(flags, report.completion());
+        plot::add(&mut lines, &plan, (f64::from(*sinks), took));
     }
     let title = format!(
         "The last sink has the event (o {:?}, L {:?})",
@@ -333,8 +324,11 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
     );
     write("tree.txt", format!("{}\n", table(flags, played)))?;
     write("tree.csv", csv)?;
-    let svg = figure(&title, "sinks, log10", "send costs (o)", &lines);
-    write("tree.svg", svg)
+    let plot = Plot {
+        scales: [Scale::Logarithmic, Scale::Linear],
+        ..Plot::new(title, "sinks", "send costs (o)").with(lines)
+    };
+    write("tree.svg", plot.svg())
 }
 
 /// One event of a source.

@@ -8,7 +8,6 @@
 
 mod backlog;
 mod cluster;
-mod figure;
 mod figures;
 mod foreign;
 mod gsn;

@@ -22,13 +22,15 @@ use crate::{Error, Report};
 /// How long a broker may take to listen.
 const STARTING: Duration = Duration::from_secs(20);
 
-/// Runs the brokers that are installed and wanted.
+/// Runs the brokers that are installed and wanted. Returns the outcome of JetStream with
+/// `sync_interval: always`, or why there is none.
 pub(crate) fn run(
     bench: &Bench<'_>,
     wanted: &impl Fn(&str) -> bool,
     report: &mut Report,
     lines: &mut Vec<Line>,
-) {
+) -> Result<Outcome, String> {
+    let mut synced = Err("jetstream-sync was not asked for".to_owned());
     let brokers = [
         ("mosquitto", Kind::Mosquitto),
         ("jetstream", Kind::Jetstream),
@@ -38,14 +40,20 @@ pub(crate) fn run(
         if !wanted(part) {
             continue;
         }
-        match measure(bench, kind, report) {
-            Ok(line) => lines.push(line),
-            Err(error) => report.skipped.push(format!("{}: {error}", kind.name())),
+        let measured = measure(bench, kind, report);
+        let measured = measured.map_err(|error| format!("{}: {error}", kind.name()));
+        match &measured {
+            Ok(outcome) => lines.push(outcome.line(kind.name())),
+            Err(reason) => report.skipped.push(reason.clone()),
+        }
+        if kind == Kind::JetstreamSync {
+            synced = measured;
         }
     }
+    synced
 }
 
-fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Line, Error> {
+fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Outcome, Error> {
     let (name, sizes) = (kind.name(), bench.sizes);
     let folder = bench.folder.path().join(name);
     (bench.settings.progress)(&format!("peer {name}: {} clients", sizes.nodes));
@@ -62,7 +70,7 @@ fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Line, E
     let name = format!("peer {name}");
     outcome.rows(report, &name, sizes.produced(), &counted);
     figures::kind(report, &name, &outcome);
-    Ok(outcome.line(kind.name()))
+    Ok(outcome)
 }
 
 fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::bottleneck::{Bottleneck, Narrow};
 use super::cable::{self, Cable};
-use super::scatter::{Kind, scatter};
+use crate::plot::{Mark, Plot, Scale, Series};
 use crate::process::Process;
 use crate::{Error, Report, Settings};
 
@@ -421,40 +421,24 @@ fn tell(carrier: Carrier, way: Way, size: usize, all: &[Measured], report: &mut 
         let rate = best.point.throughput_bytes_per_s / 1e6;
         report.row(&format!("{place}, {kind}"), rate, "MB/s", note);
     }
-    let kinds = ["flood", "fixed_window", "fixed_period", "napa", "adaptive"].map(|kind| {
+    let place_of = |it: &Point| (it.throughput_bytes_per_s / 1e6, it.latency_s * 1e3);
+    let series = ["flood", "fixed_window", "fixed_period", "napa", "adaptive"].map(|kind| {
+        let mark = match kind {
+            "fixed_window" => Mark::Both,
+            _ => Mark::Points,
+        };
         let points = all.iter().filter(|it| it.kind() == kind);
-        let points = points.map(|it| {
-            (
-                it.point.throughput_bytes_per_s / 1e6,
-                it.point.latency_s * 1e3,
-            )
-        });
-        Kind {
-            name: kind.to_owned(),
-            points: points.collect(),
-            line: kind == "fixed_window",
-        }
+        Series::new(kind, mark).with(points.map(|it| place_of(&it.point)))
     });
-    let mut kinds = kinds.to_vec();
-    let on_front = front
-        .iter()
-        .map(|it| (it.throughput_bytes_per_s / 1e6, it.latency_s * 1e3));
-    kinds.push(Kind {
-        name: "front".to_owned(),
-        points: on_front.collect(),
-        line: true,
-    });
-    let title = format!(
-        "{} over {}, {} kB",
-        carrier.name(),
-        way.name(),
-        size / 1_000
-    );
-    let figure = scatter(&title, "received MB/s", "median latency, ms", &kinds);
-    report.figures.insert(
-        format!("{}-{}-{}kB", carrier.name(), way.name(), size / 1_000),
-        figure,
-    );
+    let on_front = Series::new("front", Mark::Both).with(front.iter().map(place_of));
+    let (carrier, way, kilobytes) = (carrier.name(), way.name(), size / 1_000);
+    let title = format!("{carrier} over {way}, {kilobytes} kB");
+    let plot = Plot {
+        scales: [Scale::Logarithmic; 2],
+        ..Plot::new(title, "received MB/s", "median latency, ms")
+    };
+    let plot = plot.with(series).with([on_front]);
+    report.figure(format!("{carrier}-{way}-{kilobytes}kB"), &plot);
 }
 
 fn table(all: &[Measured]) -> String {

@@ -24,7 +24,6 @@
 mod bottleneck;
 mod cable;
 mod loopback;
-mod scatter;
 mod simulation;
 mod unsafe_tap;
 

@@ -1,6 +1,9 @@
-//! The registry at size: synthetic services in memory, searches and a two-pattern SPARQL query in
-//! either order of its patterns. The journal is in memory, so that its durability costs nothing
-//! here; the triples counted include those that the registry makes of an entity's fields.
+//! The registry at size: synthetic services in memory, searches, and a SPARQL query of two patterns in
+//! either order. The peer is SQLite in memory with the same services. The journal is in memory, so its
+//! durability costs nothing here. The triples counted include those that the registry makes of an
+//! entity's fields.
+
+mod sqlite;
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,8 @@ use chappe_registry::{
 };
 use chappe_transport::resident_bytes;
 
-use crate::{Bound, Error, Report, Settings};
+use crate::{Error, Limit, Reference, Report, Settings};
+use sqlite::{Pattern, Sqlite};
 
 /// Services of a whole run.
 const SERVICES: usize = 100_000;
@@ -21,6 +25,9 @@ const SERVICES_QUICK: usize = 10_000;
 const TRIPLES: usize = 30;
 /// Triples that the registry makes of a service's own fields.
 const OWN_TRIPLES: usize = 8;
+/// The longest median of a question, in medians of SQLite. A search returns whole entities, 30 triples
+/// each, where SQLite returns two columns.
+const SQLITE_MOST: f64 = 10.0;
 /// Repeats of each question.
 const REPEATS: usize = 1_000;
 
@@ -64,6 +71,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     (settings.progress)("searching");
     let questions = Questions {
         registry: &registry,
+        sqlite: Sqlite::fill((0..services).map(service))?,
         services,
         offset: usize::try_from(settings.seed % 1_000).unwrap_or(0),
     };
@@ -105,23 +113,29 @@ fn fill(services: usize, report: &mut Report) -> Result<Registry, Error> {
 /// The questions, each spread over all services.
 struct Questions<'a> {
     registry: &'a Registry,
+    sqlite: Sqlite,
     services: usize,
     offset: usize,
 }
 
 impl Questions<'_> {
     fn ask(&self, report: &mut Report) -> Result<(), Error> {
-        let prefix = times(|repeat| {
-            let number = self.number(repeat) / 10;
-            let prefix = Search {
-                name_prefix: Some(format!("service {number:05}")),
+        let prefix_of = |repeat: usize| format!("Service {:05}", self.number(repeat) / 10);
+        let search = |repeat: usize| {
+            let search = Search {
+                name_prefix: Some(prefix_of(repeat)),
                 ..Search::default()
             };
-            self.search(&prefix, 10)
-        })?;
-        let note = "ten services begin so";
-        let (median, _) = report.times("search by prefix of the name", note, &prefix);
-        report.target("search by prefix, p50", median, Bound::AtMost(1.0), "ms");
+            self.search(&search, 10)
+        };
+        let peer = |repeat: usize| self.sqlite.search(&prefix_of(repeat), 10);
+        self.compare(
+            report,
+            "search by prefix of the name",
+            "ten entities",
+            search,
+            peer,
+        )?;
         let typed = times(|repeat| {
             let search = Search {
                 entity_type: Some(format!("{{http://example.com/types}}Type{}", repeat % 50)),
@@ -133,15 +147,37 @@ impl Questions<'_> {
         })?;
         let note = "the first 20 of one in 100";
         report.times("search by type and scope", note, &typed);
-        let first = times(|n| self.rows(&[self.serial(n), maker(n)]))?;
-        let last = times(|n| self.rows(&[maker(n), self.serial(n)]))?;
-        let note = "one row";
-        let name = "two patterns, the rare one first";
-        let (median, _) = report.times(name, note, &first);
-        report.target(&format!("{name}, p50"), median, Bound::AtMost(1.0), "ms");
-        let name = "two patterns, the rare one last";
-        let (median, _) = report.times(name, note, &last);
-        report.target(&format!("{name}, p50"), median, Bound::AtMost(1.0), "ms");
+        for rare_first in [true, false] {
+            let patterns = |repeat: usize| {
+                let mut patterns = [self.serial(repeat), maker(repeat % 100)];
+                if !rare_first {
+                    patterns.reverse();
+                }
+                patterns
+            };
+            let rows = |repeat: usize| self.rows(&patterns(repeat));
+            let peer = |repeat: usize| self.sqlite.rows(patterns(repeat).each_ref());
+            let place = if rare_first { "first" } else { "last" };
+            let name = format!("two patterns, the rare one {place}");
+            self.compare(report, &name, "one row", rows, peer)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the registry and SQLite the same, and compares their medians.
+    fn compare(
+        &self,
+        report: &mut Report,
+        name: &str,
+        note: &str,
+        ours: impl FnMut(usize) -> Result<(), Error>,
+        peer: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (median, _) = report.times(name, note, &times(ours)?);
+        let (peer, _) = report.times(&format!("peer SQLite: {name}"), note, &times(peer)?);
+        let sqlite = Reference::new("SQLite", peer);
+        let limit = Limit::AtMost(SQLITE_MOST);
+        report.target(format!("{name}, p50"), (median, "ms"), sqlite, limit);
         Ok(())
     }
 
@@ -159,14 +195,18 @@ impl Questions<'_> {
     }
 
     /// The serial number of a service whose maker is that of `repeat`.
-    fn serial(&self, repeat: usize) -> String {
-        let number = self.number(repeat) / 100 * 100 + repeat % 100;
-        let chappe = vocabulary::CHAPPE;
-        format!("?s <{chappe}serialNumber> \"SN-{number:09}\"")
+    fn serial(&self, repeat: usize) -> Pattern {
+        serial_number(self.number(repeat) / 100 * 100 + repeat % 100)
     }
 
-    fn rows(&self, patterns: &[String]) -> Result<(), Error> {
-        let query = format!("SELECT * {{ {} }}", patterns.join(" . "));
+    fn rows(&self, patterns: &[Pattern]) -> Result<(), Error> {
+        let patterns = patterns
+            .iter()
+            .map(|(predicate, object)| format!("?s {predicate} {object}"));
+        let query = format!(
+            "SELECT * {{ {} }}",
+            patterns.collect::<Vec<_>>().join(" . ")
+        );
         let (anyone, limits) = (Principal::Anonymous, SparqlLimits::default());
         let answer = self
             .registry
@@ -178,10 +218,14 @@ impl Questions<'_> {
     }
 }
 
-fn maker(repeat: usize) -> String {
-    let chappe = vocabulary::CHAPPE;
-    let maker = repeat % 100;
-    format!("?s <{chappe}manufacturer> <http://example.com/maker/{maker}>")
+fn serial_number(number: usize) -> Pattern {
+    let predicate = vocabulary::SERIAL_NUMBER.to_string();
+    (predicate, format!("\"SN-{number:09}\""))
+}
+
+fn maker(number: usize) -> Pattern {
+    let predicate = vocabulary::MANUFACTURER.to_string();
+    (predicate, format!("<http://example.com/maker/{number}>"))
 }
 
 fn times(mut question: impl FnMut(usize) -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
