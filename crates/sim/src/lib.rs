@@ -10,14 +10,14 @@
 //! [`SimDisk`] is the disk: it loses what was not synced, tears writes, fails, fills up and rots.
 
 mod disk;
+mod distribution;
 pub mod exchange;
 pub mod judge;
 pub mod lookup;
 pub mod network;
 pub mod pacing;
-mod percentile;
 pub mod study;
 pub mod tree;
 
 pub use disk::{Operation, SimDisk};
-pub use percentile::percentile;
+pub use distribution::{Distribution, percentile};
