@@ -3,8 +3,8 @@
 //! into parts.
 //!
 //! The machines are the product's, the network and the cryptography are simulated: the figures are
-//! messages, bytes and virtual time, which no load of this machine changes. Beside them stands what a
-//! multicast probe asks of the same network: every node looks at it.
+//! messages, bytes and virtual time, which no load of this machine changes. They are compared with the
+//! cost of a multicast probe in the same network, which every node receives.
 
 use std::time::{Duration, Instant};
 
@@ -116,10 +116,10 @@ fn network(settings: &Settings, nodes: u32) -> Network {
 }
 
 fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) {
-    let mut said = Instant::now();
+    let mut printed_at = Instant::now();
     let outcome = play(network, &mut |progress: &Progress| {
-        if said.elapsed() > Duration::from_secs(2) {
-            said = Instant::now();
+        if printed_at.elapsed() > Duration::from_secs(2) {
+            printed_at = Instant::now();
             let share = progress.share * 100.0;
             (settings.progress)(&format!("{name}: {} {share:.0} %", progress.phase));
         }
@@ -161,7 +161,7 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
     report.target(name, (inflow, ""), granted, Limit::AtMost(1.0));
 }
 
-/// What became of the parts.
+/// The parts of a network that was divided.
 fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
     let percent = |share: f64| share * 100.0;
     for (what, tally) in [

@@ -10,6 +10,7 @@ use chappe_sim::network::Latency;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::Ticker;
 use chappe_terminal::duration;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 
@@ -170,16 +171,13 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
     for settings in wanted {
         let (nodes, seed) = (settings.nodes, settings.seed);
         let began = Instant::now();
-        let mut printed_at = began;
+        let ticker = Ticker::new();
         let found = run(&settings, &mut |progress: &Progress| {
-            if printed_at.elapsed() > Duration::from_secs(1) {
-                printed_at = Instant::now();
-                let Progress { phase, share, at } = progress;
-                output::progress(format_args!(
-                    "sim: {nodes} nodes, seed {seed}: {phase} {:.0} %, at {at:.0?}",
-                    share * 100.0
-                ));
-            }
+            let Progress { phase, share, at } = progress;
+            let percent = share * 100.0;
+            ticker.tick(|| {
+                format!("{nodes} nodes, seed {seed}: {phase} {percent:.0} %, at {at:.0?}")
+            });
         });
         let seconds = began.elapsed().as_secs_f64();
         played.push(Played {

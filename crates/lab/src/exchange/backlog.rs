@@ -1,5 +1,5 @@
 //! A day's backlog: a stream of 8.64 million elements that nobody has read, caught up with by one
-//! node while all exchange as ever.
+//! node while all go on exchanging.
 //!
 //! Few enough nodes that live data alone leave the machine room: the question is whether what is
 //! caught up with gets in the way of what is live.
@@ -45,7 +45,7 @@ pub(crate) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
     while caught_up < elements && begin.elapsed() < PATIENCE {
         let outcome = Outcome::of(&cluster.measure(Duration::from_secs(step))?, 0.0);
         during.latencies.extend(outcome.latencies);
-        caught_up = cluster.stand()?[TO].caught_up;
+        caught_up = cluster.progress()?[TO].caught_up;
     }
     let seconds = begin.elapsed().as_secs_f64();
     cluster.pause()?;
@@ -54,7 +54,7 @@ pub(crate) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
     let minutes = seconds / 60.0 * DAY as f64 / caught_up.max(1) as f64;
     let note = format!("{caught_up} of {elements} in {seconds:.1} s");
     report.row("backlog: a day's elements", minutes, "min", note);
-    let note = format!("{nodes} nodes that exchange as ever");
+    let note = format!("{nodes} nodes that go on exchanging");
     report.row("backlog: live p99 before", before.p99_ms(), "ms", note);
     report.row("backlog: live p99 meanwhile", during.p99_ms(), "ms", "");
     let wrong = (counted.lost + counted.doubled) as f64;

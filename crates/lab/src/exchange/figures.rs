@@ -37,7 +37,7 @@ pub(crate) fn kind(report: &mut Report, name: &str, outcome: &Outcome) {
     report.figure(format!("{file}-producers"), &produced);
 }
 
-/// What the summary says of a kind.
+/// A kind in the summary.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -54,7 +54,7 @@ const STUDY: [(&str, f64, f64); 3] = [
     ("study:\nzeromq, Kryo", 38.0, 36.0),
 ];
 
-/// Draws the summary (its figure 5), theirs beside ours.
+/// Draws the summary (its figure 5), theirs next to ours.
 pub(crate) fn summary(report: &mut Report, lines: &[Line]) {
     let study = STUDY.map(|(name, generated, consumed)| Line {
         name: name.to_owned(),

@@ -223,7 +223,7 @@ fn wait(
             return Ok(());
         }
         if begin.elapsed() > within || !server.runs() {
-            let what = format!("GSN does not begin: {}", server.last_words());
+            let what = format!("GSN does not start: {}", server.last_output());
             return Err(Error::Failed(what));
         }
         std::thread::sleep(Duration::from_millis(250));

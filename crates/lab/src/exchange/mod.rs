@@ -7,6 +7,7 @@
 //! and process nothing.
 
 mod backlog;
+mod broker;
 mod cluster;
 mod figures;
 mod foreign;

@@ -1,8 +1,8 @@
 //! After an outage: how soon latency is what it was.
 //!
 //! All nodes exchange at nine tenths of the largest rate. The links of one node are cut: it receives
-//! nothing, while the others go on and so does what it has to catch up with. They are made again, and
-//! the 99th percentile of each second, at the node where it is highest, says when all is as before: the
+//! nothing, the others go on, and its backlog grows. They are made again, and
+//! the 99th percentile of each second, at the node where it is highest, shows when all is as before: the
 //! median of five seconds, so that neither a single slow one nor a single fast one decides.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ const NODE: usize = 1;
 const AS_BEFORE: f64 = 1.2;
 /// Seconds of which the median counts.
 const TOGETHER: usize = 5;
-/// Below this nothing is told from noise.
+/// A shorter p99 cannot be distinguished from noise.
 const NOISE_MS: f64 = 50.0;
 
 /// Runs the outage of the reliable kind; `most` is the largest rate of all together, as measured.

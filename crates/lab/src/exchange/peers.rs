@@ -1,4 +1,4 @@
-//! The brokers beside ours: mosquitto with QoS 1, and NATS JetStream, moving the same numbers.
+//! The peers that are brokers: mosquitto with QoS 1, and NATS JetStream, moving the same numbers.
 //!
 //! Each node is one client of the broker, which publishes its own and subscribes to all. Nothing is
 //! processed or stored where it is received, and a broker stores an element once, not at each node.
@@ -62,8 +62,8 @@ fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Outcome
     cluster.produce(sizes.period)?;
     std::thread::sleep(sizes.warm);
     let before = broker.processor_s();
-    let together = cluster.measure(sizes.measure)?;
-    let outcome = Outcome::of(&together, broker.processor_s() - before);
+    let combined = cluster.measure(sizes.measure)?;
+    let outcome = Outcome::of(&combined, broker.processor_s() - before);
     cluster.pause()?;
     cluster.settle()?;
     let counted = cluster.count()?;
@@ -102,7 +102,7 @@ fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
     };
     let absent = || {
         Error::Failed(format!(
-            "{program} is not installed; check/peers exchange does"
+            "{program} is not installed (`check/peers exchange` installs it)"
         ))
     };
     let path: PathBuf = find(program).ok_or_else(absent)?;
@@ -113,7 +113,7 @@ fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
     let begin = Instant::now();
     while TcpStream::connect(address).is_err() {
         if begin.elapsed() > STARTING || !broker.runs() {
-            let what = format!("{program} does not listen: {}", broker.last_words());
+            let what = format!("{program} does not listen: {}", broker.last_output());
             return Err(Error::Failed(what));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -242,8 +242,8 @@ impl Bench<'_> {
         std::thread::sleep(sizes.warm);
         let mut outcomes = Vec::with_capacity(sizes.repeats);
         for _ in 0..sizes.repeats {
-            let together = cluster.measure(sizes.measure)?;
-            outcomes.push(Outcome::of(&together, 0.0));
+            let combined = cluster.measure(sizes.measure)?;
+            outcomes.push(Outcome::of(&combined, 0.0));
         }
         outcomes.sort_by(|a, b| a.p99_ms().total_cmp(&b.p99_ms()));
         let each: Vec<_> = outcomes

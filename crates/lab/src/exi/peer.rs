@@ -69,15 +69,15 @@ fn compare(
             return Ok(Err(format!("EXIficient: java: {error}")));
         }
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     // Our bytes and theirs, where their ratio is the largest.
     let mut largest: Option<(f64, f64)> = None;
-    for ((line, mut theirs), said) in jobs.into_iter().zip(said.lines()) {
-        let mut fields = said.split(' ');
+    for ((line, mut theirs), printed) in jobs.into_iter().zip(printed.lines()) {
+        let mut fields = printed.split(' ');
         let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
         let (Some(bytes), Some(encode_us), Some(decode_us)) = (field(), field(), field()) else {
             return Err(Error::Failed(format!(
-                "EXIficient says {said:?} of {line:?}"
+                "EXIficient prints {printed:?} for {line:?}"
             )));
         };
         theirs.bytes = bytes as usize;

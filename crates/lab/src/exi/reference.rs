@@ -148,7 +148,7 @@ fn deflated(bytes: &[u8], level: Compression, batch: Duration) -> Result<(usize,
     Ok((out.len(), deflate_us, inflate_us))
 }
 
-/// Microseconds of the DEFLATE libraries alone for what stands in the blocks of a document: of those
+/// Microseconds of the DEFLATE libraries alone for the contents of the blocks of a document: of those
 /// that the codec uses, there and back.
 pub(super) fn deflate(document: &Document, batch: Duration) -> Result<(f64, f64), Error> {
     let folder = Folder::new("exi-floor")?;

@@ -10,6 +10,7 @@ use chappe_sim::pacing::{
 
 use crate::plot::{self, Mark, Plot, Scale, Series};
 use crate::report::file_name;
+use crate::timing::median;
 use crate::{Limit, Reference, Report, Settings};
 
 /// Bytes of the paper's samples, and a quick run's.
@@ -116,11 +117,6 @@ impl Network {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 /// The median over the repeats, and the first of them.
 fn measured(path: &Path) -> (Point, Outcome) {
     let outcomes: Vec<Outcome> = (0..REPEATS)
@@ -134,7 +130,7 @@ fn measured(path: &Path) -> (Point, Outcome) {
             .next()
         })
         .collect();
-    let of = |value: fn(&Outcome) -> f64| median(outcomes.iter().map(value).collect());
+    let of = |value: fn(&Outcome) -> f64| median(outcomes.iter().map(value));
     let point = Point {
         throughput_bytes_per_s: of(|it| it.throughput_bytes_per_s),
         latency_s: of(|it| it.latency_p50_s),
@@ -142,7 +138,7 @@ fn measured(path: &Path) -> (Point, Outcome) {
     (point, outcomes.into_iter().next().unwrap_or_default())
 }
 
-/// Every size on every network: the sweeps, their front, and the pacers beside it; the paper's
+/// Every size on every network: the sweeps, their front, and the pacers compared with it; the paper's
 /// figures 7 and 8 are throughput and latency by size.
 pub(super) fn fronts(bench: &Settings, report: &mut Report) {
     let sizes: &[u64] = if bench.quick { &SIZES_QUICK } else { &SIZES };
@@ -296,7 +292,7 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 format!("{kilobytes} kB: {pacer} takes over after 2 s of flooding: back after");
             let back = back_after(&moments, 2.0, rate, latency);
             report.row(&name, back, "s", format!(
-                "256 samples on the way; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
+                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
                 mean(&moments, 1.0, 2.0, |it| it.latency_p50_s) * 1e3
             ));
             if pacer == "adaptive" {
@@ -392,7 +388,7 @@ fn over_time(report: &mut Report, file: &str, moments: &[Moment]) {
     report.figure(file, &plot);
 }
 
-/// One to many: the slowest sets the pace, unless policy leaves it behind.
+/// One to many: the slowest sets the pace, unless a policy excludes it.
 pub(super) fn receivers(bench: &Settings, report: &mut Report) {
     for count in [1_usize, 2, 4, 8, 16] {
         (bench.progress)(&format!("simulation: {count} receivers"));
@@ -423,7 +419,7 @@ pub(super) fn receivers(bench: &Settings, report: &mut Report) {
     for (word, waits) in [
         ("waited for", Waits::All),
         (
-            "left behind after 0.5 s of silence",
+            "excluded after 0.5 s of silence",
             Waits::Silence(Duration::from_millis(500)),
         ),
     ] {

@@ -7,8 +7,6 @@
 //! times are longer, in the same proportion. An event during which the emulator itself was
 //! late, because others wanted the processors, does not count.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
@@ -20,6 +18,8 @@ use chappe_notification_tree::{
     CAP, Choice, Command, Config, Contact, DATAGRAM_BYTES_MAX, Keys, Membership, Message, Outcome,
     Plan, Tree, TreeEvent, Window,
 };
+use chappe_sim::Distribution;
+use chappe_sim::network::Queue;
 
 use crate::{Error, Limit, Reference, Report, Settings};
 
@@ -40,7 +40,7 @@ const EVENT_MAX: Duration = Duration::from_secs(60);
 /// What is left of a wait is spent looking at the clock: a sleep may take that much longer.
 const SPIN: Duration = Duration::from_micros(150);
 const TOPIC: u64 = 1;
-/// What a source does that is told nothing.
+/// The plan of a source without a setting.
 const MEASURED: Choice = Choice::Measured { cap: CAP };
 
 /// Links with dead sinks: how many sinks, how many times as long as the least all times are, `T`, and
@@ -88,15 +88,14 @@ struct Node {
     timer: Option<Instant>,
 }
 
-/// When, which, from and to whom, and what.
-type Underway = (Instant, u64, usize, SocketAddr, Vec<u8>);
+/// A datagram on a link: its sender, its receiver and its bytes.
+type Underway = (usize, SocketAddr, Vec<u8>);
 
 struct Network {
     nodes: Vec<Node>,
     /// What is on emulated links.
-    links: BinaryHeap<Reverse<Underway>>,
+    links: Queue<Underway>,
     cost: Cost,
-    sent: u64,
     loss: f64,
     random: fastrand::Rng,
     began: Clock,
@@ -175,9 +174,8 @@ impl Network {
         let membership = Arc::new(membership);
         let mut network = Self {
             nodes,
-            links: BinaryHeap::new(),
+            links: Queue::default(),
             cost,
-            sent: 0,
             loss: setup.loss,
             random,
             began: Clock::now(),
@@ -234,14 +232,11 @@ impl Network {
                     let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
                     self.nodes[node].tree.seal(&transmit, &mut datagram);
                     self.nodes[node].free += self.cost.send;
-                    self.sent += 1;
                     if self.random.f64() < self.loss {
                         continue;
                     }
                     let at = self.nodes[node].free + self.cost.delay;
-                    let number = self.sent;
-                    self.links
-                        .push(Reverse((at, number, node, transmit.address, datagram)));
+                    self.links.put(at, (node, transmit.address, datagram));
                 }
                 Output::Event(TreeEvent::Delivered { .. }) => {
                     self.arrivals.push(now.saturating_since(self.published));
@@ -257,12 +252,8 @@ impl Network {
     /// call that sends is back, so the receiver is asked at once.
     fn step(&mut self) -> Result<(), Error> {
         let now = self.now();
-        while self
-            .links
-            .peek()
-            .is_some_and(|Reverse((at, ..))| *at <= now)
-        {
-            let Some(Reverse((at, _, from, to, datagram))) = self.links.pop() else {
+        while self.links.next().is_some_and(|at| at <= now) {
+            let Some((at, (from, to, datagram))) = self.links.take() else {
                 break;
             };
             self.late = self.late.max(now.saturating_since(at));
@@ -292,7 +283,7 @@ impl Network {
     }
 
     fn wait(&self) {
-        let arrival = self.links.peek().map(|Reverse((at, ..))| *at);
+        let arrival = self.links.next();
         let timers = self
             .nodes
             .iter()
@@ -521,22 +512,20 @@ pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
                 wrong += network.wrong;
                 judged += network.judged;
             }
-            for shares in [&mut first, &mut third] {
-                shares.sort_by(f64::total_cmp);
-            }
-            let middle = first.len() / 2;
+            let [first, third] = [first, third].map(Distribution::of);
+            let median = |shares: &Distribution| shares.percentile(50.0);
             let note = format!(
                 "third event, median of {networks} (worst {:.3}); first event {:.3} (worst {:.3}); \
                  emulator late by {late:?} at most",
-                third[third.len() - 1],
-                first[middle],
-                first[first.len() - 1],
+                third.max(),
+                median(&first),
+                first.max(),
             );
             let row = format!("{row}, {} % dead", share * 100.0);
-            report.row(&row, third[middle], "of two halves without failures", note);
+            report.row(&row, median(&third), "of two halves without failures", note);
             if share > 0.0 {
-                worst = worst.max(third[middle]);
-                worst_first = worst_first.max(first[middle]);
+                worst = worst.max(median(&third));
+                worst_first = worst_first.max(median(&first));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chappe_notification_tree::schedule::{Cost, completion};
 use chappe_notification_tree::{Choice, Plan};
-use chappe_sim::tree;
+use chappe_sim::{Distribution, tree};
 use chappe_terminal::measured;
 
 use super::fit;
@@ -29,8 +29,8 @@ const CAP: u16 = chappe_notification_tree::CAP;
 const ROOM: usize = 1 << 22;
 /// Seeds of a run with failures.
 const SEEDS: u64 = 11;
-/// How long behind the heartbeat of a new list the first event comes: what became of the heartbeat is not known for
-/// half a second more, and who is silent already is.
+/// How long after the heartbeat of a new list the first event comes. Silent sinks are known by then; the outcome of
+/// the heartbeat is known half a second later.
 const BEHIND_HEARTBEAT: Duration = Duration::from_millis(20);
 /// What pacing at each source may cost in time, and the share of messages (in percent) that ports may still
 /// drop.
@@ -265,12 +265,12 @@ pub(super) fn million(bench: &Settings, report: &mut Report) -> Result<(), Error
 }
 
 /// Dead sinks and loss: the time to the last live sink, for the first event of a source that nobody
-/// has heard of, for the first one behind the heartbeat that drivers send for a new list, and once the
+/// has heard of, for the first one after the heartbeat that drivers send for a new list, and once the
 /// network knows its dead.
 pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     const EVENTS: [&str; 3] = [
         "first event, nothing known",
-        "first event behind the heartbeat of a new list",
+        "first event after the heartbeat of a new list",
         "third event",
     ];
     let mut worst = [0.0_f64; 3];
@@ -315,9 +315,9 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
                         shares.push(took.unwrap_or_default().as_secs_f64() / halves);
                     }
                 }
-                for ((what, shares), worst) in EVENTS.iter().zip(&mut shares).zip(&mut worst) {
-                    shares.sort_by(f64::total_cmp);
-                    let (median, most) = (shares[shares.len() / 2], shares[shares.len() - 1]);
+                for ((what, shares), worst) in EVENTS.iter().zip(shares).zip(&mut worst) {
+                    let shares = Distribution::of(shares);
+                    let (median, most) = (shares.percentile(50.0), shares.max());
                     let (dead, loss) = (dead * 100.0, loss * 100.0);
                     let row =
                         format!("{name}: {sinks} sinks, {dead} % dead, {loss} % lost, {what}");
@@ -330,7 +330,7 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
             }
         }
     }
-    // The first event with nothing known is said above and not judged: drivers send none like it, but for one
+    // The first event with nothing known is a row and not judged: drivers send none like it, except one
     // that is published in the same moment as the list.
     for (what, worst) in EVENTS.iter().zip(worst).skip(1) {
         let name = format!("10 % dead, {what}: time to the last live sink, worst median");
@@ -340,7 +340,7 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
     Ok(())
 }
 
-/// All plans beside each other where sinks are dead and messages are lost: the time to the last live sink for the
+/// All plans next to each other where sinks are dead and messages are lost: the time to the last live sink for the
 /// third event, when it is known who is silent.
 pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     let (name, send, latency, handling) = NETWORKS[0];
@@ -373,8 +373,8 @@ pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Resu
                         let last = last.copied().unwrap_or_default();
                         took.push(last.div_duration_f64(settings.send_cost));
                     }
-                    took.sort_by(f64::total_cmp);
-                    let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+                    let took = Distribution::of(took);
+                    let (median, worst) = (took.percentile(50.0), took.max());
                     let (dead, loss) = (dead * 100.0, loss * 100.0);
                     let row =
                         format!("{name}: {sinks} sinks, {dead} % dead, {loss} % lost, {plan_name}");

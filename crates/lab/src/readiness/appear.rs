@@ -1,7 +1,7 @@
 //! From a device's appearance to its first element in the log of a node.
 //!
 //! The node is `chappe serve`, level `power`. The device is in this process, so that one clock has
-//! both ends: it begins when the device is told to start (before its sockets are bound and its
+//! both ends: it begins when the device is started (before its sockets are bound and its
 //! Hello is sent), the device sends its event as soon as it is subscribed to, and it ends when the
 //! node's REST interface tells that the element is acknowledged. The end is asked for every half
 //! millisecond, on the same processor, so the figure is an upper bound.
@@ -52,7 +52,7 @@ pub(super) fn run(bench: &Bench<'_>, floors: Floors, report: &mut Report) -> Res
         // Each device in a runtime of its own, so that nothing of the one before is left.
         times.push(runtime()?.block_on(appear(bench, round, &streams))?);
     }
-    let note = "device told to start -> node tells that its event is acknowledged (level power)";
+    let note = "device started -> node reports its event as acknowledged (level power)";
     let name = "device appears -> first element";
     let (median, _) = report.times(name, note, &times);
     // Search and answer; description, subscription and event; the event and what is stored of it.

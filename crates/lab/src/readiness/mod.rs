@@ -42,7 +42,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         let _pinned = Pinned::new()?;
         let floors = bench.floors(&mut report)?;
         bench.latency(floors, &mut report)?;
-        (settings.progress)("a device appears beside a node");
+        (settings.progress)("a device appears next to a node");
         appear::run(&bench, floors, &mut report)?;
     }
     bench.with_delay(&mut report)?;
