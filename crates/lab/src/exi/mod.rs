@@ -243,7 +243,7 @@ fn targets(
         let copy_us = reference::copy(document, batch);
         let name = format!("{}: floor, a copy of the text", document.name);
         report.row(&name, copy_us, "µs", "memcpy of the same bytes");
-        for (layout, most) in [("bit", 10.0), ("byte", 5.0)] {
+        for (layout, most) in [("bit", 30.0), ("byte", 12.0)] {
             for (what, us) in both(find(document.name, Informed::Strict, layout)?) {
                 let name = format!("{}, strict, {layout}: {what}", document.name);
                 let copy = Reference::new("a copy", copy_us);
