@@ -297,7 +297,7 @@ impl Subscriber {
     fn link_of(&self, serial: u32) -> Option<usize> {
         self.links.iter().position(|link| {
             let session = link.session.as_ref();
-            session.is_some_and(|it| it.line.serial == serial)
+            session.is_some_and(|it| it.serial == serial)
         })
     }
 }
