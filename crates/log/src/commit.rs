@@ -5,12 +5,10 @@
 //! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
 //! in a new segment when there is room.
 
-use crate::frame::{
-    Body, Bookmark, CURSOR_MARK_BYTES, Definition, HEADER_BYTES, Header, Kind, mark_body,
-};
+use crate::draft::Draft;
+use crate::frame::{Body, Bookmark, Header, Kind, Removal, mark_body};
 use crate::index::FrameRef;
 use crate::planted::{self, Defect};
-use crate::remove::Removal;
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
 use crate::snapshot::{Snapshot, snapshot_name};
 use crate::{Disk, Error, File, Level, Options};
@@ -32,106 +30,6 @@ pub(crate) enum Fault {
     Full(u64),
     /// The writer must stop.
     Failed(String),
-}
-
-/// What a frame to be written is, but for its place.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub(crate) kind: Kind,
-    pub(crate) stream: u32,
-    pub(crate) epoch: u64,
-    /// First number of records, or first number kept of a trim mark.
-    pub(crate) first: u64,
-    pub(crate) body: Body,
-    pub(crate) level: Level,
-    /// See [`Header::derived`].
-    pub(crate) derived: bool,
-    /// The stream's cursor from here on.
-    pub(crate) bookmark: Option<Bookmark>,
-}
-
-impl Draft {
-    /// The mark of opening or closing.
-    pub(crate) fn mark(kind: Kind) -> Draft {
-        let body = Body::of_bytes(Vec::new());
-        Draft {
-            kind,
-            stream: 0,
-            epoch: 0,
-            first: 0,
-            body,
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// A stream's definition.
-    pub(crate) fn definition(stream: u32, definition: &Definition) -> Draft {
-        let epoch = definition.epochs.last().map_or(0, |(epoch, _)| *epoch);
-        let body = Body::of_bytes(definition.encode());
-        Draft {
-            kind: Kind::Definition,
-            stream,
-            epoch,
-            first: 0,
-            body,
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// The mark that a stream's records before a number (0: none) count no more. When it is laid out it
-    /// is given the stream's cursor.
-    pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
-        Draft {
-            kind: Kind::Trim,
-            stream,
-            epoch,
-            first: before,
-            body: Body::of_bytes(mark_body(before, None)),
-            level,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// The mark that missing records are given up.
-    pub(crate) fn lost(stream: u32, epoch: u64, from: u64, next: u64) -> Draft {
-        Draft {
-            kind: Kind::Lost,
-            stream,
-            epoch,
-            first: from,
-            body: Body::of_bytes(next.to_le_bytes().to_vec()),
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// How often it is written: what tells of a whole stream must outlive a rotten sector.
-    fn copies(&self) -> u64 {
-        match self.kind {
-            Kind::Definition | Kind::Trim => 2,
-            Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => 1,
-        }
-    }
-
-    /// Bytes of its frames, at most.
-    pub(crate) fn written_bytes(&self) -> u64 {
-        let body = match self.kind {
-            Kind::Trim => CURSOR_MARK_BYTES as usize,
-            _ => self.body.bytes.len(),
-        };
-        (HEADER_BYTES + body) as u64 * self.copies()
-    }
-
-    /// Whether it sets a stream's cursor, and does nothing else.
-    pub(crate) fn sets_cursor(&self) -> bool {
-        self.kind == Kind::Trim && self.first == 0
-    }
 }
 
 /// What the writer knows of a stream.
@@ -330,6 +228,33 @@ impl Writer {
         }
     }
 
+    /// A removal was written: the next segments repeat it.
+    fn note_removal(&mut self, draft: &Draft) {
+        self.marks.remove(&draft.stream);
+        if let Some(track) = self.tracks.get_mut(&draft.stream) {
+            track.bookmark = None;
+        }
+        let removal = Removal {
+            epoch: draft.epoch,
+            segment: self.segment,
+        };
+        self.removals.insert(draft.stream, removal);
+    }
+
+    /// Removals whose segments, and all before, are gone need not be repeated.
+    fn forget_removals(&mut self) {
+        let oldest = self
+            .older
+            .front()
+            .map_or(self.segment, |(number, _)| *number);
+        let is_gone = |removal: &Removal| removal.segment < oldest;
+        for (stream, _) in self.removals.iter().filter(|(_, it)| is_gone(it)) {
+            self.definitions.remove(stream);
+            self.tracks.remove(stream);
+        }
+        self.removals.retain(|_, it| !is_gone(it));
+    }
+
     /// The size limit has taken a stream's records before a number: the next segments say so, so that
     /// damage is told from that.
     pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
@@ -480,14 +405,7 @@ impl Writer {
         if draft.stream != 0 {
             self.tracks.insert(draft.stream, track);
         }
-        FrameRef {
-            first: header.first,
-            time_min: header.time_min,
-            time_max: header.time_max,
-            count: header.count,
-            offset,
-            bytes: header.frame_bytes() as u32,
-        }
+        FrameRef::new(&header, offset)
     }
 
     /// After a failed write: cuts the file back if it was only for lack of room.

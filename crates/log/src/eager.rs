@@ -11,43 +11,33 @@
 
 use crate::read::Take;
 use crate::recent::Recent;
+use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Most bytes that are handed out at once of what is not safe yet.
 const BYTES_MAX: usize = 64 * 1024;
-
-/// Where an eager follower is; kept by the stream, which may take it back.
-#[derive(Default)]
-pub(crate) struct Eager {
-    next: u64,
-    taken_back: bool,
-    pub(crate) waker: Option<Waker>,
-}
-
-impl Eager {
-    pub(crate) fn new(next: u64) -> Eager {
-        Eager {
-            next,
-            ..Eager::default()
-        }
-    }
-
-    /// The numbers from `from` on are given out anew.
-    pub(crate) fn take_back(&mut self, from: u64, wakers: &mut Vec<Waker>) {
-        if self.next > from {
-            self.next = from;
-            self.taken_back = true;
-            wakers.extend(self.waker.take());
-        }
-    }
-}
 
 /// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
 /// are safe.
 pub struct EagerFollower {
     stream: Stream,
     id: u64,
+}
+
+impl Stream {
+    /// Follows from a number on (0: from the first kept), without waiting until records are safe.
+    pub fn follow_eagerly(&self, from_sequence: u64) -> EagerFollower {
+        let next = match from_sequence {
+            0 => self.first(),
+            from => from,
+        };
+        let mut view = self.core.view();
+        let id = view.new_follower();
+        view.eager.insert(id, Eager::new(next));
+        drop(view);
+        EagerFollower::new(self.clone(), id)
+    }
 }
 
 /// What there is to hand out.

@@ -1,7 +1,7 @@
 //! Following a stream: its acknowledged records in order, from the log itself. A follower that is
 //! slow costs the writer nothing but a waker.
 
-use crate::stream::READ_BYTES;
+use crate::stream::read::READ_BYTES;
 use crate::{Error, Position, Record, Rollback, Stream};
 use std::task::{Context, Poll};
 
@@ -11,6 +11,19 @@ pub struct Follower {
     id: u64,
     next: u64,
     max_bytes: usize,
+}
+
+impl Stream {
+    /// Follows from a number on (0: from the first kept).
+    pub fn follow(&self, from_sequence: u64) -> Follower {
+        let id = self.core.view().new_follower();
+        let next = if from_sequence == 0 {
+            self.first()
+        } else {
+            from_sequence
+        };
+        Follower::new(self.clone(), id, next)
+    }
 }
 
 impl Follower {

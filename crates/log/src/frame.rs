@@ -20,7 +20,7 @@
 //! number that is kept, u64 (0: nothing is trimmed), and the stream's cursor if it has one (the number
 //! of the record that it belongs to, u64, and 16 bytes); that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, RECORD_BYTES};
 use crate::{
     Cursor, CursorOf, Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record,
 };
@@ -36,8 +36,6 @@ pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
 const MARK_BYTES: u32 = 8;
 /// The same, with one.
 pub(crate) const CURSOR_MARK_BYTES: u32 = 8 + 8 + 16;
-/// Bytes of a record besides its payload.
-pub(crate) const RECORD_BYTES: usize = 12;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,7 +355,31 @@ pub(crate) struct Definition {
     pub(crate) epochs: Vec<(u64, u64)>,
 }
 
+/// A stream that was removed, as the scan of a log found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removal {
+    /// Its last epoch.
+    pub(crate) epoch: u64,
+    /// The oldest segment that says so: no later one holds records of it.
+    pub(crate) segment: u32,
+}
+
 impl Definition {
+    /// What stands in the place of a removed stream's definition.
+    pub(crate) fn removal(epoch: u64) -> Definition {
+        Definition {
+            name: String::new(),
+            level: Level::Power,
+            metadata: Vec::new(),
+            epochs: vec![(epoch, 1)],
+        }
+    }
+
+    /// Whether it removes the stream.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.name.is_empty()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![match self.level {
             Level::Memory => 0,

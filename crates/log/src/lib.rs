@@ -56,10 +56,13 @@
 mod ack;
 mod backup;
 mod batch;
+mod cache;
 mod commit;
 mod define;
 mod disk;
+mod draft;
 mod eager;
+mod epoch;
 mod error;
 mod follower;
 mod frame;
@@ -69,6 +72,7 @@ mod index;
 mod memory;
 mod open;
 mod options;
+mod owner;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -81,7 +85,10 @@ mod remove;
 mod report;
 mod scrub;
 mod segment;
+mod settle;
+mod shared;
 mod snapshot;
+mod state;
 mod step;
 mod store;
 mod stream;
@@ -107,9 +114,10 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 pub use ack::{Appended, Trimmed};
 pub use backup::{Aside, Backup, Repaired, back_up, repair};
 pub use define::Defining;
+pub use owner::Committed;
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
-pub use store::{Committed, Counters, Store};
+pub use store::Store;
 pub use stream::Stream;
 pub use waiting::{Room, Settled};
 
@@ -192,4 +200,29 @@ pub struct StreamInfo {
     pub last: u64,
     /// Bytes of its frames in the kept segments.
     pub bytes: u64,
+}
+
+/// What the writer counted since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records written.
+    pub records: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Group commits.
+    pub groups: u64,
+    /// Syncs of the segment.
+    pub syncs: u64,
+    /// Appends refused because the queue or the disk was full.
+    pub refused: u64,
+    /// Segments removed by the size limit, whatever they held.
+    pub removed_segments: u64,
+    /// Segments removed because every record in them was trimmed.
+    pub trimmed_segments: u64,
+    /// Bytes that the scrub has read.
+    pub scrubbed_bytes: u64,
+    /// Rounds of the scrub that are done.
+    pub scrub_rounds: u64,
+    /// Damaged ranges that the scrub found.
+    pub scrub_found: u64,
 }

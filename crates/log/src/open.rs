@@ -4,7 +4,9 @@
 //! shows of a file whose sync failed may never reach the disk, and nobody remembers that a sync
 //! failed once the process is gone. The copy also leaves a torn tail behind.
 
-use crate::commit::{Defined, Draft, Fault, Track, Writer};
+use crate::commit::{Defined, Fault, Track, Writer};
+use crate::draft::Draft;
+use crate::epoch::EpochSource;
 use crate::frame::{Definition, Kind};
 use crate::recover::{Read, Scanned, scan};
 use crate::segment::{
@@ -18,29 +20,16 @@ use crate::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Epochs stay below 2^53: exact as a number in JSON.
-const EPOCH_MASK: u64 = (1 << 53) - 1;
 /// Bytes copied at once when a segment is written anew.
 const COPY_BYTES: usize = 256 * 1024;
-
-/// Draws an epoch that none of `known` is.
-pub(crate) fn draw_epoch(seed: u64, nth: &mut u64, known: &[(u64, u64)]) -> u64 {
-    loop {
-        *nth += 1;
-        let epoch = mix(seed ^ mix(*nth)) & EPOCH_MASK;
-        if epoch != 0 && known.iter().all(|(other, _)| *other != epoch) {
-            return epoch;
-        }
-    }
-}
 
 /// A log that was opened, before its commit thread runs.
 pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) scanned: Scanned,
     pub(crate) recovery: Recovery,
-    /// How many epochs were drawn from the seed.
-    pub(crate) drawn: u64,
+    /// What the next epochs are drawn from.
+    pub(crate) epochs: EpochSource,
 }
 
 /// Opens or creates the log of a directory.
@@ -60,9 +49,9 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         corrupt: scanned.corrupt.clone(),
         ..Recovery::default()
     };
-    let mut drawn = 0;
+    let mut epochs = EpochSource::new(seed);
     let marker_needed = recovery.created || scanned.copied;
-    renew_epochs(&mut scanned, &mut recovery, seed, &mut drawn);
+    renew_epochs(&mut scanned, &mut recovery, &mut epochs);
     let store = *scanned
         .store
         .get_or_insert_with(|| mix(seed.rotate_left(32)));
@@ -115,7 +104,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         writer,
         scanned,
         recovery,
-        drawn,
+        epochs,
     })
 }
 
@@ -171,7 +160,7 @@ fn remove_snapshots(disk: &dyn Disk, corrupt: &[CorruptRange]) -> Result<(), Err
 }
 
 /// Gives a new epoch to each stream whose highest number may be unknown.
-fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, seed: u64, drawn: &mut u64) {
+fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, source: &mut EpochSource) {
     let reasons: Vec<(u32, EpochReason)> = scanned
         .streams
         .iter()
@@ -192,7 +181,7 @@ fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, seed: u64, drawn
             continue;
         };
         let epochs = &mut stream.definition.epochs;
-        let epoch = draw_epoch(seed, drawn, epochs);
+        let epoch = source.draw(epochs);
         let first = stream.index.next();
         epochs.push((epoch, first));
         if epochs.len() > MAX_EPOCHS {

@@ -130,7 +130,7 @@ impl Reader {
             if header.stream != stream || header.kind != Kind::Records || header.next() != next {
                 break;
             }
-            frames.push(frame_ref(&header, offset));
+            frames.push(FrameRef::new(&header, offset));
             if header.first <= chunk.first || header.back >= offset || header.back < chunk.start {
                 break;
             }
@@ -155,7 +155,7 @@ impl Reader {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, _) | Found::BadBody(header, _) => {
                     if header.stream == stream && header.kind == Kind::Records {
-                        frames.push(frame_ref(&header, offset as u32));
+                        frames.push(FrameRef::new(&header, offset as u32));
                     }
                     offset += header.frame_bytes();
                 }
@@ -219,17 +219,6 @@ impl Reader {
             }
         }
         Ok(Got::All)
-    }
-}
-
-pub(crate) fn frame_ref(header: &Header, offset: u32) -> FrameRef {
-    FrameRef {
-        first: header.first,
-        time_min: header.time_min,
-        time_max: header.time_max,
-        count: header.count,
-        offset,
-        bytes: header.frame_bytes() as u32,
     }
 }
 

@@ -11,11 +11,10 @@
 //! A segment that is not there is right when it is before the first one, or when nothing is missing
 //! by it but trimmed numbers: each segment begins with all definitions and trim marks.
 
-use crate::frame::{Bookmark, Definition, Header, Kind, mark};
+use crate::frame::{Bookmark, Definition, Header, Kind, Removal, mark};
 use crate::index::{FrameRef, Index};
 use crate::planted::{self, Defect};
-use crate::read::frame_ref;
-use crate::remove::Removal;
+use crate::report::MISSING;
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
     segment_number,
@@ -182,9 +181,6 @@ impl Scanned {
 
 /// What is said of derived records that do not count.
 const ORPHANED: &str = "what it was derived from may be lost";
-
-/// What is said of a segment that is not there.
-pub(crate) const MISSING: &str = "the segment is missing";
 
 /// A valid frame that waits for its successor.
 struct Held {
@@ -813,7 +809,9 @@ impl Scan {
         let stream = self.stream(header);
         stream.frames += 1;
         stream.records += u64::from(header.count);
-        stream.index.fill(segment, frame_ref(header, offset as u32));
+        stream
+            .index
+            .fill(segment, FrameRef::new(header, offset as u32));
         self.found.records += u64::from(header.count);
     }
 

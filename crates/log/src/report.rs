@@ -1,7 +1,9 @@
 //! What recovery and `check` found, as plain values that can be printed or turned into JSON.
 
 use crate::StreamInfo;
-use crate::recover::MISSING;
+
+/// What is said of a segment that is not there.
+pub(crate) const MISSING: &str = "the segment is missing";
 
 /// What [`crate::Store::open`] found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,8 @@
 //! written.
 
 use crate::commit::{Fault, Writer};
-use crate::queue::{Pending, Queue, Shared};
+use crate::queue::{Pending, Queue};
+use crate::shared::Shared;
 use crate::{Error, Health};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::PoisonError;

@@ -3,26 +3,13 @@
 //! Each is woken after every commit and looks again, so that one that goes away takes nobody's turn.
 
 use crate::Health;
-use crate::queue::{Queue, Shared};
-use crate::stream::Core;
-use std::collections::BTreeMap;
+use crate::queue::Queue;
+use crate::shared::Shared;
+use crate::state::Core;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-/// The wakers of waiting tasks, by the number of their [`Place`].
-#[derive(Default)]
-pub(crate) struct Waiters {
-    last: u64,
-    wakers: BTreeMap<u64, Waker>,
-}
-
-impl Waiters {
-    pub(crate) fn take(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.wakers).into_values().collect()
-    }
-}
+use std::task::{Context, Poll};
 
 /// A task's place among the waiters.
 struct Place {
@@ -49,10 +36,7 @@ impl Place {
             return Poll::Ready(());
         }
         let waiters = &mut queue.waiters;
-        let number = *self.number.get_or_insert_with(|| {
-            waiters.last += 1;
-            waiters.last
-        });
+        let number = *self.number.get_or_insert_with(|| waiters.new_number());
         waiters.wakers.insert(number, context.waker().clone());
         Poll::Pending
     }

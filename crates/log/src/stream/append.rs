@@ -1,0 +1,271 @@
+//! Appending records to a stream, and putting records back that are missing.
+
+use super::Stream;
+use crate::ack::{Ack, Appended};
+use crate::batch::{Batch, RECORD_BYTES};
+use crate::draft::Draft;
+use crate::frame::{Body, Bookmark, Kind, MAX_SEQUENCE, newest_cursor};
+use crate::queue::Pending;
+use crate::recent::Recent;
+use crate::{Cursor, Error, Level, Position};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+/// On what terms a batch is taken.
+#[derive(Default)]
+struct Terms {
+    /// If this is the last number given out.
+    expected_last: Option<u64>,
+    /// If numbers were taken back so often.
+    taken_back: Option<u64>,
+    /// See [`Stream::append_derived`].
+    derived: bool,
+}
+
+impl Stream {
+    /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
+    /// acknowledged, and then all of it is.
+    pub fn append(&self, batch: impl Into<Batch>) -> Result<Appended, Error> {
+        self.append_on(Terms::default(), batch.into())
+    }
+
+    /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
+    pub fn append_if(
+        &self,
+        expected_last: u64,
+        batch: impl Into<Batch>,
+    ) -> Result<Appended, Error> {
+        let terms = Terms {
+            expected_last: Some(expected_last),
+            ..Terms::default()
+        };
+        self.append_on(terms, batch.into())
+    }
+
+    /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
+    /// numbers were taken back since [`crate::Store::taken_back`] said `taken_back`: what they were
+    /// derived from comes before them in the log, or both are refused. Where a loss of power has
+    /// damaged what was not safe yet, they count as damaged too if they lie behind it.
+    ///
+    /// # Errors
+    /// [`Error::TakenBack`]; those of [`Stream::append`].
+    pub fn append_derived(
+        &self,
+        taken_back: u64,
+        batch: impl Into<Batch>,
+    ) -> Result<Appended, Error> {
+        let terms = Terms {
+            taken_back: Some(taken_back),
+            derived: true,
+            ..Terms::default()
+        };
+        self.append_on(terms, batch.into())
+    }
+
+    /// As [`Stream::append`], as long as no numbers were taken back since [`crate::Store::taken_back`]
+    /// said `taken_back`: what the caller queued before is in the log before it, or both are refused.
+    ///
+    /// # Errors
+    /// [`Error::TakenBack`]; those of [`Stream::append`].
+    pub fn append_behind(
+        &self,
+        taken_back: u64,
+        batch: impl Into<Batch>,
+    ) -> Result<Appended, Error> {
+        let terms = Terms {
+            taken_back: Some(taken_back),
+            ..Terms::default()
+        };
+        self.append_on(terms, batch.into())
+    }
+
+    /// Ends the pause before the next commit ([`crate::Options::commit_pause`]) if records of this
+    /// stream wait for it; says whether some do.
+    pub fn hurry(&self) -> bool {
+        let waits = !self.core.is_written();
+        if waits {
+            self.owner.shared.hurry();
+        }
+        waits
+    }
+
+    fn append_on(&self, terms: Terms, batch: Batch) -> Result<Appended, Error> {
+        self.check_batch(&batch)?;
+        let cursor = self.cursor_in(&batch);
+        self.append_body(terms, Body::of_batch(batch), cursor)
+    }
+
+    /// The cursor that the last record of a batch names, of those that name one.
+    fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
+        let cursor_of = self.owner.shared.options.cursor_of?;
+        // Nearly always it is the very last, or none does.
+        cursor_of(&batch.bytes[batch.last_at..])
+            .or_else(|| newest_cursor(batch.count, &batch.bytes, cursor_of))
+    }
+
+    fn append_body(
+        &self,
+        terms: Terms,
+        body: Body,
+        cursor: Option<Cursor>,
+    ) -> Result<Appended, Error> {
+        let bytes = body.bytes.len();
+        let level = self.core.view().definition.level;
+        let shared = &self.owner.shared;
+        let queue = match level {
+            Level::Memory => shared.room_in_memory(bytes, &self.core),
+            Level::Process | Level::Power => shared.room_for(bytes),
+        };
+        let queue = queue.inspect_err(|error| {
+            if matches!(error, Error::Full { .. } | Error::QueueFull { .. }) {
+                let count = u64::from(body.count);
+                self.core.refused.fetch_add(count, Ordering::Relaxed);
+            }
+        })?;
+        self.core.check_kept()?;
+        let last = self.core.assigned.load(Ordering::Relaxed);
+        if let Some(expected) = terms.expected_last.filter(|expected| *expected != last) {
+            return Err(Error::Conflict { expected, last });
+        }
+        if let Some(taken_back) = terms.taken_back {
+            self.check_taken_back(&queue, taken_back)?;
+        }
+        if last + 1 >= MAX_SEQUENCE {
+            let reason = format!("the numbers of stream {} are used up", self.name());
+            return Err(Error::Failed { reason });
+        }
+        let (first, count, epoch) = (last + 1, body.count, self.core.epoch);
+        self.core
+            .assigned
+            .store(last + u64::from(count), Ordering::Relaxed);
+        let ack = Arc::new(Ack::default());
+        if level == Level::Memory {
+            ack.resolve(Ok(()));
+        }
+        let draft = Draft {
+            kind: Kind::Records,
+            stream: self.core.id,
+            epoch,
+            first,
+            body,
+            level,
+            derived: terms.derived,
+            bookmark: cursor.map(|cursor| Bookmark {
+                number: last + u64::from(count),
+                cursor,
+            }),
+        };
+        let mut wakers = Vec::new();
+        {
+            let mut view = self.core.view();
+            view.accepted.push_back(Recent::new(&draft));
+            let eager = view.eager.values_mut();
+            wakers.extend(eager.filter_map(|eager| eager.waker.take()));
+        }
+        let pending = Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+            ordered: terms.taken_back.is_some(),
+        };
+        self.owner.shared.enqueue(queue, pending);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(Appended {
+            first: Position {
+                epoch,
+                sequence: first,
+            },
+            count,
+            ack,
+            driven: self.owner.driven(),
+        })
+    }
+
+    /// Puts records back that are missing from the middle, under their own numbers and in their own
+    /// epoch, as somebody has them who read them before: a subscriber, a backup. When the result
+    /// resolves they are safe against a power loss, [`Stream::gaps`] does not list them any more, and
+    /// readers get them in their place. `first` is the position of the first one.
+    ///
+    /// # Errors
+    /// [`Error::NotMissing`] when one of the numbers is there, was trimmed or was never given out;
+    /// [`Error::OtherEpoch`] when the numbers were given out in another epoch; those of
+    /// [`Stream::append`].
+    pub fn fill(&self, first: Position, batch: impl Into<Batch>) -> Result<Appended, Error> {
+        let batch = batch.into();
+        self.check_batch(&batch)?;
+        let cursor = self.cursor_in(&batch);
+        let body = Body::of_batch(batch);
+        let next = first.sequence.saturating_add(u64::from(body.count));
+        {
+            let view = self.core.view();
+            if !view.index.misses(first.sequence, next) {
+                return Err(Error::NotMissing {
+                    stream: view.definition.name.clone(),
+                    from: first.sequence,
+                    next,
+                });
+            }
+            let epochs = &view.definition.epochs;
+            let at = epochs.partition_point(|(_, begin)| *begin <= first.sequence);
+            let end = epochs.get(at).map_or(u64::MAX, |(_, begin)| *begin);
+            let known = at.checked_sub(1).map(|at| epochs[at].0);
+            if next > end || known.is_some_and(|epoch| epoch != first.epoch) {
+                return Err(Error::OtherEpoch {
+                    stream: view.definition.name.clone(),
+                    sequence: first.sequence,
+                    epoch: first.epoch,
+                });
+            }
+        }
+        let (ack, count, bytes) = (Arc::new(Ack::default()), body.count, body.bytes.len());
+        let draft = Draft {
+            kind: Kind::Fill,
+            stream: self.core.id,
+            epoch: first.epoch,
+            first: first.sequence,
+            body,
+            level: Level::Power,
+            derived: false,
+            bookmark: cursor.map(|cursor| Bookmark {
+                number: next - 1,
+                cursor,
+            }),
+        };
+        let queue = self.owner.shared.room_for(bytes)?;
+        self.core.check_kept()?;
+        let pending = Pending {
+            draft,
+            core: Arc::clone(&self.core),
+            ack: Arc::clone(&ack),
+            ordered: false,
+        };
+        self.owner.shared.enqueue(queue, pending);
+        Ok(Appended {
+            first,
+            count,
+            ack,
+            driven: self.owner.driven(),
+        })
+    }
+
+    /// Whether a batch may be stored.
+    fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
+        let (bytes, limit) = (batch.bytes.len(), self.owner.shared.options.batch_bytes);
+        if batch.is_empty() {
+            return Err(Error::EmptyBatch);
+        }
+        if bytes > limit {
+            return Err(Error::TooLarge {
+                what: "the batch",
+                bytes,
+                limit,
+            });
+        }
+        debug_assert!(
+            batch.len() <= bytes / RECORD_BYTES,
+            "the count fits 32 bits"
+        );
+        Ok(())
+    }
+}
