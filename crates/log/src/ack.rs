@@ -92,8 +92,8 @@ impl Ack {
     }
 }
 
-/// A batch on its way: resolves when it has reached its stream's level. Dropping it does not take
-/// the batch back.
+/// A queued batch: resolves when it has reached its stream's level. Dropping it does not cancel the
+/// append.
 #[must_use = "a batch is acknowledged when this resolves"]
 pub struct Appended {
     /// The position of the batch's first record. It is the batch's own only once acknowledged.
@@ -133,8 +133,8 @@ impl Future for Appended {
     }
 }
 
-/// A trim on its way: resolves when its mark has reached the stream's level. Dropping it does not
-/// take the trim back.
+/// A queued trim: resolves when its mark has reached the stream's level. Dropping it does not cancel
+/// it.
 pub struct Trimmed {
     /// The first number that is kept.
     pub first: u64,

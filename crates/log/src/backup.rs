@@ -1,4 +1,4 @@
-//! Copying a log while it is written, and mending one that is not.
+//! Backing up a log while it is written, and repairing one that is not in use.
 //!
 //! A copy is the log as it was at one moment: old segments never change, and of the one that is being
 //! written the part that is valid is taken, last. It has no marker, so that whoever opens it gives its
@@ -30,7 +30,7 @@ pub struct Backup {
 }
 
 /// Copies a log to an empty disk; the original may be written meanwhile, by this or another process.
-/// `progress` is told the bytes copied and those there are.
+/// `progress` receives the bytes copied and their total.
 ///
 /// # Errors
 /// The disks; [`Error::Io`] also when segments were removed faster than they could be copied.
@@ -157,7 +157,7 @@ fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64
     Ok(offset)
 }
 
-/// What mending did.
+/// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// What was found before.
@@ -174,7 +174,7 @@ pub struct Repaired {
 pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 
 /// Mends a log that nobody has open: keeps damaged bytes aside, cuts an incomplete end as opening
-/// does, gives up what is missing, and writes the segments' snapshots anew.
+/// does, gives up what is missing, and rewrites the segments' snapshots.
 ///
 /// # Errors
 /// The disks; what [`Store::open`] refuses.

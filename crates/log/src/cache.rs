@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What of all streams is held in memory, oldest first.
 pub(crate) struct RecentCache {
     limit: usize,
-    held: Mutex<Held>,
+    frames: Mutex<CachedFrames>,
 }
 
 #[derive(Default)]
-struct Held {
+struct CachedFrames {
     /// Each frame's stream and what it takes.
     frames: VecDeque<(Arc<Core>, usize)>,
     bytes: usize,
@@ -24,7 +24,7 @@ impl RecentCache {
     pub(crate) fn new(limit: usize) -> RecentCache {
         RecentCache {
             limit,
-            held: Mutex::default(),
+            frames: Mutex::default(),
         }
     }
 
@@ -35,7 +35,7 @@ impl RecentCache {
         const ENTRY_BYTES: usize = 96;
         let bytes = recent.body.len() + ENTRY_BYTES;
         let fits = bytes <= self.limit;
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         let room = if fits { self.limit - bytes } else { 0 };
         while held.bytes > room {
             let Some((oldest, bytes)) = held.frames.pop_front() else {

@@ -73,7 +73,7 @@ pub(crate) struct Writer {
     pub(crate) synced: u64,
     pub(crate) previous: u32,
     /// The file must not be appended to any more.
-    pub(crate) roll: bool,
+    pub(crate) must_start_segment: bool,
     pub(crate) tracks: BTreeMap<u32, Track>,
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
@@ -91,7 +91,7 @@ pub(crate) struct Writer {
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
     /// What the buffer holds, for the snapshot.
-    pub(crate) laid: Vec<Laid>,
+    pub(crate) buffered_frames: Vec<FrameInBuffer>,
     /// What the present segment holds; `None` when something in it is damaged.
     pub(crate) snapshot: Option<Snapshot>,
     /// Of segments that were sealed, to be written.
@@ -103,7 +103,7 @@ pub(crate) struct Writer {
 pub(crate) type Lacks = (String, u64, u64);
 
 /// A frame that was laid out: header, offset, checksum, its body if that is no records', and the cursor.
-pub(crate) struct Laid(Header, u32, u32, Vec<u8>, Option<Bookmark>);
+pub(crate) struct FrameInBuffer(Header, u32, u32, Vec<u8>, Option<Bookmark>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
@@ -160,7 +160,7 @@ impl Writer {
         let large = drafts.peek().is_some_and(|draft| {
             self.offset > self.base && self.offset + draft.written_bytes() > limit
         });
-        if self.roll || large {
+        if self.must_start_segment || large {
             self.next_segment()?;
         }
         let (start, previous) = (self.offset, self.previous);
@@ -168,7 +168,7 @@ impl Writer {
         let mut undo = Vec::with_capacity(count);
         let (mut placed, mut power) = (Vec::with_capacity(count), false);
         self.buffer.clear();
-        self.laid.clear();
+        self.buffered_frames.clear();
         while let Some(draft) = drafts.peek() {
             let bytes = draft.written_bytes();
             let fits = placed.is_empty() || self.offset + bytes <= limit;
@@ -178,9 +178,9 @@ impl Writer {
             room -= bytes;
             power |= !planted::is(Defect::AcknowledgesUnsynced) && draft.level == Level::Power;
             undo.push((draft.stream, self.tracks.get(&draft.stream).copied()));
-            placed.push(self.lay(draft));
+            placed.push(self.encode_frame(draft));
             for _ in 1..draft.copies() {
-                self.lay(draft);
+                self.encode_frame(draft);
             }
             drafts.next();
         }
@@ -197,7 +197,7 @@ impl Writer {
             }
             return Err(self.cut_back(&error));
         }
-        self.note_laid();
+        self.note_written_frames();
         self.done.bytes += self.buffer.len() as u64;
         self.done.groups += 1;
         if power {
@@ -329,11 +329,11 @@ impl Writer {
     }
 
     /// What was laid out is in the file.
-    fn note_laid(&mut self) {
+    fn note_written_frames(&mut self) {
         let Some(snapshot) = &mut self.snapshot else {
             return;
         };
-        for Laid(header, offset, crc, body, bookmark) in self.laid.drain(..) {
+        for FrameInBuffer(header, offset, crc, body, bookmark) in self.buffered_frames.drain(..) {
             snapshot.push(&header, offset, crc, &body, bookmark);
         }
     }
@@ -352,7 +352,7 @@ impl Writer {
     }
 
     /// Lays a frame out at the end of the buffer.
-    fn lay(&mut self, draft: &Draft) -> FrameRef {
+    fn encode_frame(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
         let mut track = known.unwrap_or(Track {
@@ -364,7 +364,7 @@ impl Writer {
         let mark;
         let body = match draft.kind {
             Kind::Trim => {
-                mark = Body::of_bytes(mark_body(draft.first, track.bookmark));
+                mark = Body::from_bytes(mark_body(draft.first, track.bookmark));
                 &mark
             }
             _ => &draft.body,
@@ -395,8 +395,8 @@ impl Writer {
             Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.to_vec(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
-        let laid = Laid(header, offset, crc, kept, track.bookmark);
-        self.laid.push(laid);
+        let laid = FrameInBuffer(header, offset, crc, kept, track.bookmark);
+        self.buffered_frames.push(laid);
         self.previous = crc;
         self.offset += header.frame_bytes();
         if draft.kind == Kind::Records {
@@ -415,7 +415,7 @@ impl Writer {
             return failed("write", &name, error);
         }
         // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
-        (self.roll, self.reserved) = (true, 0);
+        (self.must_start_segment, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
             Err(error) => failed("cut back", &name, &error),
@@ -425,11 +425,15 @@ impl Writer {
     /// Makes sure that what was cut off does not come back, before somebody is told that nothing
     /// of it was written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
-        if self.roll { self.sync() } else { Ok(()) }
+        if self.must_start_segment {
+            self.sync()
+        } else {
+            Ok(())
+        }
     }
 
     fn sync(&mut self) -> Result<(), Fault> {
-        if self.synced < self.offset || self.roll {
+        if self.synced < self.offset || self.must_start_segment {
             let result = self.file.sync();
             let result = result.or_else(|error| match planted::is(Defect::IgnoresFailedSync) {
                 true => Ok(()),
@@ -465,7 +469,7 @@ impl Writer {
         let before = (self.segment, self.offset, self.previous, self.synced);
         let tracks = self.tracks.clone();
         self.buffer.clear();
-        self.laid.clear();
+        self.buffered_frames.clear();
         (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
         self.tracks.values_mut().for_each(|track| track.back = 0);
         let definition = |(&stream, defined): (&u32, &Defined)| Draft {
@@ -473,7 +477,7 @@ impl Writer {
             stream,
             epoch: defined.epoch,
             first: 0,
-            body: Body::of_bytes(defined.body.clone()),
+            body: Body::from_bytes(defined.body.clone()),
             level: Level::Power,
             derived: false,
             bookmark: None,
@@ -487,18 +491,18 @@ impl Writer {
         };
         drafts.extend(self.tracks.iter().filter_map(marked));
         for draft in drafts.iter().chain(&drafts) {
-            self.lay(draft);
+            self.encode_frame(draft);
         }
         match Writer::make_segment(&*self.disk, header, &self.buffer) {
             Ok(file) => {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
-                self.roll = false;
+                self.must_start_segment = false;
                 self.reserve();
                 let next = Snapshot::new(header, self.options.cursor_of.is_some());
                 let sealed = self.snapshot.replace(next);
                 self.snapshots.extend(sealed);
-                self.note_laid();
+                self.note_written_frames();
                 self.older.push_back((before.0, before.1));
                 self.look_for_dead = true;
                 Ok(())

@@ -23,8 +23,8 @@ const DEFINITIONS_BYTES: u64 = 1024 * 1024;
 /// Bytes of a definition besides its name and metadata, at most.
 const DEFINITION_OVERHEAD_BYTES: usize = 1200;
 
-/// A definition on its way: resolves with the stream when the definition is safe. Dropping it does
-/// not take the definition back.
+/// A queued definition: resolves with the stream when the definition is safe. Dropping it does not
+/// cancel it.
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
@@ -68,7 +68,7 @@ impl Owner {
         let mut epoch_source = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.shared.lock().known(name);
         if let Some(core) = of.or(known.as_deref()) {
-            core.check_kept()?;
+            core.check_not_removed()?;
         }
         let before = known.as_ref().map(|core| core.view().newest().clone());
         let so_far = before.as_ref().map(|it| (it.level, &it.metadata[..]));

@@ -22,7 +22,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// The mark of opening or closing.
     pub(crate) fn mark(kind: Kind) -> Draft {
-        let body = Body::of_bytes(Vec::new());
+        let body = Body::from_bytes(Vec::new());
         Draft {
             kind,
             stream: 0,
@@ -38,7 +38,7 @@ impl Draft {
     /// A stream's definition.
     pub(crate) fn definition(stream: u32, definition: &Definition) -> Draft {
         let epoch = definition.epochs.last().map_or(0, |(epoch, _)| *epoch);
-        let body = Body::of_bytes(definition.encode());
+        let body = Body::from_bytes(definition.encode());
         Draft {
             kind: Kind::Definition,
             stream,
@@ -59,7 +59,7 @@ impl Draft {
             stream,
             epoch,
             first: before,
-            body: Body::of_bytes(mark_body(before, None)),
+            body: Body::from_bytes(mark_body(before, None)),
             level,
             derived: false,
             bookmark: None,
@@ -73,7 +73,7 @@ impl Draft {
             stream,
             epoch,
             first: from,
-            body: Body::of_bytes(next.to_le_bytes().to_vec()),
+            body: Body::from_bytes(next.to_le_bytes().to_vec()),
             level: Level::Power,
             derived: false,
             bookmark: None,

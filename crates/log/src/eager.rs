@@ -1,15 +1,15 @@
 //! Following a stream ahead of the disk: records as soon as they have their numbers.
 //!
-//! For whoever derives records from records of the same store. The log is one order: what is derived
-//! is written behind what it was derived from, mostly by the same group commit. One wait for the disk
-//! instead of two, and nobody outside has seen either before both are safe. Where a loss of power tears
-//! that write in its middle and keeps the later part, what is derived in it counts as damaged too.
+//! For programs that derive records from records of the same store. The log has one order: derived
+//! records are written after their inputs, mostly by the same group commit. That costs one wait for the
+//! disk instead of two, and no reader sees either before both are safe. Where a power loss tears that
+//! write and keeps only its later part, the derived records in it count as damaged too.
 //!
-//! The price: while the disk is full the store refuses what waits and gives the numbers out anew.
-//! An eager follower that has seen such records is told ([`Error::TakenBack`]), and what it derived
-//! from them was refused too, or is by [`Stream::append_derived`]. It goes on from what is stored.
+//! The price: while the disk is full the store refuses waiting records and assigns their numbers again.
+//! An eager follower that has seen such records gets [`Error::Retracted`], and records derived from them
+//! are refused too, if need be by [`Stream::append_derived`]. It continues from the stored records.
 
-use crate::read::Take;
+use crate::read::RecordVisitor;
 use crate::recent::Recent;
 use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
@@ -56,7 +56,7 @@ impl EagerFollower {
 
     /// Hands the next records (position, time, payload) to `take`, at least one. After
     /// [`Error::Gap`] it goes on behind the gap, after [`Error::Rollback`] (it was asked to begin
-    /// behind the end) with the next record, after [`Error::TakenBack`] with the numbers that were
+    /// behind the end) with the next record, after [`Error::Retracted`] with the numbers that were
     /// taken back, when they are given out anew. When the store has stopped, everything that is
     /// safe is still handed out, then the reason.
     pub fn poll_next(
@@ -88,7 +88,7 @@ impl EagerFollower {
             Next::Nothing => Ok(false),
             Next::Accepted(from, frames) => {
                 for frame in frames {
-                    let take: &mut Take<'_> = &mut |epoch, sequence, time, payload| {
+                    let take: &mut RecordVisitor<'_> = &mut |epoch, sequence, time, payload| {
                         if sequence >= from {
                             take(Position { epoch, sequence }, time, payload);
                         }
@@ -121,9 +121,9 @@ impl EagerFollower {
         let Some(eager) = view.eager.get_mut(&self.id) else {
             return Ok(Next::Nothing);
         };
-        if std::mem::take(&mut eager.taken_back) {
+        if std::mem::take(&mut eager.retractions) {
             let stream = view.definition.name.clone();
-            return Err(Error::TakenBack { stream });
+            return Err(Error::Retracted { stream });
         }
         let next = eager.next;
         if next < view.index.next() {

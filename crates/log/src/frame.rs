@@ -216,7 +216,7 @@ pub(crate) struct Body {
 
 impl Body {
     /// Of a batch; the caller has checked that its size and count fit 32 bits.
-    pub(crate) fn of_batch(batch: Batch) -> Body {
+    pub(crate) fn from_batch(batch: Batch) -> Body {
         let crc = crc32fast::hash(&batch.bytes);
         Body {
             crc,
@@ -228,7 +228,7 @@ impl Body {
     }
 
     /// A body that is not records.
-    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Body {
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Body {
         let crc = crc32fast::hash(&bytes);
         Body {
             bytes: Arc::new(bytes),
@@ -255,14 +255,14 @@ pub(crate) struct Bookmark {
 
 impl Bookmark {
     /// Of a trim mark's body.
-    pub(crate) fn of_mark(body: &[u8]) -> Option<Bookmark> {
+    pub(crate) fn from_mark(body: &[u8]) -> Option<Bookmark> {
         let cursor = body.get(16..)?.try_into().ok()?;
         let number = u64_at(body, 8);
         Some(Bookmark { number, cursor })
     }
 
     /// Of records: that of the last one that names one.
-    pub(crate) fn of_records(
+    pub(crate) fn from_records(
         header: &Header,
         body: &[u8],
         cursor_of: Option<CursorOf>,
@@ -471,7 +471,7 @@ mod tests {
                 (any::<i64>(), prop::collection::vec(any::<u8>(), 0..40)), 1..20),
             first in 1u64..1 << 60, salt: u64, offset: u32,
         ) {
-            let body = Body::of_batch(batch.clone().into());
+            let body = Body::from_batch(batch.clone().into());
             let header = header(batch.len() as u32, first, &body);
             let (bytes, crc) = header.encode(salt, offset);
             prop_assert_eq!(Header::decode(&bytes, salt, offset), Some((header, crc)));
@@ -491,7 +491,7 @@ mod tests {
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), salt: u64) {
             let _ = Header::decode(&bytes, salt, 0);
             let _ = Definition::decode(&bytes);
-            let body = Body::of_bytes(Vec::new());
+            let body = Body::from_bytes(Vec::new());
             let _ = each_record(&header(9, u64::MAX - 20, &body), &bytes, |_, _, _| true);
         }
 

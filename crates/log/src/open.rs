@@ -1,8 +1,8 @@
 //! Opening a log: scan, make the end safe to write on, decide about new epochs, mark the opening.
 //!
-//! After an unclean end the last segment is written anew as far as it is valid: what the system
-//! shows of a file whose sync failed may never reach the disk, and nobody remembers that a sync
-//! failed once the process is gone. The copy also leaves a torn tail behind.
+//! After an unclean end the valid part of the last segment is rewritten: what the system shows of a
+//! file whose sync failed may never reach the disk, and the failure is forgotten once the process is
+//! gone. The copy also drops a torn tail.
 
 use crate::commit::{Defined, Fault, Track, Writer};
 use crate::draft::Draft;
@@ -20,7 +20,7 @@ use crate::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Bytes copied at once when a segment is written anew.
+/// Bytes copied at once when a segment is rewritten.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// A log that was opened, before its commit thread runs.
@@ -225,7 +225,7 @@ fn end_of_log(
         scanned.last_snapshot = None;
         number = last;
     }
-    let (segment, file, offset, roll) = match scanned.segments.pop() {
+    let (segment, file, offset, must_start_segment) = match scanned.segments.pop() {
         None => {
             let header = SegmentHeader {
                 version: FORMAT_VERSION,
@@ -278,7 +278,7 @@ fn end_of_log(
         base: SEGMENT_HEADER_BYTES as u64,
         synced: offset,
         previous: scanned.last_crc,
-        roll: roll || older || damaged_end,
+        must_start_segment: must_start_segment || older || damaged_end,
         tracks: Default::default(),
         definitions: Default::default(),
         marks: Default::default(),
@@ -288,14 +288,14 @@ fn end_of_log(
         removals: Default::default(),
         damaged: Vec::new(),
         buffer: Vec::new(),
-        laid: Vec::new(),
+        buffered_frames: Vec::new(),
         snapshot: scanned.last_snapshot.take(),
         snapshots: std::mem::take(&mut scanned.snapshots),
         done: Default::default(),
     })
 }
 
-/// Writes the valid part of a segment anew and puts it in the old one's place; false if there is no
+/// Copies the valid part of a segment and replaces the old file with the copy; false if there is no
 /// room for that.
 fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
     let name = segment_name(number);
@@ -306,14 +306,14 @@ fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
             at("remove", &new, disk.remove(&new))?;
             return Ok(false);
         }
-        Err(error) => return at("write anew", &name, Err(error)),
+        Err(error) => return at("rewrite", &name, Err(error)),
     }
     at("rename", &new, disk.rename(&new, &name))?;
     at("sync", "the directory", disk.sync_directory())?;
     Ok(true)
 }
 
-/// Writes the valid part of a file over itself, where there is no room to write it anew.
+/// Writes the valid part of a file over itself, where there is no room for a copy.
 fn write_again(file: &mut dyn File, end: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;

@@ -73,7 +73,7 @@ pub struct Options {
     pub commit: Commit,
     /// How long the commit thread waits after each group, so that more gathers for the next one: a
     /// sync costs the same for many. A record that comes after a quiet time is written at once; a
-    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::hurry`] end the pause.
+    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::skip_commit_pause`] end the pause.
     /// Default zero: as often as the disk can, which gathers by itself while it syncs.
     pub commit_pause: Duration,
     /// Most bytes of the newest records held in memory, for all who follow live data; 0: none.

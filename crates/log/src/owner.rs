@@ -132,7 +132,7 @@ impl Owner {
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut queue = self.shared.lock();
         queue.closing = true;
-        self.shared.end_waiting(queue);
+        self.shared.wake_waiters(queue);
         let closed = self.end_writing();
         self.shared.reader.disk().0.unlock();
         closed

@@ -1,4 +1,4 @@
-//! What waits for a commit, and the state of the store that one lock guards.
+//! The queue: what waits for a commit, and the state of the store behind the same lock.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -73,8 +73,8 @@ pub(crate) struct Queue {
     /// Removed streams that the log still has to name.
     pub(crate) removals: usize,
     pub(crate) counters: Counters,
-    /// How often numbers were taken back from records that were refused.
-    pub(crate) taken_back: u64,
+    /// How often numbers were retracted from records that were refused.
+    pub(crate) retractions: u64,
     /// How the commit thread ended.
     pub(crate) ended: Option<Result<(), Error>>,
 }
@@ -99,13 +99,13 @@ impl Queue {
             next_id: 1,
             removals: 0,
             counters: Counters::default(),
-            taken_back: 0,
+            retractions: 0,
             ended: None,
         }
     }
 
     /// Every append is refused from now on.
-    pub(crate) fn takes_nothing(&self) -> bool {
+    pub(crate) fn is_refusing(&self) -> bool {
         self.stopped.is_some() || self.closing
     }
 
@@ -166,7 +166,7 @@ impl Queue {
     }
 }
 
-/// The wakers of waiting tasks, by the number of their place.
+/// The wakers of waiting tasks, by the number of their slot.
 #[derive(Default)]
 pub(crate) struct Waiters {
     last: u64,
@@ -180,7 +180,7 @@ impl Waiters {
         self.last
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Waker> {
+    pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.wakers).into_values().collect()
     }
 }

@@ -25,11 +25,11 @@ pub(crate) struct Reader {
     damaged: Mutex<BTreeSet<u32>>,
 }
 
-/// Receives epoch, sequence number, time and payload; answers whether it wants more.
-pub(crate) type Take<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
+/// Receives epoch, sequence number, time and payload; returns whether it wants more.
+pub(crate) type RecordVisitor<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
 
 /// Frames that were read.
-pub(crate) enum Got {
+pub(crate) enum ReadOutcome {
     /// All were valid, or the receiver had enough.
     All,
     /// A frame is not valid; this is the number after it.
@@ -172,8 +172,8 @@ impl Reader {
         stream: u32,
         segment: u32,
         frames: &[FrameRef],
-        take: &mut Take<'_>,
-    ) -> Result<Got, Error> {
+        take: &mut RecordVisitor<'_>,
+    ) -> Result<ReadOutcome, Error> {
         let handle = self.handle(segment)?;
         let salt = salt(self.store, segment);
         let mut rest = frames;
@@ -201,7 +201,7 @@ impl Reader {
                 let bytes = &buffer[..length];
                 let bytes = bytes.get(from..(from + frame.bytes as usize).min(length));
                 match valid(bytes.unwrap_or_default(), salt, stream, frame) {
-                    None => return Ok(Got::Corrupt(frame.next())),
+                    None => return Ok(ReadOutcome::Corrupt(frame.next())),
                     Some((header, body)) => {
                         let mut more = true;
                         let whole = each_record(&header, body, |sequence, time, payload| {
@@ -209,16 +209,16 @@ impl Reader {
                             more
                         });
                         if whole.is_none() {
-                            return Ok(Got::Corrupt(frame.next()));
+                            return Ok(ReadOutcome::Corrupt(frame.next()));
                         }
                         if !more {
-                            return Ok(Got::All);
+                            return Ok(ReadOutcome::All);
                         }
                     }
                 }
             }
         }
-        Ok(Got::All)
+        Ok(ReadOutcome::All)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::draft::Draft;
 use crate::frame::each_of;
-use crate::read::Take;
+use crate::read::RecordVisitor;
 use std::sync::Arc;
 
 /// A frame of records in memory.
@@ -30,8 +30,8 @@ impl Recent {
         self.first + u64::from(self.count)
     }
 
-    /// Calls `take` for each record (epoch, sequence, time, payload) until it answers false.
-    pub(crate) fn each(&self, take: &mut Take<'_>) {
+    /// Calls `take` for each record (epoch, sequence, time, payload) until it returns false.
+    pub(crate) fn each(&self, take: &mut RecordVisitor<'_>) {
         each_of(self.first, self.count, &self.body, |n, time, payload| {
             take(self.epoch, n, time, payload)
         });

@@ -139,7 +139,7 @@ impl Scanned {
         stream.opaque_seen < self.opaque.len()
     }
 
-    /// A stream at a glance.
+    /// A summary of a stream.
     pub(crate) fn info(stream: &ScannedStream) -> StreamInfo {
         StreamInfo {
             name: stream.definition.name.clone(),
@@ -179,7 +179,7 @@ impl Scanned {
     }
 }
 
-/// What is said of derived records that do not count.
+/// The description of derived records that do not count.
 const ORPHANED: &str = "what it was derived from may be lost";
 
 /// A valid frame that waits for its successor.
@@ -206,10 +206,10 @@ impl Held {
     ) -> std::io::Result<Held> {
         let body = scanner.body(offset, &header)?;
         let (body, bookmark) = match header.kind {
-            Kind::Trim => (body.to_vec(), Bookmark::of_mark(body)),
+            Kind::Trim => (body.to_vec(), Bookmark::from_mark(body)),
             Kind::Definition | Kind::Lost => (body.to_vec(), None),
             Kind::Records | Kind::Fill => {
-                let bookmark = Bookmark::of_records(&header, body, cursor_of);
+                let bookmark = Bookmark::from_records(&header, body, cursor_of);
                 (Vec::new(), bookmark)
             }
             Kind::Open | Kind::Close => (Vec::new(), None),

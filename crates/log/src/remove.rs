@@ -31,7 +31,7 @@ impl Owner {
         let Some(core) = self.shared.lock().known(name) else {
             return Ok(None);
         };
-        core.check_kept()?;
+        core.check_not_removed()?;
         let draft = Draft::definition(core.id, &Definition::removal(core.epoch));
         let queue = self.shared.room_for_mark(&draft)?;
         if queue.removals >= MAX_STREAMS {

@@ -1,9 +1,9 @@
-//! Looking for rot before somebody needs what has rotted: old segments are read again, piece by
-//! piece, and every checksum is looked at.
+//! The scrub finds bit rot before a reader does: it reads old segments again, piece by piece, and
+//! checks every checksum.
 //!
 //! The segment that is being written is left out: opening and reading look at it. What is found is
-//! remembered as gaps of its streams at once, so that readers are told and [`crate::Stream::fill`]
-//! can put the records back. What is still in memory is put back from there.
+//! remembered as gaps of its streams at once, so that readers see them and [`crate::Stream::fill`]
+//! can restore the records. Records that are still in memory are restored from there.
 
 pub(crate) mod pass;
 
@@ -34,9 +34,9 @@ pub struct Scrubbed {
 }
 
 impl Store {
-    /// Reads about `budget_bytes` of the segments that are not written any more, looks at every
-    /// checksum, and tells of damage that was not known. Each call goes on where the one before
-    /// ended; after the newest segment it begins anew. Blocks on the disk.
+    /// Reads about `budget_bytes` of the segments that are no longer written, checks every checksum, and
+    /// reports new damage. Each call continues where the one before ended; after the newest segment it
+    /// starts over. Blocks on the disk.
     ///
     /// # Errors
     /// The disk does not read.

@@ -1,5 +1,5 @@
-//! The outcome of a commit, for those that wait for it: frames become readable and are acknowledged, or
-//! are refused and give their numbers back.
+//! The outcome of a commit: frames become readable and are acknowledged, or they are refused and their
+//! numbers are free again.
 
 use crate::commit::{Fault, Writer};
 use crate::frame::{Kind, mark};
@@ -91,7 +91,7 @@ impl Shared {
         for pending in done {
             wakers.extend(pending.ack.settle(Ok(())));
         }
-        wakers.extend(self.lock().waiters.take());
+        wakers.extend(self.lock().waiters.take_wakers());
         wake(wakers);
     }
 
@@ -164,8 +164,8 @@ impl Shared {
                     .store(draft.first - 1, Ordering::Relaxed);
                 let count = u64::from(draft.body.count);
                 pending.core.refused.fetch_add(count, Ordering::Relaxed);
-                pending.core.take_back(draft.first, &mut wakers);
-                queue.taken_back += 1;
+                pending.core.retract(draft.first, &mut wakers);
+                queue.retractions += 1;
             }
             if draft.is_removal() {
                 pending.core.removed.store(false, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Shared {
         for pending in refused.into_iter().rev() {
             pending.ack.resolve(Err(Error::Full { free, reserve }));
         }
-        wake(self.lock().waiters.take());
+        wake(self.lock().waiters.take_wakers());
         kept
     }
 
@@ -208,7 +208,7 @@ impl Shared {
     }
 
     /// Refuses what is queued of removed streams.
-    pub(crate) fn drop_overtaken(&self, removed: &BTreeSet<u32>, group: &mut VecDeque<Pending>) {
+    pub(crate) fn refuse_overtaken(&self, removed: &BTreeSet<u32>, group: &mut VecDeque<Pending>) {
         if removed.is_empty() {
             return;
         }

@@ -147,8 +147,8 @@ impl Shared {
         }
     }
 
-    /// What waits is to be committed without a pause before.
-    pub(crate) fn hurry(&self) {
+    /// Commits what waits without the pause before.
+    pub(crate) fn skip_commit_pause(&self) {
         self.end_pause(self.lock());
     }
 
@@ -181,7 +181,7 @@ impl Shared {
     }
 
     /// The next group, into an empty one, which stays so when nothing waits.
-    pub(crate) fn take(&self, group: &mut VecDeque<Pending>) {
+    pub(crate) fn take_group(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
         (queue.urgent, queue.waits_for_room) = (false, false);
         let mut bytes = 0;
@@ -204,18 +204,18 @@ impl Shared {
         let mut queue = self.lock();
         queue.health = Health::Full;
         queue.free = free;
-        self.end_waiting(queue);
+        self.wake_waiters(queue);
     }
 
     /// Threads and tasks that wait look at the queue again.
-    pub(crate) fn end_waiting(&self, mut queue: MutexGuard<'_, Queue>) {
-        let wakers = queue.waiters.take();
+    pub(crate) fn wake_waiters(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wakers = queue.waiters.take_wakers();
         drop(queue);
         self.room.notify_all();
         wake(wakers);
     }
 
-    /// Nothing more is taken; everything that waits is told.
+    /// Refuses everything from now on, and everything that waits.
     pub(crate) fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
         let (left, cores) = {
             let mut queue = self.lock();
@@ -226,7 +226,7 @@ impl Shared {
             queue.bytes = 0;
             let cores: Vec<Arc<Core>> = queue.streams.values().cloned().collect();
             let left = std::mem::take(&mut queue.pending);
-            self.end_waiting(queue);
+            self.wake_waiters(queue);
             (left, cores)
         };
         for pending in group.into_iter().chain(left) {

@@ -14,7 +14,7 @@ use std::task::Waker;
 #[derive(Default)]
 pub(crate) struct Eager {
     pub(crate) next: u64,
-    pub(crate) taken_back: bool,
+    pub(crate) retractions: bool,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -26,11 +26,11 @@ impl Eager {
         }
     }
 
-    /// The numbers from `from` on are given out anew.
-    pub(crate) fn take_back(&mut self, from: u64, wakers: &mut Vec<Waker>) {
+    /// The numbers from `from` on will be assigned to other records.
+    pub(crate) fn retract(&mut self, from: u64, wakers: &mut Vec<Waker>) {
         if self.next > from {
             self.next = from;
-            self.taken_back = true;
+            self.retractions = true;
             wakers.extend(self.waker.take());
         }
     }
@@ -220,14 +220,14 @@ impl Core {
         self.view().index.next() > self.assigned.load(Ordering::Relaxed)
     }
 
-    /// The numbers from `from` on are given out anew: their records were refused.
-    pub(crate) fn take_back(&self, from: u64, wakers: &mut Vec<Waker>) {
+    /// The records from `from` on were refused: their numbers will be assigned to others.
+    pub(crate) fn retract(&self, from: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
         while view.accepted.back().is_some_and(|it| it.first >= from) {
             view.accepted.pop_back();
         }
         for eager in view.eager.values_mut() {
-            eager.take_back(from, wakers);
+            eager.retract(from, wakers);
         }
     }
 
@@ -243,7 +243,7 @@ impl Core {
 
     /// # Errors
     /// The stream was removed. Asked under the queue's lock, no record follows a removal.
-    pub(crate) fn check_kept(&self) -> Result<(), Error> {
+    pub(crate) fn check_not_removed(&self) -> Result<(), Error> {
         match self.removed.load(Ordering::Relaxed) {
             true => Err(self.removed_error()),
             false => Ok(()),

@@ -58,10 +58,10 @@ fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
     writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
 }
 
-/// Tells everybody when the commit thread ends by a panic.
-struct OnPanic<'a>(&'a Shared);
+/// Stops the store when the commit thread panics, so that nobody waits for ever.
+struct StopOnPanic<'a>(&'a Shared);
 
-impl Drop for OnPanic<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let reason = "the commit thread ended by a panic".to_owned();
@@ -71,7 +71,7 @@ impl Drop for OnPanic<'_> {
 }
 
 impl Shared {
-    /// One step. After an error the store has stopped and everybody was told.
+    /// One step. After an error the store has stopped, and all that waited has failed.
     pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
         let step = self.try_step(committer);
         step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
@@ -85,7 +85,7 @@ impl Shared {
             writer_snapshots(self, committer);
         }
         if committer.group.is_empty() {
-            self.take(&mut committer.group);
+            self.take_group(&mut committer.group);
         }
         let Committer {
             writer,
@@ -112,7 +112,7 @@ impl Shared {
                 *polls = 0;
                 Ok(Step::Done)
             }
-            Some(Fault::Full(free)) => self.no_room(free, committer),
+            Some(Fault::Full(free)) => self.on_full(free, committer),
             Some(failed) => Err(self.error_of(failed)),
         }
     }
@@ -137,18 +137,18 @@ impl Shared {
 
     /// The group has no room: trim marks may make some; a batch that is too large for what is left is
     /// passed by; after enough looks what waits is refused.
-    fn no_room(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
+    fn on_full(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
             group,
             polls,
             ..
         } = committer;
-        let marked = self.marks_first(writer, group);
+        let marked = self.write_marks_first(writer, group);
         if marked.map_err(|fault| self.error_of(fault))? {
             return Ok(Step::Done);
         }
-        let passed = self.pass_large(writer, group, free);
+        let passed = self.write_around_large(writer, group, free);
         if let Some(step) = passed.map_err(|fault| self.error_of(fault))? {
             return Ok(step);
         }
@@ -167,7 +167,7 @@ impl Shared {
 
     /// Writes what does not depend on batches that are too large for the room that is left. None when
     /// that is not the reason why there is none.
-    fn pass_large(
+    fn write_around_large(
         &self,
         writer: &mut Writer,
         group: &mut VecDeque<Pending>,
@@ -203,7 +203,7 @@ impl Shared {
 
     /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make
     /// room; false when there are none.
-    fn marks_first(
+    fn write_marks_first(
         &self,
         writer: &mut Writer,
         group: &mut VecDeque<Pending>,
@@ -227,7 +227,7 @@ impl Shared {
                     let removals = written.filter(|pending| pending.draft.is_removal());
                     let removed: BTreeSet<u32> = removals.map(|it| it.draft.stream).collect();
                     self.acknowledge(writer, placed, &mut marks);
-                    self.drop_overtaken(&removed, group);
+                    self.refuse_overtaken(&removed, group);
                 }
                 Err(fault) => {
                     marks.extend(group.drain(..));
@@ -253,7 +253,7 @@ impl Shared {
 
     /// The commit thread.
     pub(crate) fn run(&self, mut committer: Committer) {
-        let _told = OnPanic(self);
+        let _guard = StopOnPanic(self);
         let ended = self.commit_all(&mut committer);
         let ended = ended.and_then(|abandoned| match abandoned {
             true => Ok(()),
@@ -310,7 +310,7 @@ impl Shared {
         }
     }
 
-    /// The store is closing and the disk is full: what waits is told so.
+    /// The store is closing and the disk is full: what waits fails with that error.
     pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
         let error = self.error_of(Fault::Full(free));
         self.stop(&error, std::mem::take(&mut committer.group));

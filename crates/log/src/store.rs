@@ -93,10 +93,10 @@ impl Store {
         self.owner.shared.lock().health.clone()
     }
 
-    /// How often numbers were taken back from records that were refused while they waited for room
+    /// How often numbers were retracted from records that were refused while they waited for room
     /// on the disk; see [`Stream::append_derived`].
-    pub fn taken_back(&self) -> u64 {
-        self.owner.shared.lock().taken_back
+    pub fn retractions(&self) -> u64 {
+        self.owner.shared.lock().retractions
     }
 
     /// What each stream has lost, by name.
@@ -129,7 +129,7 @@ impl Store {
     /// needs that, and acknowledges it, on this thread. With [`Commit::Thread`] it does nothing.
     ///
     /// # Errors
-    /// The store has stopped: a write or a sync failed. Everything that waited was told.
+    /// The store has stopped: a write or a sync failed, and with it everything that waited.
     pub fn commit(&self) -> Result<Committed, Error> {
         self.owner.commit()
     }

@@ -28,13 +28,13 @@ impl Stream {
         Room::new(&self.owner.shared, bytes)
     }
 
-    /// Lets go of the records before a number (at most those that are acknowledged): from the
-    /// result's resolving on they are not read, and the space of segments in which nothing is kept
-    /// is freed. The mark is as safe as the stream's level; after a loss of the mark the records are
-    /// there again. What is let go already costs nothing.
+    /// Removes the records before a number (at most those that are acknowledged): once the result
+    /// resolves they are no longer read, and segments in which nothing is kept are deleted. The mark is
+    /// as safe as the stream's level; if it is lost, the records reappear. Trimming again to a lower
+    /// number costs nothing.
     ///
-    /// Readers and followers that come to such a record get [`Error::Gap`] with
-    /// [`GapReason::Trimmed`] and go on behind it. Numbers are not given out anew.
+    /// Readers and followers that reach such a record get [`Error::Gap`] with
+    /// [`crate::GapReason::Trimmed`] and continue after it. Numbers are never reused.
     ///
     /// # Errors
     /// The store has stopped, or its queue is full; a full disk is no hindrance.
@@ -55,7 +55,7 @@ impl Stream {
         }
         let draft = Draft::trim(self.core.id, self.core.epoch, before, level);
         let queue = self.owner.shared.room_for_mark(&draft)?;
-        self.core.check_kept()?;
+        self.core.check_not_removed()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),
@@ -77,16 +77,16 @@ impl Stream {
         self.core.view().bookmark.map(|bookmark| bookmark.cursor)
     }
 
-    /// Sets the cursor behind what is queued, on the terms of [`Stream::append_behind`]. It is safe
+    /// Sets the cursor behind what is queued, on the conditions of [`Stream::append_after`]. It is safe
     /// against a power loss when the result resolves.
     ///
     /// # Errors
-    /// Those of [`Stream::append_behind`].
-    pub fn set_cursor(&self, taken_back: u64, cursor: Cursor) -> Result<Trimmed, Error> {
+    /// Those of [`Stream::append_after`].
+    pub fn set_cursor(&self, retractions: u64, cursor: Cursor) -> Result<Trimmed, Error> {
         let ack = Arc::new(Ack::default());
         let queue = self.owner.shared.room_for(size_of::<Bookmark>())?;
-        self.core.check_kept()?;
-        self.check_taken_back(&queue, taken_back)?;
+        self.core.check_not_removed()?;
+        self.check_retractions(&queue, retractions)?;
         let number = self.assigned();
         let mut draft = Draft::trim(self.core.id, self.core.epoch, 0, Level::Power);
         draft.bookmark = Some(Bookmark { number, cursor });
@@ -115,10 +115,10 @@ impl Stream {
         Settled::new(&self.owner.shared, &self.core)
     }
 
-    fn check_taken_back(&self, queue: &Queue, taken_back: u64) -> Result<(), Error> {
-        if taken_back != queue.taken_back {
+    fn check_retractions(&self, queue: &Queue, retractions: u64) -> Result<(), Error> {
+        if retractions != queue.retractions {
             let stream = self.name();
-            return Err(Error::TakenBack { stream });
+            return Err(Error::Retracted { stream });
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Stream {
 
     /// Whether it was removed by [`crate::Store::remove`], or is about to be: it takes no more records.
     pub fn is_removed(&self) -> bool {
-        self.core.check_kept().is_err()
+        self.core.check_not_removed().is_err()
     }
 
     /// The number that it got when it was defined; a stream that was defined later has a higher one.
@@ -160,7 +160,7 @@ impl Stream {
         self.core.assigned.load(Ordering::Relaxed)
     }
 
-    /// The present epoch.
+    /// The current epoch.
     pub fn epoch(&self) -> u64 {
         self.core.epoch
     }
@@ -186,7 +186,7 @@ impl Stream {
         let ack = Arc::new(Ack::default());
         let draft = Draft::lost(self.core.id, self.core.epoch, from, next);
         let queue = self.owner.shared.room_for(draft.body.bytes.len())?;
-        self.core.check_kept()?;
+        self.core.check_not_removed()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),

@@ -419,29 +419,29 @@ impl StreamLog {
     /// As [`StreamLog::append`], behind what the same caller queued before, as in [`Intake::append`].
     ///
     /// # Errors
-    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
-    pub fn append_behind(
+    /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
+    pub fn append_after(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         self.append_by(elements, |batch| {
-            self.stream.append_behind(taken_back, batch)
+            self.stream.append_after(retractions, batch)
         })
     }
 
     /// As [`StreamLog::append`], for elements derived from what [`StreamLog::follow_eagerly`] handed
-    /// out since [`Store::taken_back`] said `taken_back`.
+    /// out since [`Store::retractions`] said `retractions`.
     ///
     /// # Errors
-    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
+    /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
     pub fn append_derived(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         self.append_by(elements, |batch| {
-            self.stream.append_derived(taken_back, batch)
+            self.stream.append_derived(retractions, batch)
         })
     }
 

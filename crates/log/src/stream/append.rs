@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// On what terms a batch is taken.
+/// On what conditions a batch is taken.
 #[derive(Default)]
-struct Terms {
-    /// If this is the last number given out.
+struct AppendConditions {
+    /// This must be the last assigned number.
     expected_last: Option<u64>,
-    /// If numbers were taken back so often.
-    taken_back: Option<u64>,
+    /// The count of retractions must still be this.
+    retractions: Option<u64>,
     /// See [`Stream::append_derived`].
     derived: bool,
 }
@@ -27,7 +27,7 @@ impl Stream {
     /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
     /// acknowledged, and then all of it is.
     pub fn append(&self, batch: impl Into<Batch>) -> Result<Appended, Error> {
-        self.append_on(Terms::default(), batch.into())
+        self.append_under(AppendConditions::default(), batch.into())
     }
 
     /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
@@ -36,64 +36,65 @@ impl Stream {
         expected_last: u64,
         batch: impl Into<Batch>,
     ) -> Result<Appended, Error> {
-        let terms = Terms {
+        let conditions = AppendConditions {
             expected_last: Some(expected_last),
-            ..Terms::default()
+            ..AppendConditions::default()
         };
-        self.append_on(terms, batch.into())
+        self.append_under(conditions, batch.into())
     }
 
     /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
-    /// numbers were taken back since [`crate::Store::taken_back`] said `taken_back`: what they were
-    /// derived from comes before them in the log, or both are refused. Where a loss of power has
-    /// damaged what was not safe yet, they count as damaged too if they lie behind it.
+    /// numbers were retracted since [`crate::Store::retractions`] returned `retractions`: their inputs come
+    /// before them in the log, or both are refused. Where a power loss has damaged records that were not
+    /// safe yet, derived records after them count as damaged too.
     ///
     /// # Errors
-    /// [`Error::TakenBack`]; those of [`Stream::append`].
+    /// [`Error::Retracted`]; those of [`Stream::append`].
     pub fn append_derived(
         &self,
-        taken_back: u64,
+        retractions: u64,
         batch: impl Into<Batch>,
     ) -> Result<Appended, Error> {
-        let terms = Terms {
-            taken_back: Some(taken_back),
+        let conditions = AppendConditions {
+            retractions: Some(retractions),
             derived: true,
-            ..Terms::default()
+            ..AppendConditions::default()
         };
-        self.append_on(terms, batch.into())
+        self.append_under(conditions, batch.into())
     }
 
-    /// As [`Stream::append`], as long as no numbers were taken back since [`crate::Store::taken_back`]
-    /// said `taken_back`: what the caller queued before is in the log before it, or both are refused.
+    /// As [`Stream::append`], as long as no numbers were retracted since [`crate::Store::retractions`]
+    /// returned `retractions`: what the caller queued before comes before it in the log, or both are
+    /// refused.
     ///
     /// # Errors
-    /// [`Error::TakenBack`]; those of [`Stream::append`].
-    pub fn append_behind(
+    /// [`Error::Retracted`]; those of [`Stream::append`].
+    pub fn append_after(
         &self,
-        taken_back: u64,
+        retractions: u64,
         batch: impl Into<Batch>,
     ) -> Result<Appended, Error> {
-        let terms = Terms {
-            taken_back: Some(taken_back),
-            ..Terms::default()
+        let conditions = AppendConditions {
+            retractions: Some(retractions),
+            ..AppendConditions::default()
         };
-        self.append_on(terms, batch.into())
+        self.append_under(conditions, batch.into())
     }
 
     /// Ends the pause before the next commit ([`crate::Options::commit_pause`]) if records of this
-    /// stream wait for it; says whether some do.
-    pub fn hurry(&self) -> bool {
+    /// stream wait for it; returns whether some do.
+    pub fn skip_commit_pause(&self) -> bool {
         let waits = !self.core.is_written();
         if waits {
-            self.owner.shared.hurry();
+            self.owner.shared.skip_commit_pause();
         }
         waits
     }
 
-    fn append_on(&self, terms: Terms, batch: Batch) -> Result<Appended, Error> {
+    fn append_under(&self, conditions: AppendConditions, batch: Batch) -> Result<Appended, Error> {
         self.check_batch(&batch)?;
         let cursor = self.cursor_in(&batch);
-        self.append_body(terms, Body::of_batch(batch), cursor)
+        self.append_body(conditions, Body::from_batch(batch), cursor)
     }
 
     /// The cursor that the last record of a batch names, of those that name one.
@@ -106,7 +107,7 @@ impl Stream {
 
     fn append_body(
         &self,
-        terms: Terms,
+        conditions: AppendConditions,
         body: Body,
         cursor: Option<Cursor>,
     ) -> Result<Appended, Error> {
@@ -123,13 +124,16 @@ impl Stream {
                 self.core.refused.fetch_add(count, Ordering::Relaxed);
             }
         })?;
-        self.core.check_kept()?;
+        self.core.check_not_removed()?;
         let last = self.core.assigned.load(Ordering::Relaxed);
-        if let Some(expected) = terms.expected_last.filter(|expected| *expected != last) {
+        if let Some(expected) = conditions
+            .expected_last
+            .filter(|expected| *expected != last)
+        {
             return Err(Error::Conflict { expected, last });
         }
-        if let Some(taken_back) = terms.taken_back {
-            self.check_taken_back(&queue, taken_back)?;
+        if let Some(retractions) = conditions.retractions {
+            self.check_retractions(&queue, retractions)?;
         }
         if last + 1 >= MAX_SEQUENCE {
             let reason = format!("the numbers of stream {} are used up", self.name());
@@ -150,7 +154,7 @@ impl Stream {
             first,
             body,
             level,
-            derived: terms.derived,
+            derived: conditions.derived,
             bookmark: cursor.map(|cursor| Bookmark {
                 number: last + u64::from(count),
                 cursor,
@@ -167,7 +171,7 @@ impl Stream {
             draft,
             core: Arc::clone(&self.core),
             ack: Arc::clone(&ack),
-            ordered: terms.taken_back.is_some(),
+            ordered: conditions.retractions.is_some(),
         };
         self.owner.shared.enqueue(queue, pending);
         wakers.into_iter().for_each(Waker::wake);
@@ -195,7 +199,7 @@ impl Stream {
         let batch = batch.into();
         self.check_batch(&batch)?;
         let cursor = self.cursor_in(&batch);
-        let body = Body::of_batch(batch);
+        let body = Body::from_batch(batch);
         let next = first.sequence.saturating_add(u64::from(body.count));
         {
             let view = self.core.view();
@@ -233,7 +237,7 @@ impl Stream {
             }),
         };
         let queue = self.owner.shared.room_for(bytes)?;
-        self.core.check_kept()?;
+        self.core.check_not_removed()?;
         let pending = Pending {
             draft,
             core: Arc::clone(&self.core),

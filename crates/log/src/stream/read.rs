@@ -3,7 +3,7 @@
 use super::Stream;
 use crate::frame::record;
 use crate::index::{FrameRef, Plan};
-use crate::read::{Got, Take};
+use crate::read::{ReadOutcome, RecordVisitor};
 use crate::{Error, GapReason, Position, Record};
 
 /// Most payload bytes that one read gathers before it returns what it has.
@@ -69,7 +69,7 @@ impl Stream {
 
     /// Hands out records (epoch, number, time, payload) from a number on until `take` answers false,
     /// a gap or the end.
-    fn each(&self, from: u64, take: &mut Take<'_>) -> Result<(), Error> {
+    fn each(&self, from: u64, take: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
         let (mut from, mut more) = (from, true);
         while more {
@@ -119,18 +119,18 @@ impl Stream {
                 },
             );
             match got.or_else(|error| self.trimmed(from, error))? {
-                Got::Corrupt(..) if let Some((segment, offset)) = fill => {
+                ReadOutcome::Corrupt(..) if let Some((segment, offset)) = fill => {
                     reader.distrust(segment);
                     self.core.view().index.unfill(segment, offset);
                 }
                 // Frames before it could not be found either.
-                Got::Corrupt(next) => self.found_gap(segment, from, next),
+                ReadOutcome::Corrupt(next) => self.found_gap(segment, from, next),
                 // Frames of the chunk could not be found.
-                Got::All if more && from < until => {
+                ReadOutcome::All if more && from < until => {
                     let next = frames.iter().map(|f| f.first).find(|first| *first > from);
                     self.found_gap(segment, from, next.unwrap_or(until));
                 }
-                Got::All => {}
+                ReadOutcome::All => {}
             }
         }
         Ok(())
