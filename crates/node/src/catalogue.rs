@@ -393,9 +393,9 @@ impl Catalogue {
     ) -> Result<Making<'_>, CatalogueError> {
         let reserved = self.reserve(name, source, may_be_of)?;
         let level = level.unwrap_or(self.level);
-        let opening = self
-            .store
-            .define_of(name, level, schema, Some(source), identity)?;
+        let opening =
+            self.store
+                .define_device_stream(name, level, schema, Some(source), identity)?;
         Ok(Making { reserved, opening })
     }
 
