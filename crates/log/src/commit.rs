@@ -1,4 +1,4 @@
-//! The writer: puts batches into the segment, one append for all that wait, one sync if one needs
+//! The writer: appends all waiting drafts to the segment in one write, and syncs if one of them needs
 //! it.
 //!
 //! A sync that failed is never repeated: what the system then shows of the file may not be on the
@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Room for a segment is set aside only where there is room for so many more: nobody else is to miss
-/// it.
+/// Room for a segment is reserved only if the disk has room for so many more, so other programs do not
+/// run short.
 const PLENTY_SEGMENTS: u64 = 8;
 
 /// With less room than this the disk is full for all: what fits is not worth looking for.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// Why a commit did not happen.
+/// Why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// No room; nothing of the group is in the log. So many bytes are free.
@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     Failed(String),
 }
 
-/// What the writer knows of a stream.
+/// The writer's state of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
     /// The next number in the order of the log.
@@ -43,14 +43,14 @@ pub(crate) struct Track {
     pub(crate) bookmark: Option<Bookmark>,
 }
 
-/// What a stream's definition frame says, for the next segment.
+/// The content of a stream's definition frame, for the next segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Defined {
     pub(crate) epoch: u64,
     pub(crate) body: Vec<u8>,
 }
 
-/// What the writer did since it was made.
+/// Counters of the writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) bytes: u64,
@@ -102,7 +102,7 @@ pub(crate) struct Writer {
 /// Missing numbers of a stream: its name, first and last.
 pub(crate) type Lacks = (String, u64, u64);
 
-/// A frame that was laid out: header, offset, checksum, its body if that is no records', and the cursor.
+/// A frame in the buffer: header, offset, checksum, its body unless that is records, and the cursor.
 pub(crate) struct FrameInBuffer(Header, u32, u32, Vec<u8>, Option<Bookmark>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
@@ -255,8 +255,8 @@ impl Writer {
         self.removals.retain(|_, it| !is_gone(it));
     }
 
-    /// The size limit has taken a stream's records before a number: the next segments say so, so that
-    /// damage is told from that.
+    /// The size limit has removed a stream's records before a number: the next segments record that, so it
+    /// is not taken for damage.
     pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
         let known = self.marks.get(&stream).map_or(1, |(_, mark)| *mark);
         if first > known {
@@ -422,8 +422,7 @@ impl Writer {
         }
     }
 
-    /// Makes sure that what was cut off does not come back, before somebody is told that nothing
-    /// of it was written.
+    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
         if self.must_start_segment {
             self.sync()
@@ -446,9 +445,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the segment, safe on the disk, and begins the next with all definitions, trim marks and
-    /// cursors:
-    /// what older segments say of them is never needed again.
+    /// Syncs and ends the segment, and begins the next with all definitions, trim marks and cursors, so
+    /// those in older segments are never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
         self.file.release();
@@ -547,7 +545,7 @@ impl Writer {
     }
 
     /// Removes the segments in which every record is trimmed; their numbers. The marks are safe
-    /// before: a missing segment is told from a lost one by them.
+    /// before, so a removed segment is distinguished from a lost one.
     pub(crate) fn remove_dead(&mut self) -> Result<Vec<u32>, Fault> {
         if !std::mem::take(&mut self.look_for_dead) {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
 //! Definitions of streams: made and changed in the one order of the log.
 //!
-//! A definition is queued like records, so that many of them cost one sync, and whoever waits for one
-//! holds no lock meanwhile. A stream can be found, appended to and read once its first definition is
-//! safe; a change counts from when it is safe. Where the disk stays full, a queued definition is
-//! refused like records are, and the stream is as it was before.
+//! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
+//! lock. A stream can be found, appended to and read once its first definition is safe; a change applies
+//! once it is safe. While the disk is full, a queued definition is refused like records, and the stream
+//! stays as it was.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -28,7 +28,7 @@ const DEFINITION_OVERHEAD_BYTES: usize = 1200;
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
-    /// None: it was so already.
+    /// None: nothing changed.
     ack: Option<Arc<Ack>>,
 }
 

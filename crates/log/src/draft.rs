@@ -1,9 +1,9 @@
-//! A frame before it has its place in the log: what is queued, and what the writer lays out.
+//! Drafts: frames that are queued for the writer and have no offset in the log yet.
 
 use crate::Level;
 use crate::frame::{Body, Bookmark, CURSOR_MARK_BYTES, Definition, HEADER_BYTES, Kind, mark_body};
 
-/// What a frame to be written is, but for its place.
+/// A frame to be written, without its offset.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) kind: Kind,
@@ -13,7 +13,7 @@ pub(crate) struct Draft {
     pub(crate) first: u64,
     pub(crate) body: Body,
     pub(crate) level: Level,
-    /// See [`Header::derived`].
+    /// See [`crate::frame::Header::derived`].
     pub(crate) derived: bool,
     /// The stream's cursor from here on.
     pub(crate) bookmark: Option<Bookmark>,
@@ -51,8 +51,8 @@ impl Draft {
         }
     }
 
-    /// The mark that a stream's records before a number (0: none) count no more. When it is laid out it
-    /// is given the stream's cursor.
+    /// The mark that a stream's records before a number (0: none) are trimmed. The writer adds the stream's
+    /// cursor to it.
     pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
         Draft {
             kind: Kind::Trim,
@@ -80,7 +80,7 @@ impl Draft {
         }
     }
 
-    /// How often it is written: what tells of a whole stream must outlive a rotten sector.
+    /// How often it is written: frames that describe a whole stream must survive a bad sector.
     pub(crate) fn copies(&self) -> u64 {
         match self.kind {
             Kind::Definition | Kind::Trim => 2,
@@ -108,7 +108,7 @@ impl Draft {
             && Definition::decode(&self.body.bytes).is_some_and(|it| it.is_removal())
     }
 
-    /// Whether it may make room on the disk, so that it may be written before what is queued.
+    /// Whether it may free room on the disk, and so may be written before other drafts.
     pub(crate) fn makes_room(&self) -> bool {
         (self.kind == Kind::Trim && self.first > 0) || self.is_removal()
     }

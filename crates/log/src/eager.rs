@@ -1,4 +1,4 @@
-//! Following a stream ahead of the disk: records as soon as they have their numbers.
+//! Following a stream ahead of the disk: records as soon as their numbers are assigned.
 //!
 //! For programs that derive records from records of the same store. The log has one order: derived
 //! records are written after their inputs, mostly by the same group commit. That costs one wait for the
@@ -55,10 +55,9 @@ impl EagerFollower {
     }
 
     /// Hands the next records (position, time, payload) to `take`, at least one. After
-    /// [`Error::Gap`] it goes on behind the gap, after [`Error::Rollback`] (it was asked to begin
-    /// behind the end) with the next record, after [`Error::Retracted`] with the numbers that were
-    /// taken back, when they are given out anew. When the store has stopped, everything that is
-    /// safe is still handed out, then the reason.
+    /// [`Error::Gap`] it continues after the gap, after [`Error::Rollback`] (it started beyond the
+    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they are
+    /// assigned again. When the store has stopped, all safe records are still passed on, then the reason.
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! What all handles of an open store hold together: its state, and the thread or the caller that
+//! The owner of an open store, shared by all its handles: its state, and the thread or the caller that
 //! commits.
 
 use crate::ack::{CommitOnDemand, Driver};
@@ -12,14 +12,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
-/// What a call of [`crate::Store::commit`] did.
+/// The outcome of [`crate::Store::commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// Nothing was queued.
     Nothing,
     /// A group was written, synced if one of its streams needs that, and acknowledged.
     Group,
-    /// There is no room. After [`Options::full_polls`] such calls what waits is refused.
+    /// There is no room. After [`crate::Options::full_polls`] such calls the waiting appends are refused.
     Full {
         /// Bytes that are free.
         free: u64,
@@ -61,7 +61,7 @@ impl Owner {
         }))
     }
 
-    /// What an acknowledgement needs to be waited for.
+    /// The store to drive while a caller waits for an acknowledgement, if it has no thread.
     pub(crate) fn driven(&self) -> Option<Driver> {
         let this: Driver = self.this.clone();
         (self.shared.options.commit == Commit::Caller).then_some(this)
@@ -99,7 +99,7 @@ impl Owner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is left and marks the clean end, on this thread.
+    /// Writes the rest of the queue and marks the clean end, on this thread.
     fn end(&self) -> Result<(), Error> {
         let Some(mut committer) = self.committer().take() else {
             return self.shared.lock().ended.clone().unwrap_or(Ok(()));

@@ -1,12 +1,12 @@
-//! Reading a whole log: what is valid, what is torn at the end, what is corrupt in the middle.
+//! Scanning a whole log: its valid frames, a torn end, corrupt ranges in the middle.
 //!
 //! A frame counts once its successor vouches for it by the chained checksum, or nothing comes after
 //! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
 //! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
 //!
-//! Records that are derived from others do not count behind damage that no sync is known to have come
-//! after: what they were derived from may have been in it. Whether one did is said by the frames that
-//! follow up to the next opening, so that each scan answers alike.
+//! Derived records do not count after damage that is not known to have been synced: their inputs may have
+//! been in it. The frames up to the next opening record whether it was synced, so each scan gives the same
+//! result.
 //!
 //! A segment that is not there is right when it is before the first one, or when nothing is missing
 //! by it but trimmed numbers: each segment begins with all definitions and trim marks.

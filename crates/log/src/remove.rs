@@ -1,8 +1,8 @@
-//! Removing a stream: its records, its definition, and its place among the streams.
+//! Removing a stream: its records, its definition, and its name.
 //!
 //! A removal is a definition without a name. Like every definition it is written twice, synced, and
 //! repeated at the start of each segment, so that older segments that still hold frames of the
-//! stream do not bring it back. Once all of these are gone it is repeated no more. A stream that is
+//! stream do not restore it. It is repeated until all of these are gone. A stream that is
 //! created again under the name has another number in the log and another epoch.
 //!
 //! On a full disk a removal is written before what is queued. What it overtakes of its stream is
@@ -57,7 +57,7 @@ impl Store {
     /// epoch and no cursor.
     ///
     /// # Errors
-    /// [`Error::Removed`] while somebody else removes it.
+    /// [`Error::Removed`] while another call removes it.
     /// [`Error::TooManyStreams`] when as many removals are still kept as there may be streams: the
     /// oldest segments have to go first. The store has stopped, or its queue is full.
     pub fn remove(&self, name: &str) -> Result<bool, Error> {

@@ -1,4 +1,4 @@
-//! What appenders, readers and the committer share: the queue under its lock, and who waits for it.
+//! The state shared by appenders, readers and the committer: the queue under its lock, and its waiters.
 
 use crate::cache::RecentCache;
 use crate::draft::Draft;

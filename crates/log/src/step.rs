@@ -1,12 +1,11 @@
-//! Committing step by step: what the commit thread does over and over, and what a caller does that
-//! drives the store itself.
+//! Committing step by step, on the commit thread or by a caller that drives the store itself.
 //!
-//! A step never waits: it writes what is queued, or says that the disk has no room. Waiting between
-//! steps is the thread's affair ([`Shared::run`]), so that a simulation can take the thread's place.
+//! A step never waits: it writes queued drafts, or reports that the disk has no room. The thread waits
+//! between steps ([`Shared::run`]), so a simulation can replace the thread.
 //!
 //! On a full disk, trim marks and removals are written first, past the reserve, because they make room.
-//! What needs the disk is refused after a while, and so is what comes after. Records of level memory
-//! are acknowledged already: they stay in the queue, where readers find them, and more are taken. If
+//! Appends that need the disk are refused after a while, and so are later ones. Records of level memory
+//! are acknowledged already: they stay in the queue, where readers find them, and more are accepted. If
 //! only a large batch does not fit, it is refused at once with what depends on it, and the rest is
 //! written.
 
@@ -17,7 +16,7 @@ use crate::{Error, Health};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::PoisonError;
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something was written or refused; there may be more to do.
@@ -243,7 +242,7 @@ impl Shared {
         Ok(any)
     }
 
-    /// Writes what is left, marks the clean end, tells everybody.
+    /// Writes the rest, marks the clean end, and resolves everything that waits.
     pub(crate) fn end(&self, committer: &mut Committer) -> Result<(), Error> {
         let closed = committer.writer.close();
         let reason = closed.clone().err().unwrap_or(Error::Closed);

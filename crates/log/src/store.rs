@@ -11,8 +11,7 @@ use crate::{Counters, Disk, Error, Health, Lost, Options, Recovery, Stream, Stre
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A log that is open. Clones share it; the last handle (store, stream, follower) that goes closes
-/// it.
+/// An open log. Clones share it; dropping the last handle (store, stream, follower) closes it.
 #[derive(Clone)]
 pub struct Store {
     owner: Arc<Owner>,
@@ -61,7 +60,7 @@ impl Store {
         &self.owner
     }
 
-    /// A stream that exists, as it is.
+    /// An existing stream, unchanged.
     pub fn existing(&self, name: &str) -> Option<Stream> {
         let core = self.owner.shared.lock().streams.get(name).cloned()?;
         Some(Stream {
@@ -88,7 +87,7 @@ impl Store {
         cores.into_iter().map(info).collect()
     }
 
-    /// Whether records are taken.
+    /// Whether records are accepted.
     pub fn health(&self) -> Health {
         self.owner.shared.lock().health.clone()
     }
@@ -99,7 +98,7 @@ impl Store {
         self.owner.shared.lock().retractions
     }
 
-    /// What each stream has lost, by name.
+    /// The losses of each stream, by name.
     pub fn lost(&self) -> Vec<Lost> {
         let cores: Vec<Arc<Core>> = self.owner.shared.lock().streams.values().cloned().collect();
         let lost = |core: Arc<Core>| {
@@ -120,13 +119,13 @@ impl Store {
         cores.into_iter().map(lost).collect()
     }
 
-    /// What was counted since opening.
+    /// The counters since opening.
     pub fn counters(&self) -> Counters {
         self.owner.shared.lock().counters
     }
 
-    /// With [`Commit::Caller`]: writes one group of what is queued, syncs it if one of its streams
-    /// needs that, and acknowledges it, on this thread. With [`Commit::Thread`] it does nothing.
+    /// With [`crate::Commit::Caller`]: writes one group of what is queued, syncs it if one of its streams
+    /// needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it does nothing.
     ///
     /// # Errors
     /// The store has stopped: a write or a sync failed, and with it everything that waited.
@@ -134,14 +133,14 @@ impl Store {
         self.owner.commit()
     }
 
-    /// Stops without writing anything more: what is queued is refused and the log has no clean end,
-    /// as if the process had been killed. For simulations; streams that are still held can be read.
+    /// Stops without writing anything more: queued appends are refused and the log has no clean end, as if
+    /// the process had been killed. For simulations; existing stream handles can still read.
     pub fn abandon(self) {
         self.owner.abandon();
     }
 
-    /// Writes and syncs what is queued, marks the clean end and stops. Streams that are still held
-    /// can be read afterwards, not appended to.
+    /// Writes and syncs the queue, marks the clean end and stops. Existing stream handles can still read,
+    /// but not append.
     pub fn close(self) -> Result<(), Error> {
         self.owner.close()
     }

@@ -170,10 +170,9 @@ impl Stream {
         self.core.view().definition.epochs.clone()
     }
 
-    /// Notes that records that are missing will not come back, so that nobody waits for them: they
-    /// are no gap of [`Stream::gaps`] any more, reading passes over them as before, and the damaged
-    /// bytes need not be kept. They can still be put back. The result resolves as that of a trim, at
-    /// level power.
+    /// Gives missing records up: [`Stream::gaps`] no longer lists them, readers skip them as before, and the
+    /// damaged bytes need not be kept. They can still be restored. The result resolves like that of a
+    /// trim, at level power.
     ///
     /// # Errors
     /// [`Error::NotMissing`] when one of the numbers is there; those of [`Stream::trim`].
@@ -206,13 +205,13 @@ impl Stream {
         self.core.view().index.given_up()
     }
 
-    /// Known gaps (first and last missing number), oldest first, but for what was given up.
+    /// Known gaps (first and last missing number), oldest first, except those given up.
     pub fn gaps(&self) -> Vec<(u64, u64)> {
         self.core.view().index.gaps()
     }
 
-    /// Where a client that has everything up to `position` goes on; sequence 0 of a known epoch
-    /// means that it has nothing.
+    /// The number at which a client that has everything up to `position` continues; sequence 0 of a known
+    /// epoch means that it has nothing.
     pub fn resume(&self, position: Position) -> Result<u64, Rollback> {
         let view = self.core.view();
         let epochs = &view.definition.epochs;

@@ -1,4 +1,4 @@
-//! Appending records to a stream, and putting records back that are missing.
+//! Appending records to a stream, and restoring missing ones.
 
 use super::Stream;
 use crate::ack::{Ack, Appended};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// On what conditions a batch is taken.
+/// The conditions under which a batch is accepted.
 #[derive(Default)]
 struct AppendConditions {
     /// This must be the last assigned number.
@@ -30,7 +30,7 @@ impl Stream {
         self.append_under(AppendConditions::default(), batch.into())
     }
 
-    /// As [`Stream::append`], if `expected_last` is the last number given out (0: none yet).
+    /// As [`Stream::append`], if `expected_last` is the last assigned number (0: none yet).
     pub fn append_if(
         &self,
         expected_last: u64,
@@ -43,7 +43,7 @@ impl Stream {
         self.append_under(conditions, batch.into())
     }
 
-    /// As [`Stream::append`], for records derived from those of an [`EagerFollower`], as long as no
+    /// As [`Stream::append`], for records derived from those of an [`crate::EagerFollower`], as long as no
     /// numbers were retracted since [`crate::Store::retractions`] returned `retractions`: their inputs come
     /// before them in the log, or both are refused. Where a power loss has damaged records that were not
     /// safe yet, derived records after them count as damaged too.
@@ -186,14 +186,14 @@ impl Stream {
         })
     }
 
-    /// Puts records back that are missing from the middle, under their own numbers and in their own
-    /// epoch, as somebody has them who read them before: a subscriber, a backup. When the result
-    /// resolves they are safe against a power loss, [`Stream::gaps`] does not list them any more, and
-    /// readers get them in their place. `first` is the position of the first one.
+    /// Restores records that are missing from the middle, under their own numbers and in their own epoch,
+    /// from a copy: a subscriber, a backup. Once the result resolves they are safe against a power loss,
+    /// [`Stream::gaps`] no longer lists them, and readers get them in order. `first` is the position of
+    /// the first one.
     ///
     /// # Errors
-    /// [`Error::NotMissing`] when one of the numbers is there, was trimmed or was never given out;
-    /// [`Error::OtherEpoch`] when the numbers were given out in another epoch; those of
+    /// [`Error::NotMissing`] when one of the numbers exists, was trimmed or was never assigned;
+    /// [`Error::OtherEpoch`] when the numbers were assigned in another epoch; those of
     /// [`Stream::append`].
     pub fn fill(&self, first: Position, batch: impl Into<Batch>) -> Result<Appended, Error> {
         let batch = batch.into();

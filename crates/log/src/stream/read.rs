@@ -11,7 +11,7 @@ pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 impl Stream {
     /// At most `max_records` acknowledged records from `from_sequence` on (0: from the first kept),
-    /// and no more than about 8 MiB of them. Stops before a gap; asked for a number in a gap it
+    /// and no more than about 8 MiB of them. Stops before a gap; for a number in a gap it
     /// returns [`Error::Gap`].
     pub fn read(&self, from_sequence: u64, max_records: usize) -> Result<Vec<Record>, Error> {
         self.read_within(from_sequence, max_records, READ_BYTES)
@@ -32,9 +32,9 @@ impl Stream {
         Ok(records)
     }
 
-    /// Hands out records as [`Stream::read`] does, without making anything of them: position, time,
-    /// payload. Stops after `max_records`, after about `max_bytes` of payload, before a gap. The
-    /// number to go on from. The newest records come from memory ([`crate::Options::recent_bytes`]).
+    /// Passes records to `take` as position, time and payload, without copying them. Stops after
+    /// `max_records`, after about `max_bytes` of payload, or before a gap. Returns the number to continue
+    /// from. The newest records come from memory ([`crate::Options::recent_bytes`]).
     ///
     /// # Errors
     /// As [`Stream::read`].
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Hands out records (epoch, number, time, payload) from a number on until `take` answers false,
+    /// Hands out records (epoch, number, time, payload) from a number on until `take` returns false,
     /// a gap or the end.
     fn each(&self, from: u64, take: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
@@ -136,7 +136,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads the numbers from `from` to before `next`, so that what is corrupt of them is known.
+    /// Reads the numbers from `from` to before `next`, so that corrupt records among them are noticed.
     pub(crate) fn verify(&self, mut from: u64, next: u64) {
         while from < next {
             let outcome = self.each(from, &mut |_, sequence, _, _| {
@@ -183,22 +183,21 @@ impl Stream {
         }
     }
 
-    /// The newest records in order, at most `n`. Passes over gaps, which [`Stream::gaps`] lists.
+    /// The newest records in order, at most `n`. Skips gaps, which [`Stream::gaps`] lists.
     pub fn newest(&self, n: usize) -> Result<Vec<Record>, Error> {
         let from = self.newest_from(n as u64);
         self.gather(from, n, &mut |_| true, &mut Some)
     }
 
-    /// Records with `from_ns <= time < to_ns` in order of their numbers, at most `limit`. Passes
-    /// over gaps, which [`Stream::gaps`] lists.
+    /// Records with `from_ns <= time < to_ns` in order of their numbers, at most `limit`. Skips
+    /// gaps, which [`Stream::gaps`] lists.
     pub fn range(&self, from_ns: i64, to_ns: i64, limit: usize) -> Result<Vec<Record>, Error> {
         let mut seek = |from| self.seek_time(from, from_ns, to_ns);
         let within = &mut |record: &Record| record.time >= from_ns && record.time < to_ns;
         self.gather(self.first(), limit, within, &mut seek)
     }
 
-    /// The number from which on there are `n` records, gaps passed over; the first kept when there
-    /// are fewer.
+    /// The number from which there are `n` records, gaps not counted; the first kept if there are fewer.
     pub fn newest_from(&self, n: u64) -> u64 {
         let view = self.core.view();
         let waiting = view.end() - view.index.next();
@@ -209,8 +208,7 @@ impl Stream {
     }
 
     /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
-    /// `None` when none has. To be asked before each [`Stream::visit`], it passes over what was
-    /// written at other times.
+    /// `None` when none has. Call it before each [`Stream::visit`] to skip records of other times.
     pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let view = self.core.view();
         let waiting = from.max(view.index.next());
