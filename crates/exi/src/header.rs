@@ -6,7 +6,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::bits::{BitReader, BitWriter, Packing};
+use crate::bits::{BitReader, BitWriter};
 use crate::error::Cause;
 use crate::event::{Event, Name};
 use crate::options::{Alignment, Metadata, Options, Profile, QName, Representation, SchemaId};
