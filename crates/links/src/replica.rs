@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use chappe_link::EPOCHS_MAX;
 use chappe_log::Appended;
 use chappe_stream::{
     CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
@@ -187,6 +188,19 @@ impl Replica {
         self.unnamed = last;
         self.count(|stream| stream.status.stored = last);
         Ok(last)
+    }
+
+    /// The newest element here of each earlier epoch of the origin, the newest first: the origin may go
+    /// back to one of them.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn earlier(&self) -> Result<Vec<chappe_flow::Position>, LinkError> {
+        let Some(log) = &self.log else {
+            return Ok(Vec::new());
+        };
+        let earlier = log.earlier_origins(EPOCHS_MAX)?;
+        Ok(earlier.into_iter().map(to_flow).collect())
     }
 
     /// Waits until nothing is on its way to the log.
