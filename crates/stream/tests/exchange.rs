@@ -181,7 +181,7 @@ fn the_newest_element_of_each_epoch_of_the_origin_is_found() {
         assert_eq!(earlier, expected[1..]);
     }
     // An epoch of which nothing is stored yet.
-    let set = log.set_origin(store.store().taken_back(), at(6, 20));
+    let set = log.set_origin(store.store().retractions(), at(6, 20));
     set.expect("queued").wait().expect("stored");
     assert_eq!(log.earlier_origins(64).expect("reads"), expected);
     assert_eq!(log.earlier_origins(2).expect("reads"), expected[..2]);

@@ -82,7 +82,7 @@ impl<'a> Reading<'a> {
         );
         let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
         let log = opened.await.map_err(|error| error.to_string())??;
-        let taken_back = shared.store.store().taken_back();
+        let taken_back = shared.store.store().retractions();
         settled(&log).await?;
         let have = log.newest_origin();
         let topic = subscription.dds_topic();
@@ -193,7 +193,7 @@ impl<'a> Reading<'a> {
         };
         let count = batch.len() as u64;
         let origin = batch.iter().rev().find_map(|element| element.origin);
-        let append = || self.log.append_behind(self.taken_back, &batch);
+        let append = || self.log.append_after(self.taken_back, &batch);
         let appended = self.log.when_room(append).await;
         let appended = appended.map_err(|error| error.to_string())?;
         self.shared.host.received(self.log.name(), count, newest);

@@ -286,7 +286,12 @@ pub(crate) fn typed(family: ValueFamily, hex: bool, text: &str) -> Result<Value,
             let nanoseconds = parse_duration(text).map_err(|error| error.to_string())?;
             return Ok(Value::Double(nanoseconds as f64 / 1e9));
         }
-        ValueFamily::Bytes if hex => return hex_bytes(text.trim()).map(Value::Bytes),
+        ValueFamily::Bytes if hex => {
+            let bytes = chappe_identity::hex_decode(text.trim());
+            return bytes
+                .map(Value::Bytes)
+                .ok_or_else(|| "not hexadecimal".to_owned());
+        }
         ValueFamily::Bytes => {
             let packed: String = text.split_ascii_whitespace().collect();
             let engine = base64::engine::general_purpose::STANDARD;
@@ -297,19 +302,6 @@ pub(crate) fn typed(family: ValueFamily, hex: bool, text: &str) -> Result<Value,
         }
     };
     value.map_err(|error| error.to_string())
-}
-
-fn hex_bytes(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
-    let digits = digits.ok_or_else(|| "not hexadecimal".to_owned())?;
-    Ok(digits
-        .chunks_exact(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect())
 }
 
 /// The whole content of an element as text XML, for what no rule takes.

@@ -33,7 +33,7 @@ pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
     /// The newest position that is stored, lost or on its way to the log.
     pub(super) last: Option<At>,
-    /// The value of [`chappe_log::Store::taken_back`] when the session began.
+    /// The value of [`chappe_log::Store::retractions`] when the session began.
     pub(super) taken_back: u64,
     /// The newest stored position of each epoch, the newest last.
     pub(super) epochs: Vec<At>,
@@ -291,7 +291,7 @@ impl Subscriber {
             return;
         };
         session.subscribed = true;
-        let taken_back = store.taken_back();
+        let taken_back = store.retractions();
         for number in streams {
             let copy = &mut self.copies[number];
             copy.taken_back = taken_back;

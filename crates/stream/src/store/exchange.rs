@@ -52,13 +52,13 @@ impl StreamLog {
         })
     }
 
-    /// Remembers how far the origin was read, when there is no element to say so. `taken_back` as in
+    /// Remembers how far the origin was read, when there is no element to say so. `retractions` as in
     /// [`Intake::append`].
     ///
     /// # Errors
     /// What the log says.
-    pub fn set_origin(&self, taken_back: u64, at: Position) -> Result<Trimmed, StoreError> {
-        Ok(self.stream.set_cursor(taken_back, cursor(at))?)
+    pub fn set_origin(&self, retractions: u64, at: Position) -> Result<Trimmed, StoreError> {
+        Ok(self.stream.set_cursor(retractions, cursor(at))?)
     }
 
     /// The newest element here of each epoch of the origin but that of [`StreamLog::newest_origin`], the
@@ -263,7 +263,7 @@ impl RawFollower {
     /// If records wait for the next commit: lets it come at once, and waits for it. May be dropped.
     pub async fn committed(&mut self) {
         let seen = self.log.log().last();
-        if self.log.log().hurry() {
+        if self.log.log().skip_commit_pause() {
             poll_fn(|context| self.follower.poll_beyond(seen, context)).await;
         }
     }
@@ -380,8 +380,8 @@ impl Intake {
     }
 
     /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
-    /// remembering how far the sender was read is one: each record carries its origin. `taken_back` is
-    /// what [`chappe_log::Store::taken_back`] said before the first append of the caller: behind a batch
+    /// remembering how far the sender was read is one: each record carries its origin. `retractions` is
+    /// what [`chappe_log::Store::retractions`] said before the first append of the caller: behind a batch
     /// that the log refused later, none is queued.
     ///
     /// # Errors
@@ -389,7 +389,7 @@ impl Intake {
     /// is queued.
     pub fn append<T: AsRef<[u8]>>(
         &self,
-        taken_back: u64,
+        retractions: u64,
         origin: Position,
         sent_version: u32,
         records: impl ExactSizeIterator<Item = (Timestamp, T)>,
@@ -404,7 +404,7 @@ impl Intake {
                 .push_with(time.0, write)
                 .map_err(|error| IntakeError { index, error })?;
         }
-        let appended = self.log.stream.append_behind(taken_back, batch)?;
+        let appended = self.log.stream.append_after(retractions, batch)?;
         Ok(self.log.queued(appended))
     }
 
@@ -416,11 +416,11 @@ impl Intake {
     /// is queued.
     pub fn append_elements(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         let batch = batch_of(elements, &self.schema, self.version)?;
-        let appended = self.log.stream.append_behind(taken_back, batch)?;
+        let appended = self.log.stream.append_after(retractions, batch)?;
         Ok(self.log.queued(appended))
     }
 }
