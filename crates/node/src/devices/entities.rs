@@ -103,7 +103,7 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
 }
 
 /// The entity of a stream that `producer` yields; types and scopes are those of the producer.
-pub(crate) fn of_stream(
+pub(crate) fn stream_entity(
     name: &str,
     schema: &StreamSchema,
     producer: &str,

@@ -23,7 +23,7 @@ use super::offered::Streams;
 use super::output::Output;
 use super::table::DeviceState;
 use super::task::{self, BATCH_MAX, Order, Taking};
-use super::{entities, key_of};
+use super::{device_key, entities};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
@@ -102,7 +102,7 @@ pub(super) async fn follow(
     left: watch::Receiver<bool>,
     is_cut: Arc<AtomicBool>,
 ) {
-    let key = key_of(&found.endpoint);
+    let key = device_key(&found.endpoint);
     let mut following = Following {
         output: Output::new(&app, is_cut),
         quota: ChargedQuota::new(&app, &key),
@@ -246,7 +246,7 @@ impl Following {
             self.app
                 .observability
                 .notices
-                .tell(NoticeKind::Device, &self.key, text);
+                .notify(NoticeKind::Device, &self.key, text);
         }
         task::trouble(&self.app, &self.key, reason.clone(), error.hint());
         self.failure = Some(Trouble {
@@ -412,7 +412,7 @@ impl Following {
             self.app
                 .observability
                 .notices
-                .tell(NoticeKind::Device, &self.key, text);
+                .notify(NoticeKind::Device, &self.key, text);
         }
     }
 }

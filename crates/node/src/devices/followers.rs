@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle, JoinSet};
 
 use super::task::Order;
-use super::{Device, DeviceState, follow, key, key_of, task as device_task};
+use super::{Device, DeviceState, device_key, follow, key, task as device_task};
 use crate::shared::App;
 
 /// How long the task of a device that is gone may wait for room on a full disk.
@@ -128,7 +128,7 @@ impl Followers {
             leaving.again = None;
             return;
         }
-        let shown = self.app.devices.get(&key_of(endpoint));
+        let shown = self.app.devices.get(&device_key(endpoint));
         if let Some(device) = shown.filter(|device| device.state != DeviceState::Gone) {
             self.depart(device, Departure::Gone(reason));
         }
@@ -184,7 +184,7 @@ impl Followers {
             let drops = &self.app.observability.drops;
             return drops.record(Hop::Discovery, reason, from, detail, hint);
         }
-        let key = key_of(&found.endpoint);
+        let key = device_key(&found.endpoint);
         let place = self.make_room(&key, &found);
         self.is_crowded |= place != Place::Free;
         if place == Place::None {
@@ -217,10 +217,10 @@ impl Followers {
             let endpoint = &found.endpoint;
             let is_known =
                 self.followed.contains_key(endpoint) || self.leaving.contains_key(endpoint);
-            if is_known || crate::kad::says_entrance(&found) {
+            if is_known || crate::kad::claims_entrance(&found) {
                 continue;
             }
-            match self.app.devices.room(&key_of(endpoint), found.host()) {
+            match self.app.devices.room(&device_key(endpoint), found.host()) {
                 Room::Free => self.arrived(found),
                 _ => self.is_crowded = true,
             }

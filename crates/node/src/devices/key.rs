@@ -19,7 +19,7 @@ const ENDPOINT_BYTES_MAX: usize = 900;
 const FORMER_BYTES_MAX: usize = 1_000;
 
 /// The key of the device with this endpoint address; different addresses have different keys.
-pub(crate) fn key_of(endpoint: &str) -> String {
+pub(crate) fn device_key(endpoint: &str) -> String {
     format!("{PREFIX}{}", encoded(endpoint))
 }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn different_addresses_have_different_keys_that_the_registry_takes() {
         let plain = "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a";
-        assert_eq!(key_of(plain), format!("urn:chappe:device:{plain}"));
+        assert_eq!(device_key(plain), format!("urn:chappe:device:{plain}"));
         let odd = [
             "urn:a b",
             "urn:a%20b",
@@ -105,12 +105,15 @@ mod tests {
             "urn:uuid:1/service/1",
             "\u{e000}<>\"",
         ];
-        let mut keys: Vec<String> = odd.iter().map(|endpoint| key_of(endpoint)).collect();
+        let mut keys: Vec<String> = odd.iter().map(|endpoint| device_key(endpoint)).collect();
         for (endpoint, key) in odd.iter().zip(&keys) {
             assert!(NamedNode::new(key.as_str()).is_ok(), "{key}");
             assert_eq!(decoded(&key[PREFIX.len()..]).as_deref(), Some(*endpoint));
         }
-        keys.extend(odd.iter().map(|endpoint| service_key(&key_of(endpoint), 0)));
+        keys.extend(
+            odd.iter()
+                .map(|endpoint| service_key(&device_key(endpoint), 0)),
+        );
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 2 * odd.len());
@@ -124,14 +127,18 @@ mod tests {
             "URN:Chappe:device:c",
         ] {
             assert!(refusal(endpoint).is_some(), "{endpoint}");
-            assert_eq!(former_key(&key_of(endpoint)), None);
+            assert_eq!(former_key(&device_key(endpoint)), None);
         }
         assert!(refusal(&format!("urn:{}", "x".repeat(2_000))).is_some());
         for endpoint in ["urn:uuid:1", "urn:chappé:a", "urn:chapp", ""] {
             assert_eq!(refusal(endpoint), None, "{endpoint}");
         }
-        let former = former_key(&key_of("http://a/b%20c"));
+        let former = former_key(&device_key("http://a/b%20c"));
         assert_eq!(former.as_deref(), Some("http://a/b%20c"));
-        assert_eq!(former_key(&key_of("sensor-name")), None, "no absolute IRI");
+        assert_eq!(
+            former_key(&device_key("sensor-name")),
+            None,
+            "no absolute IRI"
+        );
     }
 }

@@ -26,7 +26,7 @@ use super::table::DeviceState;
 use crate::catalogue::Entry;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
 /// Former devices of one identity that are asked whether they are present, in the order in which their
 /// streams would be continued; streams of others are not continued. Reason: there is more than one only
@@ -95,7 +95,7 @@ impl Lineage {
     async fn trace(&mut self, app: &App, successor: Successor<'_>, identity: &DeviceIdentity) {
         self.streams.clear();
         let (key, base) = (successor.key, &successor.product.base);
-        let mut streams = app.catalogue.of_identity(&identity.identity);
+        let mut streams = app.catalogue.streams_of_identity(&identity.identity);
         streams.sort_by_key(|entry| {
             let has_own_name = entry.name == format!("{base}.{}", last_part(&entry.name));
             (!has_own_name, entry.log.log().number())
@@ -161,7 +161,7 @@ impl Lineage {
             );
             app.observability
                 .notices
-                .tell(NoticeKind::Device, key, text);
+                .notify(NoticeKind::Device, key, text);
         }
     }
 
@@ -210,7 +210,7 @@ async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Lo
     };
     let is_late = tokio::select! {
         late = tokio::time::timeout(DEADLINE, all) => late.is_err(),
-        () = ended(successor.left) => false,
+        () = shutdown(successor.left) => false,
     };
     if is_late {
         looked
@@ -285,5 +285,5 @@ fn notice_apart(app: &App, key: &str, identity: &DeviceIdentity, owner: &str) {
     );
     app.observability
         .notices
-        .tell(NoticeKind::Device, key, text);
+        .notify(NoticeKind::Device, key, text);
 }

@@ -24,15 +24,15 @@ use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
-pub(crate) use entities::of_stream;
+pub(crate) use entities::stream_entity;
 use followers::Followers;
-pub(crate) use key::{former_key, key_of};
+pub(crate) use key::{device_key, former_key};
 pub(crate) use table::{Device, DeviceState, Devices};
 
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
 /// Pause before discovery is tried again when it could not begin.
 const RETRY: Duration = Duration::from_secs(5);
@@ -52,13 +52,13 @@ pub(crate) async fn watch(app: App) {
                     let notice = format!("cannot look for devices: {text}{hint}");
                     app.observability
                         .notices
-                        .tell(NoticeKind::Health, "discovery", notice);
+                        .notify(NoticeKind::Health, "discovery", notice);
                     told = text;
                 }
             }
         }
         tokio::select! {
-            () = ended(&mut drain) => return,
+            () = shutdown(&mut drain) => return,
             () = tokio::time::sleep(RETRY) => {}
         }
     }
@@ -107,7 +107,7 @@ async fn follow_all(app: &App, client: DeviceClient) {
     // It awaits no device: one that is slow to leave would keep all others from being found.
     loop {
         let event = tokio::select! {
-            () = ended(&mut drain) => break,
+            () = shutdown(&mut drain) => break,
             () = followers.departed() => continue,
             event = seen.next() => match event {
                 Some(event) => event,

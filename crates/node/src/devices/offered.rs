@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use super::identity::Product;
 use super::lineage::{Lineage, Successor};
-use crate::catalogue::{CatalogueError, Entry, Making};
+use crate::catalogue::{CatalogueError, Entry, PendingStream};
 use crate::shared::App;
-use crate::tasks::take_turns;
+use crate::tasks::yield_every;
 
 /// The streams of one device, by the numbers of its offers.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Streams {
             if self.known(number).is_none() {
                 queued.push((number, self.begin(app, key, number, offer).await));
             }
-            take_turns(index).await;
+            yield_every(index).await;
         }
         let mut count = 0;
         for (index, (number, begun)) in queued.into_iter().enumerate() {
@@ -112,7 +112,7 @@ impl Streams {
                     hint: None,
                 });
             }
-            take_turns(index).await;
+            yield_every(index).await;
         }
         if let Some(missing) = self.missing.as_mut().filter(|_| count > 1) {
             let others = format!(" ({} other streams are missing, too)", count - 1);
@@ -217,12 +217,12 @@ impl Streams {
         key: &str,
         name: String,
         offer: &Offer,
-    ) -> (String, Result<Making<'a>, CatalogueError>) {
+    ) -> (String, Result<PendingStream<'a>, CatalogueError>) {
         let is_new = !self.current.contains_key(&name) && app.catalogue.get(&name).is_none();
         if is_new {
             let count = self
                 .count
-                .get_or_insert_with(|| app.catalogue.count_of(key));
+                .get_or_insert_with(|| app.catalogue.stream_count(key));
             if *count >= app.config.devices.max_streams as usize {
                 let error = CatalogueError::TooManyOfDevice(*count);
                 return (name, Err(error));
@@ -232,7 +232,7 @@ impl Streams {
         let (identity, catalogue) = (self.lineage.identity(), &app.catalogue);
         let may_take = |owner: &str| self.lineage.may_take(app, &name, owner);
         let begun = catalogue
-            .begin_of_device(&name, &offer.schema, key, identity, may_take)
+            .define_for_device(&name, &offer.schema, key, identity, may_take)
             .await;
         (name, begun)
     }
@@ -244,7 +244,7 @@ impl Streams {
         (name, begun): Begun<'_>,
     ) -> Result<Arc<Entry>, (String, String)> {
         let made = match begun {
-            Ok(making) => making.made().await.map_err(|error| error.to_string()),
+            Ok(making) => making.finish().await.map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
         };
         let slot = match &made {
@@ -263,4 +263,4 @@ impl Streams {
 }
 
 /// The name of a stream, and its definition on the way or why there is none.
-type Begun<'a> = (String, Result<Making<'a>, String>);
+type Begun<'a> = (String, Result<PendingStream<'a>, String>);

@@ -70,11 +70,11 @@ impl Output {
             app.storage.log.clone(),
             move || *of_drain.drain.borrow() || is_cut.load(Ordering::Relaxed),
             move |entry, count, reason, detail| {
-                observability.lost(&entry.name, count, reason, detail);
+                observability.record_loss(&entry.name, count, reason, detail);
             },
             move |entry| {
                 let app = of_again.clone();
-                Box::pin(async move { app.catalogue.define_again(&entry).await })
+                Box::pin(async move { app.catalogue.redefine(&entry).await })
             },
         )
     }
@@ -349,7 +349,7 @@ mod tests {
                 move |_, count, _, _| *counting.lock().unwrap() += count,
                 move |entry| {
                     let catalogue = defining.clone();
-                    Box::pin(async move { catalogue.define_again(&entry).await })
+                    Box::pin(async move { catalogue.redefine(&entry).await })
                 },
             ),
             catalogue,

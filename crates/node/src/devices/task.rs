@@ -18,7 +18,7 @@ use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
-use crate::tasks::take_turns;
+use crate::tasks::yield_every;
 
 /// Yields taken together before they are stored.
 pub(super) const BATCH_MAX: usize = 512;
@@ -132,7 +132,7 @@ impl Taking<'_> {
                 let detail = "its offer is forgotten";
                 self.app
                     .observability
-                    .lost(self.key, count, "no stream", detail);
+                    .record_loss(self.key, count, "no stream", detail);
                 continue;
             };
             match self.stream(number, offer).await {
@@ -140,7 +140,7 @@ impl Taking<'_> {
                 Err((name, reason)) => {
                     self.app
                         .observability
-                        .lost(&name, count, "no stream", &reason);
+                        .record_loss(&name, count, "no stream", &reason);
                 }
             }
         }
@@ -190,7 +190,9 @@ fn note(app: &App, key: &str, trouble: &Trouble) {
         .record(hop, trouble.reason, key, trouble.detail.clone(), hint);
     if first {
         let text = format!("{}: {}", trouble.reason, trouble.detail);
-        app.observability.notices.tell(NoticeKind::Drop, key, text);
+        app.observability
+            .notices
+            .notify(NoticeKind::Drop, key, text);
     }
 }
 
@@ -214,9 +216,9 @@ pub(super) async fn register(
         .await;
     let mut all = entities::of_device(&shown);
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
-        take_turns(index).await;
+        yield_every(index).await;
         let text = offer.description.as_deref();
-        let mut entity = entities::of_stream(&entry.name, &offer.schema, key, text);
+        let mut entity = entities::stream_entity(&entry.name, &offer.schema, key, text);
         entity.types.clone_from(&shown.types);
         entity.scopes.clone_from(&shown.scopes);
         all.push(entity);
@@ -235,7 +237,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
         device.reason = Some(reason.to_owned());
         device.hint = None;
     });
-    app.observability.notices.tell(
+    app.observability.notices.notify(
         NoticeKind::Device,
         key,
         format!("{}: gone, {reason}", device.name),

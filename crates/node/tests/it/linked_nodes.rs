@@ -337,14 +337,16 @@ fn only_named_keys_read_with_curve() {
             .shutdown()
             .await
             .unwrap();
-        let known = chappe_node::recognized(&at_subscriber).unwrap().unwrap();
+        let known = chappe_node::public_identity(&at_subscriber)
+            .unwrap()
+            .unwrap();
         let mut at_origin = origin_config(there.path());
         at_origin.exchange.allowed_keys = vec![known.curve_key];
         let origin = Node::start(at_origin.clone()).await.unwrap();
         produce(&origin, "ward.bed1", 0..20).await;
         let mut link = link("zeromq", &origin);
         link.server_key = Some(
-            chappe_node::recognized(&at_origin)
+            chappe_node::public_identity(&at_origin)
                 .unwrap()
                 .unwrap()
                 .curve_key,

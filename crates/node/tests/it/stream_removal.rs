@@ -162,7 +162,7 @@ fn a_removal_runs_to_its_end_when_its_client_hangs_up() {
         drop(client);
         until("the removal is told", async || {
             let notices = get(&node, "/api/v1/notices").await.body;
-            notices.contains("the stream is removed, with 2 elements")
+            notices.contains("stream removed, with 2 elements")
         })
         .await;
         assert_eq!(get(&node, PATH).await.status, 404);
