@@ -1,8 +1,8 @@
-//! Goal: where multicast does not reach, a device that somebody publishes in the distributed hash table
-//! is found, described and streamed like any other, and shown with how it was found; what a node finds
-//! by multicast it publishes for others; its state can be read.
-//! Method: real devices, nodes of the table and nodes in this process, on addresses of the loopback;
-//! others that live there at the same time are none of ours.
+//! Goal: where multicast does not reach, a device published in the distributed hash table is found,
+//! described and streamed like any other, and shown with how it was found; a node publishes the devices
+//! that multicast finds; its status can be read.
+//! Method: real devices, nodes of the table and nodes in this process on loopback addresses; other devices
+//! present there at the same time are ignored.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
