@@ -149,10 +149,10 @@ export async function seesLinks(page, node, relay, photograph) {
   await photograph('links-cut');
   relay.set('slow');
   // A pull knows how late it is, and not how many elements it lacks.
-  await until('a lag', 60_000, async () => (await cell('behind').innerText()).endsWith('late'));
+  await until('a lag', 60_000, async () => (await cell('lag').innerText()).endsWith('late'));
   await photograph('links-behind');
   relay.set('open');
-  await until('nothing behind', 60_000, async () => (await cell('behind').innerText()) === '-');
+  await until('nothing behind', 60_000, async () => (await cell('lag').innerText()) === '-');
   await until('connected', 5_000, async () => (await cell('state').innerText()) === 'connected');
   const after = await link();
   if (!(after.reconnects >= reconnects) || after.reconnects < 1) {

@@ -177,11 +177,11 @@ test('the picture of links has a place for everyone, at both widths', () => {
   }
 });
 
-test('a line says its rate and how far it is behind', () => {
+test('a line shows its rate and its lag', () => {
   const line = { state: 'connected', perSecond: 12, lag: 0, lagSeconds: 0.2 };
   assert.equal(drawing.caption(line), '12/s');
   assert.equal(drawing.caption({ ...line, lagSeconds: 3 }), '12/s · 3 s late');
-  assert.equal(drawing.caption({ ...line, lag: 1200, lagSeconds: 61 }), '12/s · 1,200 behind, 1 min');
+  assert.equal(drawing.caption({ ...line, lag: 1200, lagSeconds: 61 }), '12/s · lag 1,200, 1 min');
   assert.equal(drawing.caption({ ...line, state: 'waiting' }), 'waiting');
   assert.equal(drawing.speed(0), 0);
   assert.ok(drawing.speed(1) < drawing.speed(1000) && drawing.speed(1e9) <= 90);

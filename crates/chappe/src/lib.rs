@@ -12,7 +12,7 @@
 //! | [`stream`] | elements, windows, virtual sensors |
 //! | [`log`] | the durable store |
 //! | [`links`] | streams of other nodes, exactly once |
-//! | [`wrappers`] | what yields elements from elsewhere |
+//! | [`wrappers`] | elements from described DPWS devices |
 //! | [`node`] | the server |
 
 #![forbid(unsafe_code)]

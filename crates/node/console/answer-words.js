@@ -1,8 +1,8 @@
-// What an answer to SQL lacks: texts only.
+// Texts about the missing parts of an answer to SQL.
 
 import { count } from './format.js';
 
-/** What the answer lacks, a sentence each; none when it is whole. */
+/** One sentence for each missing part; none when the answer is complete. */
 export function lacks({ read, rows, truncated }) {
   const sentences = [];
   for (const one of read ?? []) {

@@ -47,12 +47,12 @@ export function useToken(text) {
   sessionStorage.setItem(TOKEN_KEY, text);
 }
 
-/** Says what is to be done when the node wants a token. */
+/** Sets the function that asks for a token. */
 export function onRefused(ask) {
   askForToken = ask;
 }
 
-/** Tells that the node wants a token, or another one. */
+/** Reports that the node needs a token, or another one. */
 export function refused() {
   askForToken();
 }
@@ -82,7 +82,7 @@ async function send(url, options) {
     throw new ApiError(0, {
       title: 'the node does not answer',
       detail: error.name === 'AbortError' ? `nothing within ${PATIENCE_MS / 1000} s` : null,
-      hint: 'is the program still running? The console goes on trying.',
+      hint: 'is the program still running? The console keeps trying.',
     });
   } finally {
     clearTimeout(timer);
@@ -94,7 +94,7 @@ export function read(url) {
   return send(url, { headers: { accept: 'application/json, text/plain;q=0.5' } });
 }
 
-/** Changes something: the method, the address, and what is sent as JSON. */
+/** Sends a change: method, URL, and body as JSON. */
 export function change(method, url, body) {
   return send(url, {
     method,

@@ -1,5 +1,4 @@
-// What the console remembers of one stream: its newest elements and the points of its charts. All
-// of it is bounded.
+// The console's bounded memory of one stream: its newest elements and the points of its charts.
 
 import { Ring } from './ring.js';
 
@@ -82,7 +81,7 @@ export class StreamBuffer {
     return true;
   }
 
-  /** Forgets what was received, because the node remembers less than we do. */
+  /** Discards received elements, because the node has rolled back past them. */
   rollback() {
     this.newest = null;
     this.recent = [];

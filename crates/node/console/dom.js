@@ -1,5 +1,5 @@
-// The only place that makes elements. Text of devices and of the node is always a text node, never
-// markup, and an address that comes from outside is never made a link.
+// The only module that creates elements. Text of devices and of the node always becomes a text node,
+// never markup, and an address from outside never becomes a link.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -119,7 +119,7 @@ export function table(caption, columns, rows, className = '') {
   );
 }
 
-/** A list of terms and what they are; rows without a value are left out. */
+/** A list of terms with their values; rows without a value are omitted. */
 export function facts(rows) {
   return h(
     'dl',
@@ -147,7 +147,7 @@ export function facts(rows) {
   );
 }
 
-/** A problem with its hint, as the API told it. */
+/** A problem of the API, with its hint. */
 export function problem(error) {
   return h(
     'div',

@@ -5,7 +5,7 @@
 const SILENCE_MS = 60_000;
 const EVENT_MOST = 16 * 1024 * 1024;
 
-/** Cuts a text that comes in pieces into events. */
+/** Splits a text that arrives in pieces into events. */
 export class EventParser {
   constructor(take) {
     this.take = take;

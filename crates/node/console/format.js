@@ -17,7 +17,7 @@ export function count(value) {
   return value === null || value === undefined ? '–' : whole.format(value);
 }
 
-/** How often something comes. */
+/** A rate, for display. */
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return '–';
   if (perSecond === 0) return '0/s';
@@ -112,7 +112,7 @@ export function local(name) {
   return name.slice(name.lastIndexOf('}') + 1) || name;
 }
 
-/** The telling end of an IRI; the whole is shown as a title beside it. */
+/** The last part of an IRI; the title shows the whole. */
 export function short(iri) {
   if (!iri) return '';
   const mdc = /^urn:oid:1\.2\.840\.10004\.[\d.]*[.#](\d+)$/.exec(iri);

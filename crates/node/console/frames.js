@@ -1,5 +1,5 @@
-// One animation loop for all that moves. A drawing says how often it wants to be drawn; nothing is
-// drawn while the page is hidden, and little for readers who asked for little motion.
+// One animation loop for everything that moves. Each drawing sets its own rate; nothing is drawn while
+// the page is hidden, and little for readers who prefer reduced motion.
 
 const drawings = new Set();
 const calm = window.matchMedia('(prefers-reduced-motion: reduce)');

@@ -53,7 +53,7 @@ export function layout(width, origins, readers) {
   return places;
 }
 
-/** The way of a line between two stations. */
+/** The path of a line between two stations. */
 export function way(from, to, isNarrow) {
   if (isNarrow) {
     const [x1, y1] = [from.x + from.width / 2, from.y + from.height];
@@ -67,13 +67,13 @@ export function way(from, to, isNarrow) {
   return `M${x1} ${y1}C${half} ${y1} ${half} ${y2} ${x2} ${y2}`;
 }
 
-/** What a line says: its rate, and how far it is behind. */
+/** The caption of a line: its rate and its lag. */
 export function caption({ state, perSecond, lag, lagSeconds }) {
   if (state !== 'connected') return state;
   const parts = [];
   if (perSecond !== null) parts.push(rate(perSecond));
   const late = lagSeconds >= 1 ? age(lagSeconds * 1000) : null;
-  if (lag > 0) parts.push(`${count(lag)} behind${late ? `, ${late}` : ''}`);
+  if (lag > 0) parts.push(`lag ${count(lag)}${late ? `, ${late}` : ''}`);
   else if (late) parts.push(`${late} late`);
   return parts.join(' · ') || 'connected';
 }

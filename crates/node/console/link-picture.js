@@ -1,6 +1,6 @@
-// The picture of nodes and links: where this node reads on the left, itself in the middle, who reads
-// here on the right; on a narrow screen from top to bottom. A line is as thick as its rate is large,
-// marks run along it as elements do, and a broken one is dashed.
+// The picture of nodes and links: origins on the left, this node in the middle, readers on the right;
+// on a narrow screen from top to bottom. The thickness of a line shows its rate, marks run along it as
+// elements flow, and a broken line is dashed.
 
 import { h, replace, setAttribute, setText, svg } from './dom.js';
 import { count, rate } from './format.js';

@@ -1,6 +1,5 @@
-// The one live event stream of the page. Everything that moves comes through it. It is taken up
-// again where it broke off, by the last event's id; after a longer break it begins with what is
-// new.
+// The page's only live event stream, the source of everything that moves. After a short break it
+// resumes after the last event's id; after a longer one it starts with new events.
 
 import { credentials, liveAddress, refused } from './api.js';
 import { StreamBuffer } from './buffer.js';
@@ -107,7 +106,7 @@ function parse(data) {
 
 const TAKE = { elements: takeElements, notice: takeNotice, rollback: takeRollback };
 
-/** Opens the event stream, or opens it anew. */
+/** Opens or reopens the event stream. */
 export function open() {
   source?.close();
   clearTimeout(timer);

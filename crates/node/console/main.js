@@ -144,7 +144,7 @@ setInterval(() => {
   showLink();
   current?.view?.tick?.();
 }, 1000);
-// A node that is not on the loopback wants its token for reading too.
+// A node beyond loopback needs its token for reading too.
 let gate = null;
 onRefused(() => {
   if (gate) return;

@@ -1,5 +1,5 @@
-// What the node says of itself, kept fresh: read when a page opens, when a notice says that
-// something changed, and at a slow beat while the page is looked at.
+// The node's state, kept fresh: read when a page opens, when a notice reports a change, and slowly
+// repeated while the page is visible.
 
 import { path, read } from './api.js';
 import * as live from './live.js';

@@ -1,4 +1,4 @@
-// What pacers do, for people: a line of what is on the way over time.
+// The work of pacers: a line of the elements in flight over time.
 
 import { Ring } from './ring.js';
 import { spark } from './spark.js';
@@ -7,7 +7,7 @@ import { spark } from './spark.js';
 const PACES_MAX = 32;
 const PACE_POINTS = 120;
 
-/** What is on the way over time, one line for each pacer. */
+/** Elements in flight over time, one line for each pacer. */
 export function paces() {
   const known = new Map();
   return {
@@ -16,10 +16,10 @@ export function paces() {
       let found = known.get(id);
       if (!found) {
         if (known.size >= PACES_MAX) return null;
-        const field = { name: 'on the way', type: 'integer', unit: '1' };
+        const field = { name: 'in flight', type: 'integer', unit: '1' };
         const ring = new Ring(1, PACE_POINTS);
         const buffer = { waves: new Map(), scalars: [field], ring, newest: 0 };
-        found = { buffer, line: spark(buffer, 'elements on the way, as the pacer sees them') };
+        found = { buffer, line: spark(buffer, 'elements in flight, as the pacer counts them') };
         known.set(id, found);
       }
       const now = Date.now() / 1000;

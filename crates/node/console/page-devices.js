@@ -1,4 +1,4 @@
-// Devices: what was found, in which state and why, and what each says of itself.
+// Devices: their states with reasons, and their descriptions.
 
 import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
 import { local, moment, since } from './format.js';
@@ -87,7 +87,7 @@ function openList(root) {
     setText(
       foot,
       model.devices && devices.length === 0
-        ? 'No device was seen yet. The command `chappe doctor` says whether multicast works here.'
+        ? 'No device found yet. The command `chappe doctor` checks whether multicast works here.'
         : model.devices
           ? parts.join(', ')
           : 'reading …',
@@ -112,7 +112,7 @@ function openOne(root, key) {
         replace(head, h('h1', null, 'No such device'));
         replace(
           body,
-          h('p', null, 'No device with the key ', h('code', null, key), ' was seen by this node.'),
+          h('p', null, 'This node has not found a device with the key ', h('code', null, key), '.'),
         );
       }
       return;
@@ -152,7 +152,7 @@ function openOne(root, key) {
         h(
           'section',
           null,
-          h('h2', null, 'What it says of itself'),
+          h('h2', null, 'Description'),
           facts([
             ['manufacturer', device.manufacturer],
             ['model', device.model],
@@ -204,7 +204,7 @@ function openOne(root, key) {
         h(
           'a',
           { href: `#/registry/${encodeURIComponent(device.key)}` },
-          'What the registry knows about it',
+          'Entry in the registry',
         ),
       ),
     ];

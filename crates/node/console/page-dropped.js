@@ -1,15 +1,15 @@
-// What was dropped, at which hop, why, how often, and what can be done about it.
+// Dropped messages and elements: hop, reason, count and hint.
 
 import { h, problem, replace, table } from './dom.js';
 import { count, since } from './format.js';
 import { errors, model } from './model.js';
 
 const HOPS = {
-  discovery: 'datagrams of discovery that were not taken',
+  discovery: 'discovery datagrams that were refused',
   http: 'requests and answers that were refused',
   event: 'notifications of devices that were not understood',
   element: 'elements that did not fit their stream',
-  exchange: 'what other nodes sent or asked and was refused',
+  exchange: 'refused requests and elements of other nodes',
 };
 
 /** Opens the page. */
@@ -22,8 +22,8 @@ export function open(root) {
     h(
       'p',
       { class: 'quiet' },
-      'Whatever this node refused or could not use, with its reason. ',
-      'An acknowledged element is never among it.',
+      'Messages and elements that this node refused or could not use, with the reasons. ',
+      'Acknowledged elements are never dropped.',
     ),
     body,
   );

@@ -1,5 +1,5 @@
-// Links: where this node reads streams of other nodes, and who reads here; how fast, how far behind,
-// what was refused or lost and why, and the elements that could not be stored.
+// Links: the nodes that this node reads, and the readers of this node; their rates and lags, refused
+// and lost elements with reasons, and dead letters.
 
 import { change, path, query, read } from './api.js';
 import { facts, h, problem, replace, setText, table } from './dom.js';
@@ -28,7 +28,7 @@ export function reasons(counts) {
     .join(', ');
 }
 
-/** How far a link or a stream is behind, in one cell: elements where the origin tells, and time. */
+/** The lag of a link or a stream in one cell: elements, where the origin reports them, and time. */
 export function behind(one) {
   const late = one.lag_s >= 1 ? age(one.lag_s * 1000) : null;
   const none = one.lag_elements === null ? '-' : '0';
@@ -57,8 +57,8 @@ function href(name) {
 }
 
 /**
- * Who reads, once each: those of one key, or of one address where none was proven, are one reader
- * with several connections for each kind.
+ * The readers. Connections of one kind with the same key, or with the same address if none proved a
+ * key, count as one reader.
  */
 export function readersOf(peers) {
   const found = new Map();
@@ -89,18 +89,18 @@ export function readersOf(peers) {
   return [...found.values()];
 }
 
-/** What the pacers of a reader do, in words: state, and the time between two frames. */
+/** The pacers of a reader as text: their states, and the time between two frames. */
 export function pace(one) {
   return one.states.size ? paced([...one.states].join(', '), one.period) : '';
 }
 
-/** How many streams of a link are refused, in words. */
+/** The number of refused streams of a link, as text. */
 export function refusedStreams(one) {
   const refused = (one.streams ?? []).filter((stream) => stream.refusal).length;
   return refused ? `${count(refused)} ${refused === 1 ? 'stream' : 'streams'} refused` : '';
 }
 
-/** What the picture shows of the links and readers. */
+/** The links and readers for the picture. */
 export function seen(model) {
   const { links = [], peers = [] } = model.links ?? {};
   return {
@@ -140,11 +140,11 @@ function openList(root) {
   const nothing = h(
     'div',
     { class: 'lead' },
-    h('p', null, 'No link, and nobody reads here.'),
+    h('p', null, 'No links and no readers.'),
     h(
       'p',
       { class: 'quiet' },
-      'A link brings streams of another node: ',
+      'A link copies streams of another node to this one: ',
       h('code', null, 'chappe link add NAME http://HOST:PORT'),
       '.',
     ),
@@ -200,7 +200,7 @@ function openList(root) {
     if (state === drawn || links.contains(document.activeElement)) return;
     drawn = state;
     const columns = [
-      'link', 'state', 'origin', 'rate', 'behind', 'held', 'refused, lost', 'again connected',
+      'link', 'state', 'origin', 'rate', 'lag', 'held', 'refused, lost', 'reconnections',
       'dead letters', 'last error',
     ];
     replace(
@@ -213,7 +213,7 @@ function openList(root) {
         : null,
     );
     const heads = [
-      'reader', 'kind', 'streams', 'rate', 'sent', 'acknowledged', 'in flight (window)', 'behind',
+      'reader', 'kind', 'streams', 'rate', 'sent', 'acknowledged', 'in flight (window)', 'lag',
       'retransmitted', 'pace', 'refused',
     ];
     const found = readersOf(readers);
@@ -222,7 +222,7 @@ function openList(root) {
       peers,
       found.length
         ? [
-            h('h2', null, 'Read here by others'),
+            h('h2', null, 'Readers of this node'),
             table('Readers', heads, found.map(peerRow), 'stack links readers'),
           ]
         : null,
@@ -286,14 +286,14 @@ function openOne(root, name) {
         'p',
         { class: 'lead', 'data-state': one.state },
         h('b', null, word(one.state)),
-        `, ${rate(one.rate_per_s)}${behind(one) === '0' ? '' : `, behind: ${behind(one)}`}`,
+        `, ${rate(one.rate_per_s)}${behind(one) === '0' ? '' : `, lag: ${behind(one)}`}`,
       ),
       one.last_error
         ? problem({ title: 'last error', detail: one.last_error, hint: one.hint })
         : null,
     );
     const columns = [
-      'stream', 'rate', 'behind', 'window', 'held', 'acknowledged', 'came again', 'refused, lost',
+      'stream', 'rate', 'lag', 'window', 'held', 'acknowledged', 'duplicates', 'refused, lost',
     ];
     replace(
       body,
@@ -301,16 +301,16 @@ function openOne(root, name) {
       one.streams?.length
         ? table('Streams of the link', columns, one.streams.map(streamRow), 'stack links link-streams')
         : h('p', { class: 'quiet' }, 'None yet.'),
-      h('h2', null, 'How it is made'),
+      h('h2', null, 'Settings'),
       facts([
         ['origin', h('code', null, one.address)],
         ['kind', kind(one)],
         ['serialization', one.serialization],
         ['streams', (one.selects ?? []).map((text) => h('code', null, text))],
-        ['named here', one.as_prefix ? `${one.as_prefix}.…` : null],
-        ['made by', one.configured ? 'the configuration' : 'chappe link add'],
+        ['local names', one.as_prefix ? `${one.as_prefix}.…` : null],
+        ['defined by', one.configured ? 'the configuration' : 'chappe link add'],
         ['received', bytes(one.bytes_received)],
-        ['connected again', count(one.reconnects)],
+        ['reconnections', count(one.reconnects)],
       ]),
     );
     if (kept !== one.dead_letters) {
@@ -332,14 +332,14 @@ function openOne(root, name) {
 
   async function act(button, verb, numbers) {
     button.disabled = true;
-    const told = h('p', { class: 'quiet', role: 'status' });
+    const result = h('p', { class: 'quiet', role: 'status' });
     try {
       const done = await change('POST', letterPath(verb), numbers ? { numbers } : {});
       await refresh('links');
       await readLetters();
-      const stayed = done.refused ?? [];
-      setText(told, `${count(done.done)} done, ${count(stayed.length)} stayed`);
-      letters.append(told, ...(stayed.length ? [problem({ title: stayed[0].why })] : []));
+      const failed = done.refused ?? [];
+      setText(result, `${count(done.done)} done, ${count(failed.length)} failed`);
+      letters.append(result, ...(failed.length ? [problem({ title: failed[0].why })] : []));
     } catch (error) {
       button.disabled = false;
       letters.append(problem(error));
@@ -357,18 +357,18 @@ function openOne(root, name) {
       letters,
       h('h2', null, 'Dead letters'),
       found.length === 0
-        ? h('p', { class: 'quiet' }, 'None: everything that came could be stored.')
+        ? h('p', { class: 'quiet' }, 'None: all received elements were stored.')
         : [
             h(
               'p',
               { class: 'bar' },
-              `${count(kept)} elements came and could not be stored.`,
+              `${count(kept)} received elements could not be stored.`,
               act1('Send all again', 'send-again', null, 'main'),
               act1('Discard all', 'discard', null),
             ),
             table(
               'Dead letters',
-              ['number', 'stream', 'why', 'came', 'size', ''],
+              ['number', 'stream', 'reason', 'received', 'size', ''],
               found.map((one) => [
                 String(one.number),
                 one.stream,

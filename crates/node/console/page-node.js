@@ -1,4 +1,4 @@
-// The node itself: who it is, whether it is well, its interfaces and what it counts.
+// The node itself: its identity, health, interfaces and metrics.
 
 import { read } from './api.js';
 import { facts, h, problem, replace, setText, table } from './dom.js';
@@ -17,8 +17,8 @@ const INTERFACES = [
   ['/api/v1/entities', 'registry'],
   ['/api/v1/streams', 'streams'],
   ['/api/v1/virtual-sensors', 'virtual sensors'],
-  ['/api/v1/drops', 'what was dropped'],
-  ['/api/v1/notices', 'what happened'],
+  ['/api/v1/drops', 'drops'],
+  ['/api/v1/notices', 'notices'],
   ['/metrics', 'metrics'],
   ['/health', 'liveness'],
   ['/ready', 'readiness'],
@@ -114,15 +114,15 @@ export function open(root) {
     try {
       const state = await read('/api/v1/kad');
       const about = state.listening
-        ? `${number(state.contacts)} nodes known, ${number(state.records)} records kept, ` +
-          `${number(state.publications)} devices published, ${number(state.searches_begun)} searches`
+        ? `${number(state.contacts)} known nodes, ${number(state.records)} stored records, ` +
+          `${number(state.publications)} published devices, ${number(state.searches_begun)} searches`
         : 'off';
       if (about !== kad) {
         kad = about;
         fill();
       }
     } catch {
-      // The page says elsewhere that the node does not answer.
+      // The page already shows elsewhere that the node does not answer.
     }
   }
 

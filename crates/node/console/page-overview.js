@@ -1,5 +1,5 @@
 // The first page: the line from devices through streams to virtual sensors, with live values, and
-// what happened last.
+// the latest notices.
 
 import { h, keyed, problem, replace, setAttribute, setText, svg } from './dom.js';
 import { age, count, local, moment, number, perSecond, unit } from './format.js';
@@ -68,8 +68,8 @@ function called(subject) {
   return device(subject)?.name || subject;
 }
 
-/** A notice in words; the name is not said twice. */
-function told({ subject, text }) {
+/** A notice as text, without repeating the name. */
+function noticeText({ subject, text }) {
   const name = called(subject);
   const rest = text.startsWith(name) ? text.slice(name.length).replace(/^:\s*/, '') : text;
   return [h('b', null, name), ' ', rest];
@@ -132,7 +132,7 @@ export function open(root) {
   );
   const trouble = h('div');
   const noticeList = h('ol', { class: 'notices' });
-  const quiet = h('p', { class: 'quiet' }, 'Nothing has happened since this page was opened.');
+  const quiet = h('p', { class: 'quiet' }, 'No notices since this page was opened.');
   replace(
     root,
     h('h1', { class: 'unseen' }, 'Overview'),
@@ -143,7 +143,7 @@ export function open(root) {
       Object.values(figures).map((one) => one.node),
     ),
     line,
-    h('section', { class: 'below' }, h('h2', null, 'What happened'), quiet, noticeList),
+    h('section', { class: 'below' }, h('h2', null, 'Notices'), quiet, noticeList),
   );
   const rows = new Set();
   const shown = { streams: [] };
@@ -321,7 +321,7 @@ export function open(root) {
           { 'data-kind': one.kind },
           h('time', { datetime: one.at }, moment(one.at)),
           h('span', { class: 'kind' }, one.kind),
-          h('p', null, told(one)),
+          h('p', null, noticeText(one)),
         ),
     );
   }

@@ -11,7 +11,7 @@ const ROWS_MOST = 500;
 const KINDS = ['node', 'device', 'service', 'stream', 'virtual-sensor', 'other'];
 const PAGES = { device: 'devices', stream: 'streams', 'virtual-sensor': 'sensors' };
 const TERMS = [
-  ['prefix', 'Name begins with', 'Electro'],
+  ['prefix', 'Name prefix', 'Electro'],
   ['type', 'Type', '{namespace}Name'],
   ['scope', 'Scope', 'https://…'],
   ['observed_property', 'Observed property', 'http://loinc.org/8867-4'],
@@ -254,11 +254,11 @@ function openOne(root, key) {
           ? h(
               'p',
               { class: 'quiet' },
-              'It may be a word of a vocabulary, to which entities refer. ',
+              'It may be a term of a vocabulary that entities refer to. ',
               h(
                 'a',
                 { href: query('#/registry', { observed_property: key }) },
-                'What observes it?',
+                'Find entities that observe it',
               ),
             )
           : problem(error),

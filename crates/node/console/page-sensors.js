@@ -1,5 +1,4 @@
-// Virtual sensors: what each computes, what it is bound to and why, and what it was bound to
-// before.
+// Virtual sensors: their statements, and their current and past bindings with reasons.
 
 import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
 import { moment, short, since, unit } from './format.js';
@@ -267,9 +266,9 @@ function openOne(root, name) {
       h(
         'section',
         null,
-        h('h2', null, 'What it was bound to'),
+        h('h2', null, 'Past bindings'),
         history.length
-          ? table('History of bindings', ['when', 'what'], history)
+          ? table('History of bindings', ['time', 'change'], history)
           : h('p', { class: 'quiet' }, 'It was never bound.'),
       ),
       shown.toml

@@ -292,7 +292,7 @@ function openOne(root, name) {
         h(
           'section',
           null,
-          h('h2', null, 'Where it comes from'),
+          h('h2', null, 'Origin'),
           facts([
             [from.kind, from.href ? h('a', { href: from.href }, from.name) : from.name],
             ['level', `${one.level}: ${LEVELS[one.level] ?? ''}`],
@@ -303,7 +303,7 @@ function openOne(root, name) {
               h(
                 'a',
                 { href: `#/registry/${encodeURIComponent(one.entity ?? one.key)}` },
-                'what it means',
+                'metadata',
               ),
             ],
           ]),
@@ -410,15 +410,15 @@ function cellText(column, cell) {
   );
 }
 
-/** The table of a stream, as the node names it. */
+/** The node's table name for a stream. */
 function tableName(name) {
   return name.replace(/[^A-Za-z0-9]/g, '_');
 }
 
 const LEVELS = {
   memory: 'lost when the program ends',
-  process: 'kept when the program is killed',
-  power: 'kept when the power fails',
+  process: 'survives a kill of the program',
+  power: 'survives a loss of power',
 };
 
 function openSql(root, given) {
@@ -438,7 +438,7 @@ function openSql(root, given) {
     onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === 'Enter' && ask(),
   });
   box.value = given ?? first();
-  // The example asks for the newest elements; whoever writes a question decides.
+  // The example asks for the newest elements; for a given query the user decides.
   const partial = h('input', { type: 'checkbox', checked: given === null });
   const took = h('span', { class: 'stamp', role: 'status' });
   const answer = h('div');

@@ -1,5 +1,5 @@
 // DDS topics: the participant and its library, what is published and read, how each writer is paced,
-// who matches, and whose quality of service does not fit.
+// matched endpoints, and endpoints with incompatible quality of service.
 
 import { facts, h, problem, replace, table } from './dom.js';
 import { count, paced } from './format.js';
@@ -90,10 +90,10 @@ export function open(root) {
       facts([
         ['domain', String(participant.domain)],
         ['participant', participant.guid ? h('code', null, participant.guid) : null],
-        ['participants elsewhere', count(participant.peers)],
-        ['made anew', `${count(participant.restarts)} times`],
+        ['remote participants', count(participant.peers)],
+        ['restarts', count(participant.restarts)],
         ['panics, stalls', `${count(participant.panics)}, ${count(participant.stalls)}`],
-        ['threads left behind', participant.abandoned ? count(participant.abandoned) : null],
+        ['abandoned threads', participant.abandoned ? count(participant.abandoned) : null],
       ]),
     );
   }
@@ -105,8 +105,8 @@ export function open(root) {
     if (!topics.participant) {
       replace(
         head,
-        h('p', { class: 'lead' }, 'No topic.'),
-        h('p', { class: 'quiet' }, h('code', null, '[[dds.publish]]'), ' and ', h('code', null, '[[dds.subscribe]]'), ' in node.toml name some.'),
+        h('p', { class: 'lead' }, 'No topics.'),
+        h('p', { class: 'quiet' }, h('code', null, '[[dds.publish]]'), ' and ', h('code', null, '[[dds.subscribe]]'), ' in node.toml define topics.'),
       );
       replace(body);
       return;
@@ -123,10 +123,10 @@ export function open(root) {
     );
     replace(
       body,
-      part('Published streams', ['stream', 'topic', 'delivered when', 'delivered', 'behind', 'again', 'trouble'], publications.map(publicationRow)),
+      part('Published streams', ['stream', 'topic', 'acknowledged when', 'delivered', 'lag', 'retransmitted', 'trouble'], publications.map(publicationRow)),
       part('Topics read into streams', ['topic', 'stream', 'stored', 'received', 'dropped', 'trouble'], subscriptions.map(subscriptionRow)),
-      part('Quality of service that does not fit', ['topic', 'who, and what'], mismatched),
-      part('Writers', ['topic', 'quality of service', 'readers', 'sent', 'acknowledged', 'on the way', 'pace', 'without room', 'trouble'], writers.map(writerRow)),
+      part('Incompatible quality of service', ['topic', 'endpoint and mismatch'], mismatched),
+      part('Writers', ['topic', 'quality of service', 'readers', 'sent', 'acknowledged', 'in flight', 'pace', 'blocked', 'trouble'], writers.map(writerRow)),
       part('Readers', ['topic', 'quality of service', 'writers', 'received', 'trouble'], readers.map(readerRow)),
     );
   }

@@ -37,12 +37,12 @@ function arms([beam, left, right]) {
   );
 }
 
-/** The word for a state as people read it. */
+/** The display name of a state. */
 export function word(state) {
   return STATES[state]?.[1] ?? state;
 }
 
-/** The sign of a state, with its word for screen readers. */
+/** The sign of a state, with its name for screen readers. */
 export function sign(state) {
   const [position] = STATES[state] ?? ['waiting'];
   return svg(

@@ -69,7 +69,7 @@ export function follow(edge, passed, newest, behind = 0.35) {
   return moved + error * Math.min(1, passed * 0.8);
 }
 
-/** The columns worth a line: those of the first unit; yes and no is told by words. */
+/** The columns to draw: those of the first unit; Booleans are shown as text. */
 function lines(buffer, [times, ...columns]) {
   const drawn = buffer.scalars.filter((field) => field.type !== 'boolean');
   const kept = columns.filter(

@@ -1,8 +1,8 @@
-// What is said of DDS topics: texts only.
+// Texts about DDS topics.
 
 import { count } from './format.js';
 
-/** What a writer offers or a reader requests, in one line. */
+/** The quality of service that a writer offers or a reader requests, in one line. */
 export function quality(qos) {
   const history = qos.keep_last ? `last ${count(qos.keep_last)}` : 'all';
   const deadline = qos.deadline_ms ? `, deadline ${count(qos.deadline_ms)} ms` : '';
@@ -10,7 +10,7 @@ export function quality(qos) {
   return `${words.join(', ')}, keeps ${history} of ${count(qos.max_samples)}${deadline}`;
 }
 
-/** What is wrong at a writer, in one line; nothing when nothing is. */
+/** The troubles of a writer in one line; empty when there are none. */
 export function troubles(one) {
   const counted = [
     [one.stalled ? 'a reader acknowledges nothing' : null, true],
@@ -25,14 +25,14 @@ export function troubles(one) {
     .join('; ');
 }
 
-/** Whether somebody has to look. */
+/** Whether a topic needs attention. */
 export function needsLook(topics) {
   if (!topics?.participant) return false;
   const { state, writers, readers } = topics.participant;
   return state === 'given_up' || [...writers, ...readers].some((one) => one.stalled || one.mismatches);
 }
 
-/** How many topics the configuration names. */
+/** The number of configured topics. */
 export function named(topics) {
   const all = (topics?.publications?.length ?? 0) + (topics?.subscriptions?.length ?? 0);
   return all || null;

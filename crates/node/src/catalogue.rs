@@ -1,4 +1,4 @@
-//! The streams of the node: those of the log, with whom they belong to and how fast they are.
+//! The streams of the node: the log's streams with their owners and rates.
 
 mod removal;
 
@@ -15,18 +15,18 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 
-pub(crate) use removal::{Abandoned, LOOK as ABANDONED_LOOK, RemovalError, remove};
+pub(crate) use removal::{ABANDONED_CHECK_PERIOD, Abandoned, RemovalError, remove};
 
-/// Pause before an append to a full disk is tried again; meanwhile the sender waits.
+/// Pause before an append to a full disk is retried; meanwhile the sender waits.
 pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(500);
 /// Time over which a stream's rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
-/// Why a stream cannot be made.
+/// A stream cannot be defined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CatalogueError {
-    /// Another device or sensor has a stream of this name.
+    /// Another device or sensor owns a stream of this name.
     #[error("the stream {stream:?} belongs to {owner}")]
     Taken {
         /// The stream.
@@ -34,16 +34,16 @@ pub(crate) enum CatalogueError {
         /// Its source.
         owner: String,
     },
-    /// An operator removes it, which takes two syncs.
+    /// The stream is being removed, which takes two syncs.
     #[error("the stream {0:?} is being removed")]
     Removing(String),
-    /// There are too many.
-    #[error("there are {0} streams already, as many as log.max_streams allows")]
+    /// The node has too many streams.
+    #[error("the node already has {0} streams, the limit of log.max_streams")]
     TooMany(usize),
-    /// The device has too many.
-    #[error("the device has {0} streams already, as many as devices.max_streams allows")]
+    /// The device has too many streams.
+    #[error("the device already has {0} streams, the limit of devices.max_streams")]
     TooManyOfDevice(usize),
-    /// The name, the schema or the log refuses.
+    /// The name or the schema is invalid, or the log failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -80,7 +80,7 @@ impl Entry {
         }))
     }
 
-    /// The key of the device, or the name of the virtual sensor, that yields it.
+    /// The key of its device, or the name of its virtual sensor.
     pub(crate) fn source(&self) -> String {
         self.log.origin().unwrap_or_default()
     }
@@ -90,31 +90,31 @@ impl Entry {
         key(&self.name)
     }
 
-    /// Hands a batch to the log; waits while the log's queue is full.
+    /// Appends a batch to the log; waits while the log's queue is full.
     pub(crate) async fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
         self.append_with(|| self.log.append(elements), elements)
             .await
     }
 
-    /// As [`Entry::append`], after what the same caller handed over before; see
+    /// Like [`Entry::append`], in order after the caller's earlier batches; see
     /// [`StreamLog::append_after`].
     pub(crate) async fn append_after(
         &self,
-        taken_back: u64,
+        rollbacks_seen: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
-        let append = || self.log.append_after(taken_back, elements);
+        let append = || self.log.append_after(rollbacks_seen, elements);
         self.append_with(append, elements).await
     }
 
-    /// As [`Entry::append`], for elements derived from what was followed eagerly; see
+    /// Like [`Entry::append`], for elements derived from records that are not yet safe; see
     /// [`StreamLog::append_derived`].
     pub(crate) async fn append_derived(
         &self,
-        taken_back: u64,
+        rollbacks_seen: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
-        let append = || self.log.append_derived(taken_back, elements);
+        let append = || self.log.append_derived(rollbacks_seen, elements);
         self.append_with(append, elements).await
     }
 
@@ -125,20 +125,20 @@ impl Entry {
     ) -> Result<Appended, StoreError> {
         let appended = self.log.when_room(append).await?;
         if let Some(last) = elements.last() {
-            self.came(elements.len() as u64, last.source_time);
+            self.record_arrivals(elements.len() as u64, last.source_time);
         }
         Ok(appended)
     }
 
-    /// Notes that so many elements came, the last one of this source time.
-    pub(crate) fn came(&self, elements: u64, newest: Timestamp) {
+    /// Counts arrived elements; `newest` is the source time of the last one.
+    pub(crate) fn record_arrivals(&self, elements: u64, newest: Timestamp) {
         let mut meter = self.meter();
         meter.roll();
         meter.count += elements;
         meter.last_time = Some(newest);
     }
 
-    /// Elements a second, lately.
+    /// The current rate in elements per second.
     pub(crate) fn rate_per_s(&self) -> f64 {
         let mut meter = self.meter();
         meter.roll();
@@ -162,7 +162,7 @@ impl Meter {
             self.rate = self.count as f64 / elapsed.as_secs_f64();
             (self.since, self.count) = (Instant::now(), 0);
         } else if self.rate == 0.0 && elapsed >= Duration::from_secs(1) {
-            // A young stream has a rate before its first window is over.
+            // A new stream gets a rate before its first window ends.
             self.rate = self.count as f64 / elapsed.as_secs_f64();
         }
     }
@@ -174,7 +174,7 @@ pub(crate) fn key(stream: &str) -> String {
 }
 
 /// The name of the stream with this key in the registry.
-pub(crate) fn name_of(key: &str) -> Option<&str> {
+pub(crate) fn stream_name(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:stream:")
 }
 
@@ -182,98 +182,98 @@ pub(crate) fn name_of(key: &str) -> Option<&str> {
 #[derive(Default)]
 struct Entries {
     ready: BTreeMap<String, Arc<Entry>>,
-    making: BTreeMap<String, Claim>,
-    /// Names of streams that are being removed: nobody finds or defines them.
+    pending: BTreeMap<String, Claim>,
+    /// Streams that are being removed: they can be neither found nor defined.
     removing: BTreeSet<String>,
-    /// How many of those are not ready for the first time yet.
-    new: usize,
+    /// Number of pending streams that were never ready.
+    new_count: usize,
 }
 
-/// A name whose definition is on its way.
+/// A name whose definition is pending.
 #[derive(Default)]
 struct Claim {
     source: String,
-    /// How many definitions are.
-    times: usize,
+    /// Number of pending definitions.
+    definitions: usize,
     is_new: bool,
 }
 
 impl Entries {
     fn owner(&self, name: &str) -> Option<String> {
-        match self.making.get(name) {
+        match self.pending.get(name) {
             Some(claim) => Some(claim.source.clone()),
             None => self.ready.get(name).map(|entry| entry.source()),
         }
     }
 
     fn claim(&mut self, name: &str, source: &str) {
-        if !self.making.contains_key(name) {
+        if !self.pending.contains_key(name) {
             let is_new = !self.ready.contains_key(name);
-            self.new += usize::from(is_new);
+            self.new_count += usize::from(is_new);
             let claim = Claim {
                 is_new,
                 ..Claim::default()
             };
-            self.making.insert(name.to_owned(), claim);
+            self.pending.insert(name.to_owned(), claim);
         }
-        if let Some(claim) = self.making.get_mut(name) {
+        if let Some(claim) = self.pending.get_mut(name) {
             claim.source = source.to_owned();
-            claim.times += 1;
+            claim.definitions += 1;
         }
     }
 
     fn release(&mut self, name: &str) {
-        if let Some(claim) = self.making.get_mut(name) {
-            claim.times -= 1;
-            if claim.times == 0 {
-                self.new -= usize::from(claim.is_new);
-                self.making.remove(name);
+        if let Some(claim) = self.pending.get_mut(name) {
+            claim.definitions -= 1;
+            if claim.definitions == 0 {
+                self.new_count -= usize::from(claim.is_new);
+                self.pending.remove(name);
             }
         }
     }
 
     fn insert(&mut self, entry: Arc<Entry>) -> Arc<Entry> {
-        if let Some(claim) = self.making.get_mut(&entry.name) {
-            self.new -= usize::from(std::mem::take(&mut claim.is_new));
+        if let Some(claim) = self.pending.get_mut(&entry.name) {
+            self.new_count -= usize::from(std::mem::take(&mut claim.is_new));
         }
         let name = entry.name.clone();
         self.ready.entry(name).or_insert(entry).clone()
     }
 }
 
-/// A stream whose definition is on its way.
-pub(crate) struct Making<'a> {
-    reserved: Reserved<'a>,
+/// A stream whose definition is queued and not yet safe.
+pub(crate) struct PendingStream<'a> {
+    reserved: ReservedName<'a>,
     opening: Opening,
 }
 
-/// A name that nobody else may take.
-struct Reserved<'a> {
+/// A name reserved for one source; released when dropped.
+struct ReservedName<'a> {
     catalogue: &'a Catalogue,
     name: String,
 }
 
-impl Making<'_> {
-    /// The stream, when its definition is safe.
-    pub(crate) async fn made(self) -> Result<Arc<Entry>, CatalogueError> {
+impl PendingStream<'_> {
+    /// Waits until the definition is safe.
+    pub(crate) async fn finish(self) -> Result<Arc<Entry>, CatalogueError> {
         let log = self.opening.await?;
         Ok(self.reserved.catalogue.insert(log)?)
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for ReservedName<'_> {
     fn drop(&mut self) {
         self.catalogue.write().release(&self.name);
     }
 }
 
-/// Accepts the owners whose streams are `source`'s: itself, and the key that a device had formerly.
+/// Accepts the owners whose streams belong to `source`: `source` itself, and a device's former key.
 fn owner_test(source: &str) -> impl Fn(&str) -> bool {
     let former = crate::devices::former_key(source);
     move |owner| owner == source || former.as_deref() == Some(owner)
 }
 
-/// All streams.
+/// All streams of the node.
 pub(crate) struct Catalogue {
     store: StreamStore,
     streams_max: usize,
@@ -283,12 +283,12 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// The streams that the log has; new ones get `level` unless they ask for another.
+    /// Opens the streams of the log; new ones get `level` unless they request another.
     pub(crate) fn open(store: Store, level: Level, config: &Config) -> Result<Self, StoreError> {
-        let bound = |number: u64| Some(number).filter(|number| *number > 0);
+        let limit = |number: u64| Some(number).filter(|number| *number > 0);
         let retention = Retention {
-            elements: bound(config.log.keep_elements),
-            age: bound(config.log.keep_age_s).map(Duration::from_secs),
+            elements: limit(config.log.keep_elements),
+            age: limit(config.log.keep_age_s).map(Duration::from_secs),
         };
         let store = StreamStore::with_retention(store, retention);
         let mut entries = Entries::default();
@@ -304,9 +304,8 @@ impl Catalogue {
         })
     }
 
-    /// Opens the stream of `source`, making it or renewing its schema as needed; waits while a stream of
-    /// this name is being removed. A stream that was stored under the former key of the device `source`
-    /// is that device's.
+    /// Opens the stream of `source`, creating it or updating its schema as needed; waits while a stream
+    /// of this name is being removed. A stream stored under the device's former key belongs to it.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -314,60 +313,59 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        let begun = self.begin(name, schema, source, level, None, owner_test(source));
-        begun.await?.made().await
+        let pending = self.define(name, schema, source, level, None, owner_test(source));
+        pending.await?.finish().await
     }
 
-    /// Queues the definition of the stream of a device: those that are queued together cost one sync.
-    /// Otherwise as [`Catalogue::create`]; the stream may also be one of an owner of which `may_take`
-    /// says so. Waits only while the log's queue is full.
-    pub(crate) async fn begin_of_device(
+    /// Queues the definition of a device's stream, so that many definitions share one sync. Otherwise
+    /// like [`Catalogue::create_or_take`]. Waits only while the log's queue is full.
+    pub(crate) async fn define_for_device(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         identity: Option<&DeviceIdentity>,
         may_take: impl Fn(&str) -> bool,
-    ) -> Result<Making<'_>, CatalogueError> {
+    ) -> Result<PendingStream<'_>, CatalogueError> {
         let is_own = owner_test(source);
-        let may_be_of = |owner: &str| is_own(owner) || may_take(owner);
-        self.begin(name, schema, source, None, identity, may_be_of)
+        let is_allowed = |owner: &str| is_own(owner) || may_take(owner);
+        self.define(name, schema, source, None, identity, is_allowed)
             .await
     }
 
-    /// Defines a stream again that was removed, as it was.
-    pub(crate) async fn define_again(&self, removed: &Entry) -> Result<Arc<Entry>, CatalogueError> {
+    /// Defines a removed stream again, unchanged.
+    pub(crate) async fn redefine(&self, removed: &Entry) -> Result<Arc<Entry>, CatalogueError> {
         let log = &removed.log;
         let (level, device, source) = (log.log().level(), log.device(), removed.source());
         let (name, schema, is_own) = (&removed.name, log.schema(), owner_test(&source));
-        let begun = self.begin(name, &schema, &source, Some(level), device.as_ref(), is_own);
-        begun.await?.made().await
+        let pending = self.define(name, &schema, &source, Some(level), device.as_ref(), is_own);
+        pending.await?.finish().await
     }
 
-    async fn begin(
+    async fn define(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
         identity: Option<&DeviceIdentity>,
-        may_be_of: impl Fn(&str) -> bool,
-    ) -> Result<Making<'_>, CatalogueError> {
+        is_allowed: impl Fn(&str) -> bool,
+    ) -> Result<PendingStream<'_>, CatalogueError> {
         let mut changes = self.changes();
         loop {
-            match self.make(name, schema, source, level, identity, &may_be_of) {
+            match self.try_define(name, schema, source, level, identity, &is_allowed) {
                 Err(CatalogueError::Store(StoreError::Log(chappe_log::Error::QueueFull {
                     bytes,
                     ..
                 }))) => self.store.room(bytes).await,
-                // The sender is part of this catalogue.
+                // Cannot fail: the sender is part of this catalogue.
                 Err(CatalogueError::Removing(_)) => drop(changes.changed().await),
-                made => return made,
+                defined => return defined,
             }
         }
     }
 
-    /// As [`Catalogue::create`]; the stream may also be one of an owner of which `may_take` says so.
+    /// Like [`Catalogue::create`], but also takes over the stream of an owner that `may_take` accepts.
     pub(crate) async fn create_or_take(
         &self,
         name: &str,
@@ -377,60 +375,60 @@ impl Catalogue {
         may_take: impl Fn(&str) -> bool,
     ) -> Result<Arc<Entry>, CatalogueError> {
         let is_own = owner_test(source);
-        let may_be_of = |owner: &str| is_own(owner) || may_take(owner);
-        let begun = self.begin(name, schema, source, level, None, may_be_of);
-        begun.await?.made().await
+        let is_allowed = |owner: &str| is_own(owner) || may_take(owner);
+        let pending = self.define(name, schema, source, level, None, is_allowed);
+        pending.await?.finish().await
     }
 
-    fn make(
+    fn try_define(
         &self,
         name: &str,
         schema: &StreamSchema,
         source: &str,
         level: Option<Level>,
         identity: Option<&DeviceIdentity>,
-        may_be_of: impl Fn(&str) -> bool,
-    ) -> Result<Making<'_>, CatalogueError> {
-        let reserved = self.reserve(name, source, may_be_of)?;
+        is_allowed: impl Fn(&str) -> bool,
+    ) -> Result<PendingStream<'_>, CatalogueError> {
+        let reserved = self.reserve(name, source, is_allowed)?;
         let level = level.unwrap_or(self.level);
         let opening =
             self.store
                 .define_device_stream(name, level, schema, Some(source), identity)?;
-        Ok(Making { reserved, opening })
+        Ok(PendingStream { reserved, opening })
     }
 
-    /// Keeps a name for `source` while the stream is being made.
+    /// Reserves a name for `source` while the stream is being defined.
     fn reserve(
         &self,
         name: &str,
         source: &str,
-        may_be_of: impl Fn(&str) -> bool,
-    ) -> Result<Reserved<'_>, CatalogueError> {
+        is_allowed: impl Fn(&str) -> bool,
+    ) -> Result<ReservedName<'_>, CatalogueError> {
         let mut entries = self.write();
         if entries.removing.contains(name) {
             return Err(CatalogueError::Removing(name.to_owned()));
         }
         match entries.owner(name) {
-            Some(owner) if !owner.is_empty() && !may_be_of(&owner) => {
+            Some(owner) if !owner.is_empty() && !is_allowed(&owner) => {
                 let stream = name.to_owned();
                 return Err(CatalogueError::Taken { stream, owner });
             }
             Some(_) => {}
             None => {
-                let count = entries.ready.len() + entries.new;
+                let count = entries.ready.len() + entries.new_count;
                 if count >= self.streams_max {
                     return Err(CatalogueError::TooMany(count));
                 }
             }
         }
         entries.claim(name, source);
-        Ok(Reserved {
+        Ok(ReservedName {
             catalogue: self,
             name: name.to_owned(),
         })
     }
 
-    /// Shows a stream that can be used.
+    /// Adds a stream that is ready for use.
     fn insert(&self, log: StreamLog) -> Result<Arc<Entry>, StoreError> {
         if let Some(entry) = self.get(log.name()) {
             return Ok(entry);
@@ -445,26 +443,26 @@ impl Catalogue {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of what the streams' retention does not keep at `now`; reads, and so may take long.
+    /// Releases the elements that retention does not keep at `now`. Reads the disk, so may take long.
     pub(crate) fn retain(&self, now: Timestamp) {
         if let Err((stream, error)) = self.store.retain(now) {
-            tracing::warn!(stream, %error, "old elements could not be let go");
+            tracing::warn!(stream, %error, "cannot release old elements");
         }
     }
 
-    /// The streams of the log, for those who write them themselves.
+    /// The streams of the log, for parts that write them directly.
     pub(crate) fn store(&self) -> StreamStore {
         self.store.clone()
     }
 
-    /// How many streams belong to `source`, with those whose definition is on its way.
-    pub(crate) fn count_of(&self, source: &str) -> usize {
-        let may_own = owner_test(source);
+    /// The number of streams that belong to `source`, pending ones included.
+    pub(crate) fn stream_count(&self, source: &str) -> usize {
+        let is_own = owner_test(source);
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let ready = entries.ready.values().map(|entry| entry.source());
-        let making = entries.making.values().filter(|claim| claim.is_new);
-        ready.filter(|owner| may_own(owner)).count()
-            + making.filter(|claim| may_own(&claim.source)).count()
+        let pending = entries.pending.values().filter(|claim| claim.is_new);
+        ready.filter(|owner| is_own(owner)).count()
+            + pending.filter(|claim| is_own(&claim.source)).count()
     }
 
     /// The stream of this name.
@@ -479,13 +477,13 @@ impl Catalogue {
         entries.ready.values().cloned().collect()
     }
 
-    /// The streams of devices of this durable identity, by name.
-    pub(crate) fn of_identity(&self, identity: &str) -> Vec<Arc<Entry>> {
-        let is_so = |entry: &Arc<Entry>| {
+    /// The streams of devices with this durable identity, by name.
+    pub(crate) fn streams_of_identity(&self, identity: &str) -> Vec<Arc<Entry>> {
+        let has_identity = |entry: &Arc<Entry>| {
             let device = entry.log.device();
             device.is_some_and(|device| device.identity == identity)
         };
-        self.entries().into_iter().filter(is_so).collect()
+        self.entries().into_iter().filter(has_identity).collect()
     }
 
     /// Changes when a stream is defined, and when a removal ends.
@@ -496,7 +494,7 @@ impl Catalogue {
 
 #[cfg(test)]
 impl Catalogue {
-    /// As [`Catalogue::create`], with a log that has room, on a thread that may wait.
+    /// Like [`Catalogue::create`], for tests: the log must have room and the thread may block.
     pub(crate) fn create_blocking(
         &self,
         name: &str,
@@ -504,8 +502,8 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        let making = self.make(name, schema, source, level, None, owner_test(source))?;
-        Ok(self.insert(making.opening.wait()?)?)
+        let pending = self.try_define(name, schema, source, level, None, owner_test(source))?;
+        Ok(self.insert(pending.opening.wait()?)?)
     }
 }
 
@@ -515,7 +513,7 @@ mod tests {
     use chappe_log::{MemoryDisk, Options};
 
     #[test]
-    fn streams_are_kept_as_the_configuration_says_unless_they_say_otherwise() {
+    fn a_streams_own_retention_overrides_the_configured_one() {
         let disk = Box::new(MemoryDisk::new());
         let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
         let mut config = Config::default();
@@ -543,7 +541,7 @@ mod tests {
                 .wait()
                 .unwrap();
             catalogue.retain(Timestamp(i64::MAX));
-            // A mark is written in its turn, before this.
+            // The retention mark is queued before this record, so it is written first.
             entry
                 .log
                 .log()
@@ -559,7 +557,7 @@ mod tests {
 
     #[test]
     fn streams_stored_under_a_devices_former_key_stay_its_own() {
-        use crate::devices::key_of;
+        use crate::devices::device_key;
         let disk = Box::new(MemoryDisk::new());
         let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
         let catalogue = Catalogue::open(store, Level::Process, &Config::default()).unwrap();
@@ -573,12 +571,15 @@ mod tests {
         assert_eq!(create("l", link).unwrap(), link);
         assert_eq!(create("s", "s").unwrap(), "s");
         for (name, endpoint) in [("d", "urn:uuid:2"), ("l", link), ("s", "s")] {
-            let made = create(name, &key_of(endpoint));
+            let made = create(name, &device_key(endpoint));
             assert!(
                 matches!(made, Err(CatalogueError::Taken { .. })),
                 "{made:?}"
             );
         }
-        assert_eq!(create("d", &key_of(device)).unwrap(), key_of(device));
+        assert_eq!(
+            create("d", &device_key(device)).unwrap(),
+            device_key(device)
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The wall clock, and RFC 3339 in UTC both ways.
+//! The wall clock, and reading and writing RFC 3339 in UTC.
 //!
-//! Years 1678 to 2262, which is what nanoseconds in 64 bits reach. Leap seconds are not known: the
-//! 60th second of a minute is refused.
+//! Nanoseconds in 64 bits cover the years 1678 to 2262. Leap seconds are not supported: second 60 is
+//! refused.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,13 +10,13 @@ use chappe_stream::Timestamp;
 const NANOS: i64 = 1_000_000_000;
 const DAY_S: i64 = 86_400;
 
-/// Now.
+/// The current time.
 pub(crate) fn now() -> Timestamp {
-    of(SystemTime::now())
+    timestamp(SystemTime::now())
 }
 
-/// A time of the system.
-pub(crate) fn of(time: SystemTime) -> Timestamp {
+/// Converts a system time.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     let nanos = |duration: std::time::Duration| i64::try_from(duration.as_nanos());
     Timestamp(match time.duration_since(UNIX_EPOCH) {
         Ok(since) => nanos(since).unwrap_or(i64::MAX),
@@ -24,7 +24,7 @@ pub(crate) fn of(time: SystemTime) -> Timestamp {
     })
 }
 
-/// Writes a time, its fraction trimmed: `2026-11-21T10:00:00.5Z`.
+/// Writes a time without trailing zeros: `2026-11-21T10:00:00.5Z`.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     let (seconds, nanos) = (time.0.div_euclid(NANOS), time.0.rem_euclid(NANOS));
     let (days, second) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));
@@ -40,7 +40,7 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     text
 }
 
-/// Reads a time with any offset and up to nine digits of a second; further digits are cut off.
+/// Reads a time with any offset and up to nine fractional digits; further digits are ignored.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     if !text.is_ascii() || bytes.len() < 20 || bytes.len() > 64 {
@@ -103,8 +103,8 @@ fn offset(text: &str) -> Option<i64> {
     Some(sign * (digits(hours, 23)? * 3_600 + digits(minutes, 59)? * 60))
 }
 
-/// Days since 1970-01-01 of a date of the Gregorian calendar. Years begin in March here, so that
-/// the leap day is the last of its year; a 400-year cycle has 146,097 days.
+/// Days since 1970-01-01 of a Gregorian date. Years start in March here, so that the leap day is the
+/// last of its year; a 400-year cycle has 146,097 days.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (cycle, of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
@@ -112,7 +112,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     cycle * 146_097 + of_cycle * 365 + of_cycle / 4 - of_cycle / 100 + day_of_year - 719_468
 }
 
-/// The date of a day since 1970-01-01: the reverse of [`days`].
+/// The date of a day counted from 1970-01-01: the inverse of [`days`].
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_survives_and_wrong_texts_are_refused() {
+    fn every_day_round_trips_and_invalid_texts_are_refused() {
         for day in (-100_000..100_000).step_by(7) {
             let (year, month, of_month) = date(day);
             assert_eq!(days(year, month, of_month), day);

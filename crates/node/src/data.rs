@@ -1,13 +1,13 @@
 //! The data directory: locked for one node, with the key, the token and the two logs.
 //!
 //! ```text
-//! lock        the process that has it
+//! lock        id of the process that uses the directory
 //! key.pem     the node's key, 0600
-//! http.pem    the certificate of its own making with its key, 0600, where one is asked for
-//! token       the hash of the token, 0600; the next start makes a new token if you remove it
-//! new-token   the token itself, 0600, written when it is made; remove it once you have it
+//! http.pem    the self-signed certificate with its key, 0600, if configured
+//! token       the hash of the token, 0600; the next start creates a new token if you remove it
+//! new-token   the token itself, 0600, written when it is created; remove it once you have it
 //! links.json, subscriptions.json
-//!             what was added while the node ran, 0600
+//!             links and subscriptions added at run time, 0600
 //! log/        all streams
 //! registry/   the registry's journal, which the log's size limit must not cut
 //! ```
@@ -27,31 +27,31 @@ use crate::links::{LINKS, SUBSCRIPTIONS};
 /// The file with a new token in clear text, which no backup copies.
 const NEW_TOKEN: &str = "new-token";
 
-/// The files of a data directory that hold secrets: key, certificate, token, and links and
-/// subscriptions with theirs. Not every node has all of them.
+/// The files of a data directory that hold secrets: key, certificate, token, and the secrets of links
+/// and subscriptions. Not every node has all of them.
 pub const SECRET_FILES: [&str; 5] = ["key.pem", "http.pem", "token", LINKS, SUBSCRIPTIONS];
 
-/// Where the log of a node lies under its data directory.
+/// The directory of the log within a data directory.
 #[must_use]
 pub fn log_directory(data_directory: &Path) -> PathBuf {
     data_directory.join("log")
 }
 
-/// Where the journal of a node's registry lies under its data directory.
+/// The directory of the registry's journal within a data directory.
 #[must_use]
 pub fn registry_directory(data_directory: &Path) -> PathBuf {
     data_directory.join("registry")
 }
 
-/// Holds the data directory for this process, as long as it lives.
+/// Locks the data directory for this process until dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the directory, making it if need be.
-    pub(crate) fn take(directory: &Path) -> Result<Self, StartError> {
+    /// Locks the directory, and creates it if it does not exist.
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, StartError> {
         let refused = |source| StartError::Directory {
             path: directory.to_owned(),
             source,
@@ -59,7 +59,7 @@ impl Lock {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(directory);
         made.map_err(refused)?;
-        // One that was there before may be open to other users, and so would be all in it.
+        // An existing directory may be open to other users, which would expose its contents.
         let mode = fs::metadata(directory)
             .map_err(refused)?
             .permissions()
@@ -79,7 +79,7 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Without the number the message is still right.
+                // The message is still correct without the process id.
                 let _ = file.read_to_string(&mut pid);
                 return Err(StartError::Locked {
                     path: directory.to_owned(),
@@ -97,7 +97,7 @@ impl Lock {
     }
 }
 
-/// Checks that each file with secrets that is there belongs to its owner alone.
+/// Checks that no other user can access the existing files with secrets.
 pub(crate) fn check_secrets(directory: &Path) -> Result<(), StartError> {
     for file in SECRET_FILES.into_iter().chain([NEW_TOKEN]) {
         key_file::open_private(&directory.join(file))?;
@@ -105,8 +105,10 @@ pub(crate) fn check_secrets(directory: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The hash of the node's token, and the token itself if this start makes it.
-pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), StartError> {
+/// The hash of the node's token, and the token itself if this call creates it.
+pub(crate) fn read_or_create_token(
+    directory: &Path,
+) -> Result<(TokenHash, Option<Token>), StartError> {
     let path = directory.join("token");
     let refused = |source| StartError::Token {
         path: path.clone(),
@@ -120,7 +122,7 @@ pub(crate) fn token(directory: &Path) -> Result<(TokenHash, Option<Token>), Star
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = Token::from_seed(chappe_transport::seed().map_err(refused)?);
-            // The clear text first: a crash in between leaves no hash of a token that is lost.
+            // Write the clear text first: a crash in between leaves no hash of a lost token.
             let clear = new_token_path(directory);
             let written = match fs::remove_file(&clear) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -142,7 +144,7 @@ pub(crate) fn new_token_path(directory: &Path) -> PathBuf {
     directory.join(NEW_TOKEN)
 }
 
-/// Writes one line to a new file that only its owner can read.
+/// Writes one line to a new file that only its owner may read.
 fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
@@ -154,22 +156,22 @@ fn write_private(path: &Path, line: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// TLS as the configuration wants it.
+/// Loads or creates the TLS certificate of the configuration.
 pub(crate) fn tls(
     config: &Config,
     name: &str,
     key: &Key,
 ) -> Result<Option<tls::Server>, StartError> {
-    let wanted = &config.http.tls;
-    if !wanted.enabled() {
+    let settings = &config.http.tls;
+    if !settings.enabled() {
         return Ok(None);
     }
-    if !wanted.self_signed {
-        let server = tls::Server::from_files(&wanted.certificate, &wanted.key)?;
+    if !settings.self_signed {
+        let server = tls::Server::from_files(&settings.certificate, &settings.key)?;
         return Ok(Some(server));
     }
     let mut names = config.http.hosts.clone();
-    names.extend([host(), config.http.listen.ip().to_string()]);
+    names.extend([host_name(), config.http.listen.ip().to_string()]);
     names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     names.retain(|name| !name.is_empty());
     names.sort();
@@ -180,40 +182,41 @@ pub(crate) fn tls(
     Ok(Some(server))
 }
 
-/// What others recognize a node by: nothing of it is secret.
+/// The public keys and fingerprint by which others recognize a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recognized {
+pub struct PublicIdentity {
     /// Its public key, hexadecimal.
     pub key: String,
-    /// Its public CURVE key (Z85), which readers over ZeroMQ have to know.
+    /// Its public CURVE key (Z85), which readers over ZeroMQ need.
     pub curve_key: String,
-    /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
+    /// The fingerprint of its certificate (SHA-256, hexadecimal), if TLS is on.
     pub fingerprint: Option<String>,
 }
 
-/// What others recognize the node of this configuration by, whether it runs or not; `None` when it
+/// The public identity of the node with this configuration, whether it runs or not; `None` while it
 /// has no key yet.
 ///
 /// # Errors
 /// When its files cannot be read.
-pub fn recognized(config: &Config) -> Result<Option<Recognized>, StartError> {
+pub fn public_identity(config: &Config) -> Result<Option<PublicIdentity>, StartError> {
     let Some(key) = key_file::read(&config.data_directory.join("key.pem"))? else {
         return Ok(None);
     };
-    let made = !config.http.tls.self_signed || config.data_directory.join("http.pem").exists();
-    let tls = match made {
+    let has_certificate =
+        !config.http.tls.self_signed || config.data_directory.join("http.pem").exists();
+    let tls = match has_certificate {
         true => tls(config, "", &key)?,
         false => None,
     };
-    Ok(Some(Recognized {
+    Ok(Some(PublicIdentity {
         key: key.public().to_string(),
         curve_key: key.curve().public().to_z85(),
         fingerprint: tls.map(|tls| tls.fingerprint().to_string()),
     }))
 }
 
-/// The name of this host; empty where the system does not say.
-pub(crate) fn host() -> String {
+/// The name of this host; empty where the system does not provide it.
+pub(crate) fn host_name() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     host.trim().to_owned()
 }
@@ -223,24 +226,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_node_at_a_time_and_the_second_is_told_who_has_it() {
+    fn a_second_lock_fails_and_names_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("data");
-        let lock = Lock::take(&directory).unwrap();
-        let error = Lock::take(&directory).unwrap_err();
+        let lock = Lock::acquire(&directory).unwrap();
+        let error = Lock::acquire(&directory).unwrap_err();
         let process = std::process::id().to_string();
         assert!(error.to_string().contains(&process), "{error}");
         drop(lock);
-        Lock::take(&directory).unwrap();
+        Lock::acquire(&directory).unwrap();
     }
 
     #[test]
     fn a_new_token_is_only_in_its_private_file() {
         let directory = tempfile::tempdir().unwrap();
-        let (hash, made) = token(directory.path()).unwrap();
+        let (hash, made) = read_or_create_token(directory.path()).unwrap();
         let made = made.unwrap();
         assert!(hash.accepts(&made));
-        let (again, none) = token(directory.path()).unwrap();
+        let (again, none) = read_or_create_token(directory.path()).unwrap();
         assert!(again.accepts(&made) && none.is_none());
         let path = directory.path().join("token");
         assert!(!fs::read_to_string(&path).unwrap().contains(&made.reveal()));
@@ -249,14 +252,16 @@ mod tests {
         let mode = fs::metadata(&clear).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         fs::remove_file(&path).unwrap();
-        let (_, next) = token(directory.path()).unwrap();
-        let next = next.expect("a removed hash brings a new token").reveal();
+        let (_, next) = read_or_create_token(directory.path()).unwrap();
+        let next = next
+            .expect("a new token after its hash was removed")
+            .reveal();
         assert_ne!(next, made.reveal());
         assert_eq!(fs::read_to_string(&clear).unwrap().trim(), next);
     }
 
     #[test]
-    fn what_other_users_can_read_or_write_is_refused() {
+    fn files_and_directories_open_to_other_users_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -273,11 +278,11 @@ mod tests {
         }
         for open in [0o755, 0o770, 0o701] {
             mode(directory.path(), open);
-            let error = Lock::take(directory.path()).unwrap_err();
+            let error = Lock::acquire(directory.path()).unwrap_err();
             assert!(matches!(error, StartError::OpenDirectory { .. }), "{error}");
             assert!(error.hint().unwrap().contains("chmod 700"), "{error}");
         }
         mode(directory.path(), 0o700);
-        Lock::take(directory.path()).unwrap();
+        Lock::acquire(directory.path()).unwrap();
     }
 }

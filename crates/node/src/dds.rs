@@ -1,4 +1,4 @@
-//! Connects DDS topics to the node: how they open streams, and how they are reported.
+//! Connects DDS topics to the node: opens their streams and reports their state.
 
 use std::sync::{Arc, Weak};
 
@@ -12,21 +12,21 @@ use crate::clock;
 use crate::error::StartError;
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
-use crate::streams::Opening;
+use crate::streams::StreamSpec;
 
-/// The source, in the registry, of all streams that are read from topics.
+/// The source, in the registry, of all streams read from topics.
 const SOURCE: &str = "urn:chappe:dds";
 
-/// The node, as its topics see it; it may be gone before they are.
+/// The node, as its topics see it; it may be dropped before they are.
 struct Host {
     node: Weak<Shared>,
     key: String,
 }
 
-/// Starts the topics of the configuration, if there are any.
+/// Starts the configured topics, if any.
 ///
 /// # Errors
-/// A configuration that cannot be one.
+/// An invalid configuration.
 pub(crate) fn start(app: &App) -> Result<(), StartError> {
     let config = &app.config.dds;
     if !config.is_used() {
@@ -47,25 +47,25 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
         .iter()
         .any(|address| !address.is_loopback())
     {
-        tell_fragment_memory(app);
+        notify_fragment_memory(app);
     }
     Ok(())
 }
 
-/// Says when the operating system keeps less of large datagrams than a network that loses frames needs;
-/// writers of other vendors, and Cyclone DDS here, send such.
-fn tell_fragment_memory(app: &App) {
+/// Warns if the operating system has too little memory to reassemble large datagrams on a lossy network.
+/// Cyclone DDS, and writers of other vendors, send such datagrams.
+fn notify_fragment_memory(app: &App) {
     let memory = FragmentMemory::read();
     if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
         let text = format!("{text}; remedy: {}", memory.remedy());
         tracing::warn!("{text}");
         app.observability
             .notices
-            .tell(NoticeKind::Health, "memory for fragments", text);
+            .notify(NoticeKind::Health, "memory for fragments", text);
     }
 }
 
-/// How they are.
+/// The state of the topics.
 pub(crate) fn status(app: &App) -> serde_json::Value {
     match app.topics.get() {
         Some(topics) => serde_json::to_value(topics.status()).unwrap_or_default(),
@@ -82,15 +82,15 @@ impl TopicsHost for Host {
         schema: &StreamSchema,
         level: Option<Level>,
     ) -> Result<StreamLog, String> {
-        let app = self.node.upgrade().ok_or("the node ends")?;
-        let opening = Opening {
+        let app = self.node.upgrade().ok_or("the node is shutting down")?;
+        let stream = StreamSpec {
             name: name.to_owned(),
             schema: schema.clone(),
             source: SOURCE.to_owned(),
             level,
         };
-        // Topics open their streams on threads that may wait.
-        let opened = Handle::current().block_on(opening.open(&app, |_| false));
+        // Topics open their streams on threads that may block.
+        let opened = Handle::current().block_on(stream.open(&app, |_| false));
         let entry = opened.map_err(|error| error.to_string())?;
         Ok(entry.log.clone())
     }
@@ -103,7 +103,7 @@ impl TopicsHost for Host {
     fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
         let app = self.node.upgrade();
         if let Some(entry) = app.and_then(|app| app.catalogue.get(stream)) {
-            entry.came(elements, newest);
+            entry.record_arrivals(elements, newest);
         }
     }
 
@@ -111,7 +111,7 @@ impl TopicsHost for Host {
         if let Some(app) = self.node.upgrade() {
             app.observability
                 .notices
-                .tell(NoticeKind::Link, "dds", text);
+                .notify(NoticeKind::Link, "dds", text);
         }
     }
 

@@ -1,146 +1,146 @@
-//! Why a node does not start, and what to do.
+//! Errors of starting a node, with hints.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a node does not start.
+/// A node cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The data directory cannot be used.
-    #[error("data directory {}: {source}", path.display())]
+    #[error("cannot use data directory {}: {source}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Other users can read or write the data directory.
-    #[error("data directory {} has mode {mode:04o}: other users can get at it", path.display())]
+    #[error("data directory {} has mode {mode:04o}: other users can access it", path.display())]
     OpenDirectory {
         /// The directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// Another node has the data directory.
+    /// Another process uses the data directory.
     #[error("data directory {} is in use by process {process}", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// The number of the process.
+        /// Its process id.
         process: String,
     },
     /// The key file cannot be used.
     #[error(transparent)]
     Key(#[from] chappe_transport::key_file::Error),
-    /// The certificate of HTTP cannot be used.
-    #[error("TLS of HTTP: {0}")]
+    /// The TLS certificate of the HTTP server cannot be used.
+    #[error("cannot set up TLS for HTTP: {0}")]
     Tls(#[from] chappe_transport::tls::FileError),
-    /// The file that recognizes the token cannot be used.
-    #[error("token file {}: {source}", path.display())]
+    /// The file with the token's hash cannot be used.
+    #[error("cannot use token file {}: {source}", path.display())]
     Token {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: io::Error,
     },
-    /// A log does not open.
-    #[error("log {}: {source}", path.display())]
+    /// A log cannot be opened.
+    #[error("cannot open log {}: {source}", path.display())]
     Log {
         /// Its directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: chappe_log::Error,
     },
-    /// The streams of the log are not understood.
-    #[error("log {}: {reason}", path.display())]
+    /// The streams of the log cannot be read.
+    #[error("cannot read the streams of log {}: {reason}", path.display())]
     Streams {
         /// Its directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// The registry does not open.
-    #[error("registry {}: {source}", path.display())]
+    /// The registry cannot be opened.
+    #[error("cannot open registry {}: {source}", path.display())]
     Registry {
         /// Its directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: chappe_registry::Error,
     },
-    /// A link of the configuration cannot be one.
-    #[error("link {link:?}: {reason}")]
+    /// A link of the configuration is invalid.
+    #[error("cannot start link {link:?}: {reason}")]
     Link {
         /// The link.
         link: String,
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What to do.
+        /// How to repair it.
         hint: Option<String>,
     },
-    /// What the configuration says of DDS topics cannot be.
-    #[error("dds: {reason}")]
+    /// The DDS topics of the configuration are invalid.
+    #[error("cannot start the DDS topics: {reason}")]
     Dds {
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What to do.
+        /// How to repair it.
         hint: Option<String>,
     },
-    /// The distributed hash table cannot be taken part in.
-    #[error("kad: {reason}")]
+    /// The node cannot take part in the distributed hash table.
+    #[error("cannot start kad: {reason}")]
     Kad {
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What to do.
+        /// How to repair it.
         hint: Option<String>,
     },
-    /// An address of the exchange cannot be listened on.
+    /// The node cannot listen on an address of the exchange.
     #[error("{key}: {source}")]
     Exchange {
-        /// The key of the configuration.
+        /// The configuration key.
         key: &'static str,
-        /// Why not.
+        /// The cause.
         source: chappe_transport::zeromq::Error,
     },
-    /// The address cannot be listened on.
-    #[error("listening on {address}: {source}")]
+    /// The node cannot listen on its HTTP address.
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Config(String),
-    /// The system gives no randomness.
-    #[error("no randomness: {0}")]
+    /// The system provides no random numbers.
+    #[error("cannot read random numbers from the system: {0}")]
     Random(io::Error),
 }
 
 impl StartError {
-    /// What to do, when it is known.
+    /// How to repair it, when known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Directory { path, source } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     Some(format!(
-                        "make {} writable for this user, or name another with data_directory",
+                        "make {} writable for this user, or set data_directory to another directory",
                         path.display()
                     ))
                 }
-                io::ErrorKind::StorageFull => Some("make room on that disk".to_owned()),
+                io::ErrorKind::StorageFull => Some("free space on that disk".to_owned()),
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                    Some("a file has that name: name a directory with data_directory".to_owned())
+                    Some("it is a file: set data_directory to a directory".to_owned())
                 }
-                _ => Some("name one that can be made and written with data_directory".to_owned()),
+                _ => Some("set data_directory to a directory that this user can write".to_owned()),
             },
             Self::OpenDirectory { path, .. } => Some(format!("chmod 700 {}", path.display())),
             Self::Locked { process, .. } => Some(format!(
-                "end that node (kill {process}), or give this one another data_directory"
+                "stop that node (kill {process}), or set another data_directory for this one"
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
@@ -149,11 +149,11 @@ impl StartError {
             }
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
-                "chmod 600 {0}; or remove {0}: the next start makes a new token",
+                "chmod 600 {0}; or remove {0}: the next start creates a new token",
                 path.display()
             )),
             Self::Log { path, source } => match source {
-                chappe_log::Error::Full { .. } => Some("make room on that disk".to_owned()),
+                chappe_log::Error::Full { .. } => Some("free space on that disk".to_owned()),
                 chappe_log::Error::NewerFormat { .. } => None,
                 _ => Some(format!("chappe data check {}", parent(path))),
             },
@@ -162,15 +162,15 @@ impl StartError {
             }
             Self::Listen { address, source } => match source.kind() {
                 io::ErrorKind::AddrInUse => Some(format!(
-                    "see who has it: ss -ltnp 'sport = :{}'; or take a free one: --set http.listen={}:0",
+                    "find the program that uses it: ss -ltnp 'sport = :{}'; or pick a free port: --set http.listen={}:0",
                     address.port(),
                     address.ip()
                 )),
                 io::ErrorKind::AddrNotAvailable => {
-                    Some("that address is not this host's: see ip address".to_owned())
+                    Some("use an address of this host; `ip address` lists them".to_owned())
                 }
                 io::ErrorKind::PermissionDenied => {
-                    Some("ports below 1024 need a privilege; take a higher one".to_owned())
+                    Some("ports below 1024 need a privilege; use a higher port".to_owned())
                 }
                 _ => None,
             },
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_wrong_with_the_data_directory_has_a_hint() {
+    fn every_error_of_the_data_directory_has_a_hint() {
         // EACCES, EROFS, ENOSPC, EEXIST, ENOTDIR, ENOENT, EIO.
         for code in [13, 30, 28, 17, 20, 2, 5] {
             let error = StartError::Directory {

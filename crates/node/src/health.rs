@@ -1,56 +1,56 @@
-//! Looks after the node itself: tells when the log stops or the disk is full, compacts the registry,
-//! lets go of what streams are not meant to keep.
+//! Maintenance of the node: reports when the log stops or the disk is full, compacts the registry,
+//! applies retention, removes abandoned streams.
 
 use std::time::Duration;
 
-use crate::catalogue::{ABANDONED_LOOK, Abandoned};
+use crate::catalogue::{ABANDONED_CHECK_PERIOD, Abandoned};
 use crate::clock;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// How often it looks.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What streams are not meant to keep is looked at in the first of so many looks: soon after the
-/// start, however often the node is started, and each minute.
-const RETAIN_LOOKS: u64 = 60;
+/// Retention is applied in the first of this many checks: soon after each start, even if the node is
+/// often restarted, and then every minute.
+const RETENTION_INTERVAL: u64 = 60;
 
-/// Looks until the node ends.
+/// Runs the checks until the node shuts down.
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
-    let mut told: Vec<String> = Vec::new();
+    let mut notified: Vec<String> = Vec::new();
     let mut abandoned = Abandoned::open(&app.config.data_directory);
     let age = Duration::from_secs(app.config.log.remove_abandoned_s);
-    for look in 1_u64.. {
+    for check in 1_u64.. {
         tokio::select! {
-            () = ended(&mut drain) => return,
+            () = shutdown(&mut drain) => return,
             () = tokio::time::sleep(PERIOD) => {}
         }
         let reasons = app.reasons_not_ready();
-        if reasons != told && !*drain.borrow() {
+        if reasons != notified && !*drain.borrow() {
             let text = match reasons.as_slice() {
-                [] => "takes data again".to_owned(),
-                reasons => format!("takes no data: {}", reasons.join("; ")),
+                [] => "accepts data again".to_owned(),
+                reasons => format!("does not accept data: {}", reasons.join("; ")),
             };
             app.observability
                 .notices
-                .tell(NoticeKind::Health, &app.identity.name, text);
-            told = reasons;
+                .notify(NoticeKind::Health, &app.identity.name, text);
+            notified = reasons;
         }
         if app.registry.needs_compaction() {
             let registry = app.registry.clone();
             let compacted = tokio::task::spawn_blocking(move || registry.compact()).await;
             if let Ok(Err(error)) = compacted {
-                tracing::warn!(%error, "the registry could not be compacted");
+                tracing::warn!(%error, "cannot compact the registry");
             }
         }
-        // A stream that is to go sooner is looked for more often.
-        let pause = ABANDONED_LOOK.min(age).as_secs().max(1);
-        if !age.is_zero() && look.is_multiple_of(pause) {
-            abandoned.look(&app, age).await;
+        // A shorter age is checked more often.
+        let pause = ABANDONED_CHECK_PERIOD.min(age).as_secs().max(1);
+        if !age.is_zero() && check.is_multiple_of(pause) {
+            abandoned.check(&app, age).await;
         }
-        if look % RETAIN_LOOKS == 1 {
+        if check % RETENTION_INTERVAL == 1 {
             let node = app.clone();
             let _ = tokio::task::spawn_blocking(move || node.catalogue.retain(clock::now())).await;
         }

@@ -1,4 +1,4 @@
-//! Who the node is, and where it listens.
+//! The name, keys and address of the node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub(crate) struct Identity {
     pub(crate) started_at: Timestamp,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
-    /// TLS of its HTTP interface, unless that speaks clear text.
+    /// TLS of its HTTP server; `None`: plain HTTP.
     pub(crate) tls: Option<tls::Server>,
 }
 
 impl Identity {
-    /// Of a node that starts now.
+    /// The identity of a node that starts now.
     pub(crate) fn new(
         config: &Config,
         key: Key,
@@ -50,19 +50,19 @@ impl Identity {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The fingerprint (SHA-256, hexadecimal) of its certificate, if it speaks TLS.
+    /// The fingerprint (SHA-256, hexadecimal) of its certificate, if TLS is on.
     pub(crate) fn fingerprint(&self) -> Option<String> {
         let tls = self.tls.as_ref();
         tls.map(|tls| tls.fingerprint().to_string())
     }
 }
 
-/// The configured name, else that of the host.
+/// The configured name, or the name of the host.
 pub(crate) fn name(config: &Config) -> String {
     if !config.name.is_empty() {
         return config.name.clone();
     }
-    match data::host().trim() {
+    match data::host_name().trim() {
         "" => "chappe".to_owned(),
         host => host.chars().take(63).collect(),
     }

@@ -1,11 +1,11 @@
 //! The server: configuration, wiring, REST API, console, metrics.
 //!
-//! [`config`] loads node.toml in its layers; [`Node::start`] brings a node up with it: devices are
-//! found, described and registered, their events become durable streams, virtual sensors are bound
-//! to them, and all of it is read under `/api/v1`.
+//! [`config`] loads node.toml and its overrides; [`Node::start`] starts a node with it: the node
+//! finds, describes and registers devices, stores their events as durable streams, binds virtual
+//! sensors to them, and serves all of it under `/api/v1`.
 //!
-//! One thread serves ([`runtime`]); the log has a thread of its own, and what reads the disk or
-//! computes for long runs on a few others.
+//! One thread serves ([`runtime`]). The log has its own thread; disk reads and long computations run
+//! on a few others.
 //!
 //! Not here: users other than the operator.
 
@@ -44,9 +44,9 @@ mod streams;
 mod tasks;
 mod view;
 
-pub use data::{Recognized, SECRET_FILES, log_directory, recognized, registry_directory};
+pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
-pub use node::{Node, StoreFailure, end_signal, runtime};
+pub use node::{Node, StoreFailure, runtime, shutdown_signal};
 pub use sensors::{Checked, check};
 pub use size_limit::SizeLimit;

@@ -1,4 +1,4 @@
-//! Gauges that are read when somebody asks for the metrics.
+//! Gauges that are updated when the metrics are requested.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -79,7 +79,7 @@ fn measure_streams(app: &Shared) {
     measure_losses(app);
 }
 
-/// Elements that the log itself has lost: damaged, or removed by the limit of its size.
+/// Elements that the log itself lost: damaged, or removed by its size limit.
 fn measure_losses(app: &Shared) {
     let mut lost: BTreeMap<(String, &str), u64> = BTreeMap::new();
     let mut restored: BTreeMap<String, u64> = BTreeMap::new();
@@ -123,7 +123,7 @@ fn measure_losses(app: &Shared) {
     }
 }
 
-/// Resident bytes of this process; 0 where the system does not say.
+/// Resident bytes of this process; 0 where the system does not report them.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

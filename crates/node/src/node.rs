@@ -1,4 +1,4 @@
-//! A node: started, run, ended in order.
+//! A node: start, run, orderly shutdown.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,13 +27,13 @@ use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, level, open_registry};
-use crate::streams::Opening;
+use crate::streams::StreamSpec;
 
-/// Tasks that run before the sockets are asked again; reason: with hundreds of links and sensors that
-/// have something to do at once, asking every 61 costs a twentieth of the thread.
+/// Tasks to run between two polls of the sockets; reason: with hundreds of busy links and sensors,
+/// polling after every 61 tasks costs a twentieth of the thread.
 const EVENT_INTERVAL: u32 = 256;
 
-/// A running node. Dropping it ends it without order; see [`Node::shutdown`].
+/// A running node. Dropping it aborts it; for an orderly end see [`Node::shutdown`].
 pub struct Node {
     app: App,
     token: Option<String>,
@@ -44,16 +44,16 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node: takes its data directory, opens its logs, listens, looks for devices.
+    /// Starts a node: locks its data directory, opens its logs, listens, searches for devices.
     ///
     /// # Errors
-    /// What keeps it from starting, with a hint.
+    /// The reason why it cannot start, with a hint.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let directory = config.data_directory.clone();
-        let lock = Lock::take(&directory)?;
+        let lock = Lock::acquire(&directory)?;
         data::check_secrets(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
-        let (token, new_token) = data::token(&directory)?;
+        let (token, new_token) = data::read_or_create_token(&directory)?;
         let tls = data::tls(&config, &identity::name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
@@ -97,15 +97,15 @@ impl Node {
             config,
         });
         recoveries.notify(&app.observability.notices);
-        tell_receive_buffer(&app);
+        notify_receive_buffer(&app);
         if size_limit.exceeded.is_some() {
             let text = size_limit.to_string();
             tracing::warn!("{text}");
             app.observability
                 .notices
-                .tell(NoticeKind::Health, "log", text);
+                .notify(NoticeKind::Health, "log", text);
         }
-        app.registrar.remove_former().await;
+        app.registrar.remove_stale().await;
         publish_node(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
@@ -160,13 +160,13 @@ impl Node {
         self.app.identity.url()
     }
 
-    /// Its links, both ways. What is added here does not outlive a restart.
+    /// Its links in both directions. Links added through this do not survive a restart.
     #[must_use]
     pub fn links(&self) -> Option<&chappe_links::Links> {
         self.app.exchange.get().map(crate::links::Exchange::links)
     }
 
-    /// Where other nodes read here over ZeroMQ: what (sessions, publish, directory), and the address.
+    /// The addresses at which other nodes read over ZeroMQ, by service: sessions, publish, directory.
     #[must_use]
     pub fn listening(&self) -> Vec<(&'static str, String)> {
         let listening = self
@@ -180,13 +180,13 @@ impl Node {
             ("publish", listening.publish),
             ("directory", listening.directory),
         ];
-        let taken = all
+        let open = all
             .into_iter()
-            .filter_map(|(what, address)| Some((what, address?)));
-        taken.collect()
+            .filter_map(|(service, address)| Some((service, address?)));
+        open.collect()
     }
 
-    /// Where it takes part in the distributed hash table (UDP), if it does.
+    /// Its UDP address in the distributed hash table, if it takes part.
     #[must_use]
     pub fn kad_address(&self) -> Option<SocketAddr> {
         self.app
@@ -195,20 +195,20 @@ impl Node {
             .map(chappe_transport::kad::KadNode::local_addr)
     }
 
-    /// The fingerprint of its certificate, if it speaks TLS.
+    /// The fingerprint of its certificate, if TLS is on.
     #[must_use]
     pub fn fingerprint(&self) -> Option<String> {
         self.app.identity.fingerprint()
     }
 
-    /// The token that changes need, if this start made it. Don't log it:
-    /// [`new_token_file`](Self::new_token_file) has it too.
+    /// The token that write access needs, if this start created it. Don't log it:
+    /// [`new_token_file`](Self::new_token_file) contains it too.
     #[must_use]
     pub fn new_token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// The file, readable by its owner alone, with the token that this start made.
+    /// The file, readable by its owner only, with the token that this start created.
     #[must_use]
     pub fn new_token_file(&self) -> Option<PathBuf> {
         let directory = &self.app.config.data_directory;
@@ -233,11 +233,11 @@ impl Node {
         &self.app.identity.public_key
     }
 
-    /// Stores elements that a part of this program yields, as the stream `name`; they are
-    /// acknowledged when this returns. The stream is made and registered at first.
+    /// Stores elements that the program itself produces in the stream `name`, and waits until they are
+    /// acknowledged. The first call creates and registers the stream.
     ///
     /// # Errors
-    /// Why they cannot be stored, in words.
+    /// The reason why they cannot be stored.
     pub async fn store(
         &self,
         name: &str,
@@ -248,50 +248,50 @@ impl Node {
         offered.await.map_err(|error| failure(error.into()))
     }
 
-    /// Like [`Self::store`], but returns when they have their numbers: what it gives back resolves
-    /// when they are acknowledged. Whoever yields elements faster than a disk syncs offers the next
-    /// meanwhile.
+    /// Like [`Self::store`], but returns as soon as the elements have their numbers; the returned future
+    /// resolves when they are acknowledged. A producer faster than the disk can offer the next batch in
+    /// the meantime.
     ///
     /// # Errors
-    /// Why they cannot be stored, in words.
+    /// The reason why they cannot be stored.
     pub async fn offer(
         &self,
         name: &str,
         schema: &StreamSchema,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreFailure> {
-        let opening = Opening {
+        let stream = StreamSpec {
             name: name.to_owned(),
             schema: schema.clone(),
             source: format!("urn:chappe:node:{}", self.app.identity.public_key),
             level: None,
         };
-        let entry = match opening.ready(&self.app) {
+        let entry = match stream.existing(&self.app) {
             Some(entry) => entry,
             None => {
-                let opened = opening.open(&self.app, |_| false).await;
+                let opened = stream.open(&self.app, |_| false).await;
                 opened.map_err(|error| StoreFailure(error.to_string()))?
             }
         };
         entry.append(elements).await.map_err(failure)
     }
 
-    /// A stream of the node by its name, to be read and followed.
+    /// A stream of the node by its name, for reading and following.
     #[must_use]
     pub fn stream(&self, name: &str) -> Option<StreamLog> {
         self.app.catalogue.get(name).map(|entry| entry.log.clone())
     }
 
-    /// What the writer of the log has counted since the start.
+    /// The counters of the log's writer since the start.
     #[must_use]
     pub fn log_counters(&self) -> chappe_log::Counters {
         self.app.storage.log.counters()
     }
 
-    /// Ends it in order: takes no more, ends its subscriptions, drains and closes the log.
+    /// Shuts the node down: stops accepting data, ends its subscriptions, drains and closes the log.
     ///
     /// # Errors
-    /// When the log could not be closed; what was acknowledged is safe nevertheless.
+    /// When the log cannot be closed; acknowledged elements are safe even so.
     pub async fn shutdown(mut self) -> Result<(), chappe_log::Error> {
         self.drain.send_replace(true);
         if let Some(exchange) = self.app.exchange.get() {
@@ -310,7 +310,7 @@ fn failure(error: StoreError) -> StoreFailure {
     StoreFailure(error.to_string())
 }
 
-/// Why elements were not stored, in words.
+/// The reason why elements were not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreFailure(String);
@@ -324,11 +324,11 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT.
+/// Resolves when the process receives SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the system does not let signals be waited for.
-pub async fn end_signal() -> std::io::Result<()> {
+/// When the signal handlers cannot be installed.
+pub async fn shutdown_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -339,10 +339,10 @@ pub async fn end_signal() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The runtime of a node: one thread that serves, few that wait for the disk.
+/// The runtime of a node: one serving thread, and a few threads that may block on the disk.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system cannot create threads.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -358,19 +358,19 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
         .map_err(|source| StartError::Listen { address, source })
 }
 
-/// Says when the operating system gives sockets less than bursts and large samples need.
-fn tell_receive_buffer(app: &App) {
+/// Warns if the operating system limits receive buffers to less than bursts and large samples need.
+fn notify_receive_buffer(app: &App) {
     let buffer = ReceiveBuffer::ask(RECEIVE_BUFFER_BYTES).ok();
     if let Some((buffer, text)) = buffer.and_then(|it| Some((it, it.complaint()?))) {
         let text = format!("{text}; remedy: {}", buffer.remedy());
         tracing::warn!("{text}");
         app.observability
             .notices
-            .tell(NoticeKind::Health, "receive buffer", text);
+            .notify(NoticeKind::Health, "receive buffer", text);
     }
 }
 
-/// Publishes the node itself.
+/// Publishes the node itself in the registry.
 async fn publish_node(app: &App) {
     use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
     let key = format!("urn:chappe:node:{}", app.identity.public_key.clone());
@@ -387,7 +387,7 @@ async fn publish_node(app: &App) {
 pub(crate) mod tests {
     use super::*;
 
-    /// Runs a test on a node that looks for no devices, with a configuration that it changes.
+    /// Runs a test on a node without discovery, with a changed configuration.
     pub(crate) fn on_node(change: impl FnOnce(&mut Config), test: impl AsyncFnOnce(&App)) {
         let directory = tempfile::tempdir().unwrap();
         let mut config = Config {

@@ -1,4 +1,4 @@
-//! What happened, for people: a short history, and a feed for those who watch.
+//! Notices of events for operators: a short history, and a live feed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,23 +9,23 @@ use utoipa::ToSchema;
 
 use crate::clock;
 
-/// Notices kept for those who ask later; reason: a screen or two.
+/// Notices in the history; reason: a screen or two.
 const HISTORY_MAX: usize = 200;
-/// Bytes of a notice's text; reason: notices repeat what devices say of themselves.
+/// Bytes of a notice's text; reason: notices repeat what devices say about themselves.
 const TEXT_BYTES_MAX: usize = 1 << 10;
-/// Notices a watcher may be behind before it misses some, which it is told.
+/// Notices that a watcher may lag before it misses some and is notified of that.
 const FEED_MAX: usize = 256;
 
-/// Something that happened.
+/// An event for operators.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Notice {
-    /// When (RFC 3339).
+    /// Time of the event (RFC 3339).
     pub(crate) at: String,
-    /// Of which kind.
+    /// Its kind.
     pub(crate) kind: NoticeKind,
-    /// What it is about: the key of a device, the name of a stream or of a sensor.
+    /// Its subject: the key of a device, the name of a stream or of a sensor.
     pub(crate) subject: String,
-    /// What happened, in words.
+    /// The event as text.
     pub(crate) text: String,
 }
 
@@ -33,22 +33,22 @@ pub(crate) struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NoticeKind {
-    /// A device came, changed or went.
+    /// A device appeared, changed or left.
     Device,
     /// A virtual sensor was bound or unbound.
     Binding,
-    /// A link was connected, cut or refused; elements were lost on one; its origin went back.
+    /// A link was connected, disconnected or refused, lost elements, or its origin rolled back.
     Link,
     /// Something was dropped for the first time.
     Drop,
     /// The node's own state changed.
     Health,
-    /// A client of live data reads too slowly, or elements are no longer kept.
+    /// A client of live data reads too slowly, or the elements it needs are no longer kept.
     Lag,
 }
 
 impl Notice {
-    /// Something that happens now.
+    /// A notice of an event that happens now.
     pub(crate) fn now(kind: NoticeKind, subject: &str, text: impl Into<String>) -> Self {
         let mut text: String = text.into();
         if text.len() > TEXT_BYTES_MAX {
@@ -80,8 +80,8 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Tells everyone who watches.
-    pub(crate) fn tell(&self, kind: NoticeKind, subject: &str, text: impl Into<String>) {
+    /// Adds a notice to the history and sends it to all watchers.
+    pub(crate) fn notify(&self, kind: NoticeKind, subject: &str, text: impl Into<String>) {
         let notice = Notice::now(kind, subject, text);
         tracing::info!(kind = ?notice.kind, subject, "{}", notice.text);
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,17 +90,17 @@ impl Notices {
         }
         history.push_back(notice.clone());
         drop(history);
-        // An error only says that nobody watches.
+        // Fails only while nobody watches.
         let _ = self.feed.send(notice);
     }
 
-    /// The notices kept, oldest first.
+    /// The notices of the history, oldest first.
     pub(crate) fn history(&self) -> Vec<Notice> {
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.iter().cloned().collect()
     }
 
-    /// Follows what happens from now on.
+    /// Follows the notices from now on.
     pub(crate) fn watch(&self) -> broadcast::Receiver<Notice> {
         self.feed.subscribe()
     }

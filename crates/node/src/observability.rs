@@ -1,4 +1,4 @@
-//! How operators see the node: metrics, drops and notices.
+//! Observability of the node: metrics, drops and notices.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::notices::Notices;
 pub(crate) struct Observability {
     /// Counters and gauges.
     pub(crate) metrics: Arc<Metrics>,
-    /// Everything that was dropped, with the reason.
+    /// Dropped messages and elements, with the reasons.
     pub(crate) drops: Drops,
     /// Events for operators.
     pub(crate) notices: Notices,
@@ -20,7 +20,7 @@ pub(crate) struct Observability {
 }
 
 impl Observability {
-    /// Without metrics and notices; `drops` may hold some from before the start.
+    /// Starts with empty metrics and notices; `drops` may hold entries from the start of the node.
     pub(crate) fn new(drops: Drops, limits: Limits) -> Self {
         Self {
             metrics: Arc::default(),
@@ -35,15 +35,21 @@ impl Observability {
         self.metrics.stream_label(stream, &self.limits)
     }
 
-    /// Counts elements of a stream that cannot be stored, and shows them as a drop.
-    pub(crate) fn lost(&self, stream: &str, elements: u64, reason: &'static str, detail: &str) {
-        self.count_lost(stream, elements, reason);
+    /// Counts elements of a stream that cannot be stored, and records a drop.
+    pub(crate) fn record_loss(
+        &self,
+        stream: &str,
+        elements: u64,
+        reason: &'static str,
+        detail: &str,
+    ) {
+        self.count_loss(stream, elements, reason);
         self.drops
             .record(Hop::Element, reason, stream, detail.to_owned(), None);
     }
 
-    /// Counts lost elements in the metrics alone.
-    pub(crate) fn count_lost(&self, stream: &str, elements: u64, reason: &'static str) {
+    /// Counts lost elements in the metrics only.
+    pub(crate) fn count_loss(&self, stream: &str, elements: u64, reason: &'static str) {
         let stream = self.stream_label(stream);
         let labels = LostLabels { stream, reason };
         self.metrics.lost.get_or_create(&labels).inc_by(elements);

@@ -1,4 +1,4 @@
-//! Limits of what clients do at the same time.
+//! Limits on concurrent requests of clients.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Config;
 
-/// Permits for expensive requests; each is given back when it is dropped.
+/// Permits for expensive requests; dropping a permit returns it.
 pub(crate) struct Permits {
     queries: Arc<Semaphore>,
     live_clients: Arc<Semaphore>,
     pulls: Arc<Semaphore>,
-    /// Threads on which large elements of live data are decoded and encoded.
+    /// Threads that decode and encode large elements of live data.
     pub(crate) live_readers: Parsers,
 }
 
@@ -22,7 +22,7 @@ impl Permits {
         Self {
             queries: limit(config.limits.queries),
             live_clients: limit(config.http.max_live_clients),
-            // The other half of the connections stays for short requests.
+            // The other half of the connections is reserved for short requests.
             pulls: limit(config.http.max_connections.div_ceil(2)),
             live_readers: Parsers::default(),
         }

@@ -1,4 +1,4 @@
-//! Writes the registry; refused changes are counted and shown as notices.
+//! Writes to the registry; refused changes are counted and reported as notices.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
-use crate::tasks::take_turns;
+use crate::tasks::yield_every;
 
-/// Pause before a refused change is tried again; reason: a few syncs.
+/// Pause before a refused change is retried; reason: a few syncs.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Attempts in a row, a minute together, after which a change is given up; reason: a full disk may stay
-/// full, and the caller has more to do.
+/// Failed attempts in a row, about a minute, after which a change is given up; reason: a full disk may
+/// stay full, and the caller has other work.
 const RETRIES_MAX: u32 = 1_200;
 
 /// A change of the registry.
@@ -24,16 +24,16 @@ enum Change {
     Remove(String),
 }
 
-/// A change on its way, none when nothing has to change, or why the registry does not take it.
-type Begun = Result<Option<Publication>, Error>;
+/// A submitted change; `None` when there is nothing to change.
+type Submission = Result<Option<Publication>, Error>;
 
-/// Writes the registry for the parts of the node.
+/// Writes to the registry on behalf of the parts of the node.
 pub(crate) struct Registrar {
     registry: Registry,
     /// The revision at which each entity was registered in this run.
     registered: Mutex<HashMap<String, u64>>,
     observability: Arc<Observability>,
-    /// True when the node ends: changes are not tried again.
+    /// True while the node shuts down: changes are not retried.
     drain: watch::Receiver<bool>,
 }
 
@@ -51,24 +51,24 @@ impl Registrar {
         }
     }
 
-    /// Publishes entities, except those that the registry already has as they are. Waits while too many
-    /// changes are on their way.
+    /// Publishes entities, except those that are unchanged in the registry. Waits while too many changes
+    /// are pending.
     pub(crate) async fn publish(&self, entities: Vec<Entity>) {
         let changes = entities.into_iter().map(Box::new).map(Change::Publish);
-        self.make_all(changes).await;
+        self.apply(changes).await;
     }
 
-    /// Removes entities, as far as they are there.
+    /// Removes those of the entities that exist.
     pub(crate) async fn remove(&self, keys: Vec<String>) {
         for key in &keys {
             self.registered().remove(key);
         }
-        self.make_all(keys.into_iter().map(Change::Remove)).await;
+        self.apply(keys.into_iter().map(Change::Remove)).await;
     }
 
-    /// Removes the devices, services, streams and sensors of an earlier run: those that are there are
-    /// published again.
-    pub(crate) async fn remove_former(&self) {
+    /// Removes the devices, services, streams and sensors of an earlier run. Those that still exist are
+    /// published again later.
+    pub(crate) async fn remove_stale(&self) {
         for kind in [
             EntityKind::Stream,
             EntityKind::VirtualSensor,
@@ -86,12 +86,12 @@ impl Registrar {
         }
     }
 
-    /// Whether an entity was published in this run and not removed.
+    /// Whether an entity was published in this run and not removed since.
     pub(crate) fn is_registered(&self, key: &str) -> bool {
         self.registered().contains_key(key)
     }
 
-    /// The revision at which an entity was published first in this run; the last one if it was not.
+    /// The revision at which an entity was first published in this run; `u64::MAX` if it was not.
     pub(crate) fn registered_at(&self, key: &str) -> u64 {
         self.registered().get(key).copied().unwrap_or(u64::MAX)
     }
@@ -102,31 +102,31 @@ impl Registrar {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn make_all(&self, changes: impl Iterator<Item = Change>) {
+    async fn apply(&self, changes: impl Iterator<Item = Change>) {
         let mut retries = 0;
-        // As many as possible are on their way before the first is awaited: one sync serves many.
-        let mut underway = VecDeque::new();
+        // Submit as many changes as possible before awaiting the first, so that they share a sync.
+        let mut pending = VecDeque::new();
         for (index, change) in changes.enumerate() {
-            take_turns(index).await;
-            let mut begun = self.begin(&change);
-            while let Err(Error::Busy { .. }) = begun
-                && let Some((first, begun_first)) = underway.pop_front()
+            yield_every(index).await;
+            let mut submission = self.submit(&change);
+            while let Err(Error::Busy { .. }) = submission
+                && let Some((oldest, its_submission)) = pending.pop_front()
             {
-                self.finish(first, begun_first, &mut retries).await;
-                begun = self.begin(&change);
+                self.finish(oldest, its_submission, &mut retries).await;
+                submission = self.submit(&change);
             }
-            match begun {
-                Ok(Some(_)) => underway.push_back((change, begun)),
-                _ => self.finish(change, begun, &mut retries).await,
+            match submission {
+                Ok(Some(_)) => pending.push_back((change, submission)),
+                _ => self.finish(change, submission, &mut retries).await,
             }
         }
-        for (index, (change, begun)) in underway.into_iter().enumerate() {
-            take_turns(index).await;
-            self.finish(change, begun, &mut retries).await;
+        for (index, (change, submission)) in pending.into_iter().enumerate() {
+            yield_every(index).await;
+            self.finish(change, submission, &mut retries).await;
         }
     }
 
-    fn begin(&self, change: &Change) -> Begun {
+    fn submit(&self, change: &Change) -> Submission {
         match change {
             Change::Publish(entity) => {
                 let known = self.registry.get(&entity.key, &Principal::Operator);
@@ -137,16 +137,16 @@ impl Registrar {
             }
             Change::Remove(key) => match self.registry.remove(key) {
                 Err(Error::Unknown(_)) => Ok(None),
-                begun => begun.map(Some),
+                removal => removal.map(Some),
             },
         }
     }
 
-    /// Waits until a change is made or refused. One that has no room yet is tried again until the node
-    /// ends; `retries` counts the attempts in a row that failed.
-    async fn finish(&self, change: Change, mut begun: Begun, retries: &mut u32) {
+    /// Waits until a change is applied or refused. A change that fails for lack of room is retried;
+    /// `retries` counts the failed attempts in a row.
+    async fn finish(&self, change: Change, mut submission: Submission, retries: &mut u32) {
         loop {
-            let outcome = match begun {
+            let outcome = match submission {
                 Ok(Some(publication)) => publication.await,
                 Ok(None) => Ok(self.registry.revision()),
                 Err(error) => Err(error),
@@ -164,22 +164,22 @@ impl Registrar {
                 {
                     *retries += 1;
                     tokio::time::sleep(RETRY_PAUSE).await;
-                    begun = self.begin(&change);
+                    submission = self.submit(&change);
                 }
-                Err(error) => return self.refused(&change, &error),
+                Err(error) => return self.report_refusal(&change, &error),
             }
         }
     }
 
-    fn refused(&self, change: &Change, error: &Error) {
+    fn report_refusal(&self, change: &Change, error: &Error) {
         let (key, text) = match change {
-            Change::Publish(entity) => (&entity.key, "could not be registered"),
-            Change::Remove(key) => (key, "could not be removed from the registry"),
+            Change::Publish(entity) => (&entity.key, "cannot be registered"),
+            Change::Remove(key) => (key, "cannot be removed from the registry"),
         };
         let Observability { drops, notices, .. } = &*self.observability;
         let (reason, detail) = ("not registered", error.to_string());
         drops.record(Hop::Metadata, reason, key, detail, None);
-        notices.tell(NoticeKind::Health, key, format!("{text}: {error}"));
+        notices.notify(NoticeKind::Health, key, format!("{text}: {error}"));
     }
 }
 
@@ -188,11 +188,11 @@ mod tests {
     use super::*;
     use crate::node::tests::on_node;
 
-    /// More than the changes that the registry has on their way.
+    /// More than the registry's limit of pending changes.
     const MANY: usize = 5_000;
 
     #[test]
-    fn more_changes_at_once_than_the_registry_takes_are_all_made() {
+    fn changes_beyond_the_registrys_limit_are_all_applied() {
         on_node(
             |_| {},
             async |app| {

@@ -17,7 +17,7 @@ use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::storage::Storage;
 
-/// A running node, as its tasks and its HTTP interface hold it.
+/// The handle by which tasks and the HTTP server share a running node.
 pub(crate) type App = Arc<Shared>;
 
 /// The parts of a running node.
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) identity: Identity,
     /// The proxies whose `Forwarded` headers count.
     pub(crate) trusted_proxies: Vec<Prefix>,
-    /// Recognizes the operator's token.
+    /// The hash of the operator's token.
     pub(crate) token: TokenHash,
     pub(crate) storage: Storage,
     pub(crate) catalogue: Catalogue,
@@ -36,23 +36,23 @@ pub(crate) struct Shared {
     pub(crate) sensors: Sensors,
     /// The links to and from other nodes, once they are started.
     pub(crate) exchange: OnceLock<Exchange>,
-    /// The node of the distributed hash table, if the configuration has one.
+    /// The node in the distributed hash table, if configured.
     pub(crate) kad: OnceLock<chappe_transport::kad::KadNode>,
-    /// The DDS topics, once they are started, if the configuration has some.
+    /// The DDS topics, once they are started, if configured.
     #[cfg(feature = "dds")]
     pub(crate) topics: OnceLock<chappe_dds::topics::Topics>,
     pub(crate) observability: Arc<Observability>,
     pub(crate) permits: Permits,
-    /// Becomes true when the node ends.
+    /// Becomes true when the node shuts down.
     pub(crate) drain: watch::Receiver<bool>,
 }
 
 impl Shared {
-    /// Why the node takes no data; empty when it does.
+    /// The reasons why the node does not accept data; empty when it does.
     pub(crate) fn reasons_not_ready(&self) -> Vec<String> {
         let mut reasons = self.storage.reasons_not_ready();
         if *self.drain.borrow() {
-            reasons.push("the node ends".to_owned());
+            reasons.push("the node is shutting down".to_owned());
         }
         reasons
     }

@@ -1,8 +1,8 @@
-//! The size limit of the log: `log.max_bytes`, or a default that follows from the disk.
+//! The size limit of the log: `log.max_bytes`, or a default derived from the disk.
 //!
-//! The default is half of the file system, so that a node on a small disk does not fill it before
-//! retention ends. It never shrinks a log: one that already holds more at the start may stay at the
-//! size that it has, and a notice says so.
+//! The default is half of the file system, so that a node does not fill a small disk before retention
+//! removes elements. It never shrinks a log: a log that is larger at the start keeps its size, and a
+//! notice reports that.
 
 use std::fmt;
 use std::fs;
@@ -12,27 +12,27 @@ use std::path::Path;
 use crate::config::{Config, MaxBytes};
 use crate::data::log_directory;
 
-/// The default is one part in so many of the file system: the rest stays for other programs.
-const SHARE: u64 = 2;
-/// The least default; reason: a few hours of a busy node. Small disks are left a tenth nevertheless.
-const LEAST_BYTES: u64 = 1 << 30;
+/// The default is the size of the file system divided by this; other programs have the rest.
+const DISK_DIVISOR: u64 = 2;
+/// The minimum default; reason: a few hours of a busy node. A small disk still keeps a tenth free.
+const DEFAULT_MIN_BYTES: u64 = 1 << 30;
 
-/// The size limit of a log, and where it comes from.
+/// The size limit of a log, and its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeLimit {
-    /// The limit; `None`: there is none.
+    /// The limit; `None`: unlimited.
     pub bytes: Option<u64>,
-    /// It is the default.
+    /// Whether it is the default.
     pub is_default: bool,
-    /// The default by the disk alone, when the log already holds more than that.
+    /// The default derived from the disk, when the log is already larger.
     pub exceeded: Option<u64>,
 }
 
 impl SizeLimit {
-    /// The limit for a node of this configuration, whether it has data yet or not.
+    /// The limit for a node with this configuration, whether it has data yet or not.
     ///
     /// # Errors
-    /// The file system or the log's directory cannot be looked at.
+    /// The file system or the log's directory cannot be read.
     pub fn of(config: &Config) -> io::Result<Self> {
         match config.log.max_bytes {
             MaxBytes::Bytes(bytes) => Ok(Self {
@@ -49,7 +49,7 @@ impl SizeLimit {
 
     fn default_for(disk_bytes: u64, held_bytes: u64) -> Self {
         let most = disk_bytes / 10 * 9;
-        let limit = (disk_bytes / SHARE).max(LEAST_BYTES).min(most);
+        let limit = (disk_bytes / DISK_DIVISOR).max(DEFAULT_MIN_BYTES).min(most);
         Self {
             bytes: Some(limit.max(held_bytes)),
             is_default: true,
@@ -67,21 +67,21 @@ impl fmt::Display for SizeLimit {
         match (self.exceeded, self.is_default) {
             (Some(limit), _) => write!(
                 f,
-                "the log holds {size}, more than the default limit of {}: it may keep this size, and \
-                 its oldest files make room for new elements (set log.max_bytes to choose a limit, 0 \
-                 for none)",
+                "the log holds {size}, more than the default limit of {}: it keeps this size, and new \
+                 elements replace its oldest files (set log.max_bytes to choose a limit, 0 for none)",
                 Bytes(limit)
             ),
             (None, true) => write!(
                 f,
-                "the log may grow to {size}, half of its disk (log.max_bytes changes that, 0: no limit)"
+                "the log may grow to {size}, half of its disk (set log.max_bytes to change this, 0 for \
+                 no limit)"
             ),
             (None, false) => write!(f, "the log may grow to {size} (log.max_bytes)"),
         }
     }
 }
 
-/// A size for people.
+/// A size for display.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -97,7 +97,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The size of the file system on which `directory` lies, or will lie.
+/// The size of the file system of `directory`, which need not exist yet.
 fn disk_bytes(directory: &Path) -> io::Result<u64> {
     let absolute = std::path::absolute(directory)?;
     let existing = absolute.ancestors().find(|path| path.exists());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_never_shrinks_a_log_and_says_that_it_is_exceeded() {
+    fn the_default_never_shrinks_a_log_and_reports_that_it_is_exceeded() {
         let limit = SizeLimit::default_for(100 * GIB, 80 * GIB);
         assert_eq!(limit.bytes, Some(80 * GIB));
         assert_eq!(limit.exceeded, Some(50 * GIB));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_by_the_operator_holds_and_zero_is_none() {
+    fn a_configured_limit_applies_and_zero_means_unlimited() {
         let mut config = Config::default();
         config.log.max_bytes = MaxBytes::Bytes(5);
         assert_eq!(SizeLimit::of(&config).unwrap().bytes, Some(5));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_segments_that_are_there_are_counted() {
+    fn only_segments_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(held_bytes(&directory.path().join("log")).unwrap(), 0);
         fs::write(directory.path().join("0000000001.segment"), [0; 300]).unwrap();

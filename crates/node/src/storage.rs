@@ -1,4 +1,4 @@
-//! The logs of a node: one of its streams, one of its registry.
+//! The two logs of a node: its streams and its registry.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::error::StartError;
 use crate::notices::{NoticeKind, Notices};
 use crate::size_limit::SizeLimit;
 
-/// Records that a follower of the log takes at once; reason: a client of live data holds one batch.
+/// Records in one batch of a follower; reason: a client of live data holds one batch.
 const FOLLOW_RECORDS: usize = 256;
-/// Bytes that wait for the log; more is refused, and whoever brings elements waits.
+/// Bytes queued for the log; more are refused, and their sender waits.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// Both logs, open, and the disk that they lie on.
+/// Both open logs, and their disk.
 pub(crate) struct Storage {
     /// The log of the streams.
     pub(crate) log: Store,
@@ -29,7 +29,7 @@ pub(crate) struct Storage {
     disk: FileDisk,
 }
 
-/// What opening the logs found.
+/// The recovery reports of both logs.
 pub(crate) struct Recoveries {
     log: Recovery,
     registry: Recovery,
@@ -39,7 +39,7 @@ impl Storage {
     /// Opens both logs below the data directory.
     ///
     /// # Errors
-    /// A directory that is in use or cannot be written, a log that cannot be read.
+    /// The directory is in use or cannot be written, or a log cannot be read.
     pub(crate) fn open(
         config: &Config,
         size_limit: SizeLimit,
@@ -72,17 +72,17 @@ impl Storage {
         Ok((storage, recoveries))
     }
 
-    /// Both logs, with the names that operators see.
+    /// Both logs, with the names shown to operators.
     pub(crate) fn logs(&self) -> [(&'static str, &Store); 2] {
         [("log", &self.log), ("registry", &self.registry_log)]
     }
 
-    /// Bytes that can still be written below the data directory.
+    /// Free bytes on the disk of the data directory.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.disk.free_bytes().unwrap_or(0)
     }
 
-    /// Why the logs take no data; empty when they do.
+    /// The reasons why the logs do not accept data; empty when they do.
     pub(crate) fn reasons_not_ready(&self) -> Vec<String> {
         let reasons = self.logs().map(|(name, log)| match log.health() {
             Health::Ok => None,
@@ -92,7 +92,7 @@ impl Storage {
         reasons.into_iter().flatten().collect()
     }
 
-    /// Stored records that are damaged, counted by log; empty when none is.
+    /// A summary of damaged records for each log that has some.
     pub(crate) fn damage(&self) -> Vec<String> {
         let damages = self.logs().map(|(name, log)| {
             let lost = log.lost();
@@ -105,10 +105,10 @@ impl Storage {
         damages.into_iter().flatten().collect()
     }
 
-    /// Writes everything that is queued, and closes both logs.
+    /// Writes all queued records and closes both logs.
     ///
     /// # Errors
-    /// A log that could not be closed; its acknowledged records are safe nevertheless.
+    /// A log cannot be closed; its acknowledged records are safe even so.
     pub(crate) async fn close(&self) -> Result<(), chappe_log::Error> {
         for (_, log) in self.logs() {
             let log = log.clone();
@@ -120,14 +120,14 @@ impl Storage {
 }
 
 impl Recoveries {
-    /// Notices of what operators should know about the last end of the node.
+    /// Reports findings of the recovery as notices.
     pub(crate) fn notify(&self, notices: &Notices) {
-        tell_recovery(notices, "log", &self.log);
-        tell_recovery(notices, "registry", &self.registry);
+        notify_recovery(notices, "log", &self.log);
+        notify_recovery(notices, "registry", &self.registry);
     }
 }
 
-/// The level of durability in the words of the log.
+/// Converts a configured durability level to the log's type.
 pub(crate) fn level(level: DurabilityLevel) -> Level {
     match level {
         DurabilityLevel::Memory => Level::Memory,
@@ -161,10 +161,10 @@ fn open_log(directory: &Path, options: Options) -> Result<(Store, Recovery), Sta
     })
 }
 
-/// Opens the registry in its log.
+/// Opens the registry from its log.
 ///
 /// # Errors
-/// A journal that cannot be read.
+/// The journal cannot be read.
 pub(crate) fn open_registry(directory: &Path, store: &Store) -> Result<Registry, StartError> {
     let path = || directory.to_owned();
     let existing = store.streams();
@@ -182,9 +182,9 @@ pub(crate) fn open_registry(directory: &Path, store: &Store) -> Result<Registry,
     })
 }
 
-/// Damage in words: where, and what is missing by it.
-pub(crate) fn damage(range: &CorruptRange) -> String {
-    /// Streams that are named; more are counted.
+/// Describes damage: its position, and the missing records.
+pub(crate) fn describe_damage(range: &CorruptRange) -> String {
+    /// Streams to name; the others are counted.
     const NAMED: usize = 4;
     let mut text = format!(
         "{} bytes of {} are damaged: {}",
@@ -199,24 +199,24 @@ pub(crate) fn damage(range: &CorruptRange) -> String {
     text
 }
 
-/// Tells what opening a log found that somebody should know.
-fn tell_recovery(notices: &Notices, name: &str, recovery: &Recovery) {
-    let tell = |text: String| notices.tell(NoticeKind::Health, name, text);
+/// Reports the findings of a log's recovery that concern operators.
+fn notify_recovery(notices: &Notices, name: &str, recovery: &Recovery) {
+    let notify = |text: String| notices.notify(NoticeKind::Health, name, text);
     if recovery.copied {
-        tell("the files are a copy: every stream goes on in a new epoch".to_owned());
+        notify("the files are a copy: every stream continues in a new epoch".to_owned());
     }
     if let Some(tail) = &recovery.torn_tail {
-        tell(format!(
-            "{} bytes at the end of {} were never complete and were cut",
+        notify(format!(
+            "{} bytes at the end of {} were incomplete and were cut off",
             tail.bytes, tail.segment
         ));
     }
     for range in recovery.corrupt.iter().filter(|range| !range.settled) {
-        tell(damage(range));
+        notify(describe_damage(range));
     }
     for epoch in recovery.new_epochs.iter().take(20) {
-        tell(format!(
-            "stream {} goes on in a new epoch: {}",
+        notify(format!(
+            "stream {} continues in a new epoch: {}",
             epoch.stream,
             epoch.reason.text()
         ));

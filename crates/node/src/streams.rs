@@ -1,4 +1,4 @@
-//! Streams of this program's own parts: defined in the log, shown in the catalogue, registered.
+//! Streams written by parts of this program: defined in the log, added to the catalogue, registered.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use chappe_log::Level;
 use chappe_stream::StreamSchema;
 
 use crate::catalogue::{self, CatalogueError, Entry};
-use crate::devices::of_stream;
+use crate::devices::stream_entity;
 use crate::shared::Shared;
 
-/// A stream to be opened.
+/// The specification of a stream to open.
 #[derive(Clone)]
-pub(crate) struct Opening {
+pub(crate) struct StreamSpec {
     pub(crate) name: String,
     pub(crate) schema: StreamSchema,
     /// The key of its source in the registry.
     pub(crate) source: String,
-    /// Its durability, if not the default of the configuration.
+    /// Its durability level; `None`: the configured default.
     pub(crate) level: Option<Level>,
 }
 
-impl Opening {
-    /// The stream, if it is open and registered with this source and schema.
-    pub(crate) fn ready(&self, app: &Shared) -> Option<Arc<Entry>> {
+impl StreamSpec {
+    /// The stream, if it is already open and registered with this source and schema.
+    pub(crate) fn existing(&self, app: &Shared) -> Option<Arc<Entry>> {
         let entry = app.catalogue.get(&self.name)?;
         let is_same = entry.log.is_as(&self.schema, &self.source);
         let is_registered = app.registrar.is_registered(&catalogue::key(&self.name));
         (is_same && is_registered).then_some(entry)
     }
 
-    /// Opens the stream and registers it. `may_take` says whether it may be one of another owner.
+    /// Opens the stream and registers it, taking it over from another owner if `may_take` accepts it.
     ///
     /// # Errors
-    /// The name belongs to another source, there are too many streams, or the log refuses.
+    /// The name belongs to another source, there are too many streams, or the log failed.
     pub(crate) async fn open(
         &self,
         app: &Shared,
@@ -44,17 +44,17 @@ impl Opening {
             source,
             level,
         } = self;
-        let made = app
+        let created = app
             .catalogue
             .create_or_take(name, schema, source, *level, may_take);
-        let entry = made.await?;
+        let entry = created.await?;
         self.register(app).await;
         Ok(entry)
     }
 
-    /// Registers the stream, unless the registry has it as it is.
+    /// Registers the stream, unless it is unchanged in the registry.
     pub(crate) async fn register(&self, app: &Shared) {
-        let entity = of_stream(&self.name, &self.schema, &self.source, None);
+        let entity = stream_entity(&self.name, &self.schema, &self.source, None);
         app.registrar.publish(vec![entity]).await;
     }
 }

@@ -1,20 +1,20 @@
-//! What the tasks of a node share: they end with the node, and take turns.
+//! Helpers for the tasks of a node: waiting for the shutdown, and yielding in long loops.
 
 use tokio::sync::watch;
 
-/// Waits until the node ends.
-pub(crate) async fn ended(drain: &mut watch::Receiver<bool>) {
-    // An error says that the node itself is gone.
+/// Waits until the node shuts down.
+pub(crate) async fn shutdown(drain: &mut watch::Receiver<bool>) {
+    // Fails only when the node itself was dropped.
     let _ = drain.wait_for(|drain| *drain).await;
 }
 
-/// Steps of a long loop after which other tasks of the node get their turn; reason: a step takes
-/// microseconds, and an answer should not wait for thousands of them.
-const TURN: usize = 32;
+/// Steps of a long loop between two yields; reason: a step takes microseconds, and an answer should
+/// not wait for thousands of them.
+const YIELD_STEPS: usize = 32;
 
-/// Lets other tasks run now and then, in step `index` of a long loop.
-pub(crate) async fn take_turns(index: usize) {
-    if index % TURN == TURN - 1 {
+/// Yields to other tasks at every [`YIELD_STEPS`]th step of a long loop; `index` is the step.
+pub(crate) async fn yield_every(index: usize) {
+    if index % YIELD_STEPS == YIELD_STEPS - 1 {
         tokio::task::yield_now().await;
     }
 }

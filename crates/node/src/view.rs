@@ -1,8 +1,8 @@
-//! Elements and fields of streams as JSON, written straight from the element.
+//! Elements and fields of streams as JSON, written directly from the element.
 //!
-//! Times are RFC 3339; bytes are base64; an epoch is 16 hexadecimal digits, as in a position. A
-//! number that JSON cannot write (not a number, infinite) is null. Integers beyond 2^53 are written
-//! in full: a reader that knows only doubles rounds them.
+//! Times are RFC 3339; bytes are base64; an epoch is 16 hexadecimal digits, as in a position. NaN and
+//! infinite numbers become null. Integers beyond 2^53 are written in full; a reader that supports only
+//! doubles rounds them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,10 +30,10 @@ pub(crate) struct FieldView {
 
 impl FieldView {
     pub(crate) fn of(field: &Field) -> Self {
-        let word = serde_json::to_value(field.field_type).unwrap_or_default();
+        let type_name = serde_json::to_value(field.field_type).unwrap_or_default();
         Self {
             name: field.name.clone(),
-            field_type: word.as_str().unwrap_or_default().to_owned(),
+            field_type: type_name.as_str().unwrap_or_default().to_owned(),
             unit: field.unit.clone(),
             observed_property: field.observed_property.clone(),
             description: field.description.clone(),
@@ -43,7 +43,7 @@ impl FieldView {
 
 /// An element with the schema that names its values.
 pub(crate) struct ElementView<'a> {
-    /// The stream's name, where elements of several streams stand together.
+    /// The stream's name, where the answer mixes elements of several streams.
     pub(crate) stream: Option<&'a str>,
     /// The element.
     pub(crate) element: &'a StreamElement,
@@ -51,13 +51,10 @@ pub(crate) struct ElementView<'a> {
     pub(crate) schema: &'a StreamSchema,
 }
 
-/// The shape of an element, for the interface's description.
+/// The structure of an element, for the OpenAPI document.
 #[derive(ToSchema)]
 #[schema(as = Element)]
-#[allow(
-    dead_code,
-    reason = "a description; elements are written by ElementView"
-)]
+#[allow(dead_code, reason = "documentation only; ElementView writes elements")]
 pub(crate) struct ElementShape {
     /// The stream's name (live data only).
     stream: Option<String>,
@@ -65,18 +62,18 @@ pub(crate) struct ElementShape {
     epoch: String,
     /// Its number in the stream.
     number: u64,
-    /// When the source says it happened (RFC 3339).
+    /// Time of the event by the source's clock (RFC 3339).
     source_time: String,
-    /// When this node received it (RFC 3339).
+    /// Time of arrival at this node (RFC 3339).
     receive_time: String,
-    /// The instance of the stream's subject it is about.
+    /// The instance that the element describes, for streams with keys.
     key: Option<String>,
     /// good, questionable or bad.
     quality: String,
-    /// One member a field: a number, a text, true or false, null, base64 for bytes, and for samples
-    /// `{start, period_s, values}`.
+    /// One member per field: a number, string, boolean or null; base64 for bytes;
+    /// `{start, period_s, values}` for samples.
     values: serde_json::Map<String, serde_json::Value>,
-    /// `epoch:number` at the node that it came from; only for elements that came over a link.
+    /// `epoch:number` at the node of origin; only for elements received over a link.
     origin: Option<String>,
 }
 
@@ -153,7 +150,7 @@ mod tests {
     use chappe_stream::{Epoch, FieldType, Position, Timestamp};
 
     #[test]
-    fn every_type_of_value_has_its_form() {
+    fn every_type_of_value_is_written_as_documented() {
         let values = vec![
             Value::Null,
             Value::Boolean(true),

@@ -114,7 +114,7 @@ fn print_drops(session: &Session, printed_reasons: &HashSet<String>, json: bool)
     }
 }
 
-/// A device as it is printed.
+/// The printed form of a device.
 struct Device {
     json: Value,
     head: String,

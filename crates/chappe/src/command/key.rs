@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_identity::PublicKey;
 use chappe_kad::Certificate;
-use chappe_node::Recognized;
+use chappe_node::PublicIdentity;
 use chappe_transport::key_file;
 use serde_json::json;
 
@@ -23,11 +23,11 @@ pub(crate) fn run(verb: Key, json: bool) -> Outcome {
 fn show(file: Option<&Path>, json: bool) -> Outcome {
     let loaded = super::config::load(file, Vec::new())?;
     let directory = loaded.config.data_directory.clone();
-    let recognized = chappe_node::recognized(&loaded.config).map_err(|error| {
+    let recognized = chappe_node::public_identity(&loaded.config).map_err(|error| {
         let hint = error.hint();
         Failure::from(error).hint_if(hint)
     })?;
-    let Some(Recognized {
+    let Some(PublicIdentity {
         key,
         curve_key,
         fingerprint,

@@ -36,7 +36,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) {
     clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
 }
 
-/// The program that now has an unknown verb.
+/// The program that provides an unknown verb.
 pub(crate) fn moved(error: &clap::Error) -> Option<Failure> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;

@@ -158,7 +158,7 @@ impl NodeClient {
         Ok(serde_json::from_slice(&read(response).await?)?)
     }
 
-    /// Deletes what is at `path`.
+    /// Deletes the resource at `path`.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), Failure> {
         let response = self
             .send(Method::DELETE, path, "application/json", None)

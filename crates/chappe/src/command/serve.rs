@@ -49,7 +49,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
         }
-        chappe_node::end_signal().await?;
+        chappe_node::shutdown_signal().await?;
         output::progress("draining");
         node.shutdown().await?;
         Ok(())

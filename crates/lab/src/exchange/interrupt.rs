@@ -12,7 +12,7 @@ pub(crate) fn remove(folder: PathBuf) {
         let Ok(runtime) = chappe_node::runtime() else {
             return;
         };
-        if runtime.block_on(chappe_node::end_signal()).is_ok() {
+        if runtime.block_on(chappe_node::shutdown_signal()).is_ok() {
             // The processes may still write there, and make it fail; then it is tried again.
             for _ in 0..TRIES {
                 if std::fs::remove_dir_all(&folder).is_ok() {

@@ -1,12 +1,12 @@
-//! Removing streams: at an operator's request, and by age those that devices left behind empty.
+//! Removal of streams: at an operator's request, and of abandoned empty device streams by age.
 //!
-//! Only a stream whose source is not there and that no other node reads is removed. Its source would
-//! bring it back at once, and a reader would wait for elements that never come.
+//! A stream is removed only while its source is absent and no other node reads it. A present source
+//! would define it again at once, and a reader would wait for elements that never arrive.
 //!
-//! The source is looked for where it is known: in the table of devices or of virtual sensors, among the
-//! links. The registry does not tell: a source writes before its stream is registered. The stream is
-//! taken out of the catalogue before the last look. A source that has the stream is there by then, and
-//! one that comes later finds none, and defines it again when the removal has ended.
+//! The source is looked up in the tables of devices, virtual sensors and links, not in the registry,
+//! because a source writes before its stream is registered. The stream is hidden in the catalogue
+//! before the last check: a source that already uses the stream is found by that check, and a later
+//! one finds no stream and defines it again after the removal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,28 @@ use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
-use crate::devices::{DeviceState, key_of};
-use crate::links::{self, Kept};
+use crate::devices::{DeviceState, device_key};
+use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
 
-/// How often abandoned streams are looked for; reason: their age is counted in days.
-pub(crate) const LOOK: Duration = Duration::from_secs(60);
+/// Time between two checks for abandoned streams; reason: their age is counted in days.
+pub(crate) const ABANDONED_CHECK_PERIOD: Duration = Duration::from_secs(60);
 
-/// How often the ages of abandoned streams are written, at most.
-const SAVE: Duration = Duration::from_secs(600);
-/// The file of these ages under the data directory.
+/// Minimum time between two writes of the ages of abandoned streams.
+const SAVE_PERIOD: Duration = Duration::from_secs(600);
+/// The file of these ages in the data directory.
 const ABANDONED: &str = "abandoned.json";
 
-/// Why a stream is not removed.
+/// A stream cannot be removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum RemovalError {
-    /// There is none of this name.
+    /// No stream has this name.
     #[error("there is no stream {0:?}")]
     Unknown(String),
-    /// Its source is there.
+    /// Its source is present.
     #[error("the stream {stream:?} is written by {source_key}")]
     Written {
         /// The stream.
@@ -59,65 +59,65 @@ pub(crate) enum RemovalError {
     Holds {
         /// The stream.
         stream: String,
-        /// How many numbers are kept.
+        /// The number of elements.
         elements: u64,
     },
-    /// The log refuses.
+    /// The log failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl RemovalError {
-    /// What to do.
+    /// How to proceed.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Unknown(_) => "GET /api/v1/streams lists them",
+            Self::Unknown(_) => "GET /api/v1/streams lists all streams",
             Self::Written { .. } => {
-                "remove the link or the virtual sensor first; a device has to be gone"
+                "remove the link or the virtual sensor first, or turn the device off"
             }
-            Self::Read { .. } => "remove the link at the other node first",
-            Self::Holds { .. } => "--force removes them too, over HTTP `?force=true`",
-            Self::Store(_) => "GET /ready says whether the log takes data",
+            Self::Read { .. } => "remove the link on the other node first",
+            Self::Holds { .. } => "--force removes the elements too (`?force=true` over HTTP)",
+            Self::Store(_) => "GET /ready shows whether the log accepts data",
         }
     }
 }
 
 impl Entry {
-    /// Numbers that are kept, or on their way to the disk.
-    fn held(&self) -> u64 {
+    /// The number of elements in the log or queued for it.
+    fn held_elements(&self) -> u64 {
         let log = self.log.log();
         (log.assigned() + 1).saturating_sub(log.first())
     }
 
-    /// The key of the device that is its source, which was the device's address formerly. The name of a
-    /// virtual sensor has no colon.
+    /// The key of its device. Older logs hold the device's address instead, which contains a colon,
+    /// unlike the name of a virtual sensor.
     fn device(&self) -> Option<String> {
         let source = self.source();
         match source.strip_prefix("urn:chappe:") {
             Some(own) => own.starts_with("device:").then_some(source),
-            None => source.contains(':').then(|| key_of(&source)),
+            None => source.contains(':').then(|| device_key(&source)),
         }
     }
 
-    /// Its source, if that is there: it may have the stream, whether it has registered it or not.
+    /// Its source, if present: it may write the stream even before it registers it.
     fn writer(&self, app: &App) -> Option<String> {
         let source = self.source();
-        let is_there = if let Some(device) = self.device() {
+        let is_present = if let Some(device) = self.device() {
             let device = app.devices.get(&device);
             device.is_some_and(|device| device.state != DeviceState::Gone)
-        } else if let Some(link) = links::name_of_key(&source) {
+        } else if let Some(link) = links::link_name(&source) {
             !links::is_removed(app, link)
         } else if source.starts_with("urn:chappe:") {
-            // This program, or a topic: they have only streams that this run has defined.
+            // The program itself or a DDS topic: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())
         } else {
             let sensor = app.sensors.get(&source);
             sensor.is_some_and(|sensor| sensor.stream == self.name)
         };
-        is_there.then_some(source)
+        is_present.then_some(source)
     }
 
-    /// How many elements are removed with it, if it may be removed.
+    /// The number of elements that a removal deletes, if the stream may be removed.
     fn check(&self, app: &App, force: bool) -> Result<u64, RemovalError> {
         let stream = || self.name.clone();
         if let Some(source_key) = self.writer(app) {
@@ -134,7 +134,7 @@ impl Entry {
                 reader: peer.key.unwrap_or(peer.address),
             });
         }
-        match self.held() {
+        match self.held_elements() {
             elements if elements > 0 && !force => Err(RemovalError::Holds {
                 stream: stream(),
                 elements,
@@ -144,18 +144,19 @@ impl Entry {
     }
 }
 
-/// A stream that nobody finds or defines. It is put back when this is dropped, unless it is gone.
-struct TakenOut<'a> {
+/// A stream hidden in the catalogue: it can be neither found nor defined. Dropping this shows it again,
+/// unless it was removed.
+struct HiddenStream<'a> {
     catalogue: &'a Catalogue,
     entry: Arc<Entry>,
-    is_gone: bool,
+    is_removed: bool,
 }
 
-impl Drop for TakenOut<'_> {
+impl Drop for HiddenStream<'_> {
     fn drop(&mut self) {
         let mut entries = self.catalogue.write();
         entries.removing.remove(&self.entry.name);
-        if !self.is_gone {
+        if !self.is_removed {
             entries.insert(self.entry.clone());
         }
         drop(entries);
@@ -164,11 +165,11 @@ impl Drop for TakenOut<'_> {
 }
 
 impl Catalogue {
-    /// Takes a stream out; not one that is being defined.
-    fn take_out(&self, name: &str) -> Result<TakenOut<'_>, RemovalError> {
+    /// Hides a stream; fails while it is being defined.
+    fn hide(&self, name: &str) -> Result<HiddenStream<'_>, RemovalError> {
         let mut entries = self.write();
         let stream = || name.to_owned();
-        if let Some(claim) = entries.making.get(name) {
+        if let Some(claim) = entries.pending.get(name) {
             return Err(RemovalError::Written {
                 stream: stream(),
                 source_key: claim.source.clone(),
@@ -177,125 +178,125 @@ impl Catalogue {
         let entry = entries.ready.remove(name);
         let entry = entry.ok_or_else(|| RemovalError::Unknown(stream()))?;
         entries.removing.insert(stream());
-        Ok(TakenOut {
+        Ok(HiddenStream {
             catalogue: self,
             entry,
-            is_gone: false,
+            is_removed: false,
         })
     }
 }
 
 #[cfg(test)]
 impl Catalogue {
-    /// Removes a stream although its source is there.
+    /// Removes a stream even while its source is present.
     pub(crate) fn remove_written(&self, name: &str) {
-        let mut taken = self.take_out(name).unwrap();
+        let mut hidden = self.hide(name).unwrap();
         assert!(self.store.remove(name).unwrap());
-        taken.is_gone = true;
+        hidden.is_removed = true;
     }
 }
 
-/// Removes a stream with all its elements; `force`: also when it holds some. How many it held. A
-/// removal that has begun runs to its end, even if its caller is dropped.
+/// Removes a stream with all its elements and returns their number; without `force` the stream must be
+/// empty. A removal that has begun runs to its end, even if its caller is dropped.
 pub(crate) async fn remove(app: &App, name: &str, force: bool) -> Result<u64, RemovalError> {
     let (app, name) = (app.clone(), name.to_owned());
-    let whole = tokio::spawn(async move { remove_whole(&app, &name, force).await });
-    whole.await.unwrap_or_else(|_| Err(panicked().into()))
+    let removal = tokio::spawn(async move { run_removal(&app, &name, force).await });
+    removal.await.unwrap_or_else(|_| Err(panicked().into()))
 }
 
-async fn remove_whole(app: &App, name: &str, force: bool) -> Result<u64, RemovalError> {
+async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalError> {
     let entry = app.catalogue.get(name);
     let unknown = || RemovalError::Unknown(name.to_owned());
-    // Most removals that are refused are refused here, where the stream stays in use.
+    // Refuses most requests early, while the stream stays usable.
     entry.ok_or_else(unknown)?.check(app, force)?;
-    let mut taken = app.catalogue.take_out(name)?;
-    let elements = taken.entry.check(app, force)?;
+    let mut hidden = app.catalogue.hide(name)?;
+    let elements = hidden.entry.check(app, force)?;
     let (store, stream) = (app.catalogue.store(), name.to_owned());
     let removed = tokio::task::spawn_blocking(move || store.remove(&stream));
     removed.await.unwrap_or_else(|_| Err(panicked()))?;
-    // Before its name is free: whoever defines it again registers it again.
+    // Unregister before the name is free, so that a new definition's registration stays.
     app.registrar.remove(vec![key(name)]).await;
-    taken.is_gone = true;
-    drop(taken);
-    let text = format!("the stream is removed, with {elements} elements");
+    hidden.is_removed = true;
+    drop(hidden);
+    let text = format!("stream removed, with {elements} elements");
     app.observability
         .notices
-        .tell(NoticeKind::Health, name, text);
+        .notify(NoticeKind::Health, name, text);
     Ok(elements)
 }
 
 fn panicked() -> StoreError {
-    let reason = "the removal ended by a panic".to_owned();
+    let reason = "the removal panicked".to_owned();
     chappe_log::Error::Failed { reason }.into()
 }
 
-/// For how long a stream was abandoned.
+/// How long a stream has been abandoned.
 #[derive(Debug, Serialize, Deserialize)]
 struct Age {
     stream: String,
     seconds: u64,
 }
 
-/// For how long streams of devices have held nothing while their device was not there and the node
-/// ran. It is kept over a restart, so that a node that is started often removes them too.
+/// The ages of abandoned streams: how long each was empty and its device absent while the node ran.
+/// They survive a restart, so that a node that is often restarted removes abandoned streams too.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
     ages: BTreeMap<String, Duration>,
     directory: PathBuf,
-    looked: Instant,
-    saved: Instant,
-    /// Whether the file names none.
-    saved_none: bool,
+    last_check: Instant,
+    last_save: Instant,
+    /// Whether the saved file lists no streams.
+    is_file_empty: bool,
 }
 
 impl Abandoned {
-    /// Goes on from what an earlier run kept in a data directory.
+    /// Reads the ages that an earlier run saved in a data directory.
     pub(crate) fn open(directory: &Path) -> Self {
-        let ages = Kept::new(directory, ABANDONED).read();
+        let ages = StateFile::new(directory, ABANDONED).read();
         let ages = ages.unwrap_or_else(|error: String| {
             tracing::warn!(
                 error,
-                "how long streams were abandoned is counted from now on"
+                "cannot read the ages of abandoned streams; they start from zero"
             );
             Vec::new()
         });
         let age = |it: Age| (it.stream, Duration::from_secs(it.seconds));
         let ages: BTreeMap<_, _> = ages.into_iter().map(age).collect();
         Self {
-            saved_none: ages.is_empty(),
+            is_file_empty: ages.is_empty(),
             ages,
             directory: directory.to_owned(),
-            looked: Instant::now(),
-            saved: Instant::now(),
+            last_check: Instant::now(),
+            last_save: Instant::now(),
         }
     }
 
-    /// Looks at all streams; those that were abandoned for `age` are removed.
-    pub(crate) async fn look(&mut self, app: &App, age: Duration) {
-        let elapsed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+    /// Checks all streams and removes those abandoned for `age`.
+    pub(crate) async fn check(&mut self, app: &App, age: Duration) {
+        let elapsed = std::mem::replace(&mut self.last_check, Instant::now()).elapsed();
         let entries = app.catalogue.entries();
         let abandoned = entries.iter().filter(|entry| {
-            entry.held() == 0 && entry.device().is_some() && entry.writer(app).is_none()
+            entry.held_elements() == 0 && entry.device().is_some() && entry.writer(app).is_none()
         });
-        self.count(abandoned.map(|entry| entry.name.clone()), elapsed);
+        self.update_ages(abandoned.map(|entry| entry.name.clone()), elapsed);
         let due = self.ages.iter().filter(|(_, reached)| **reached >= age);
         for name in due.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             if let Err(error) = remove(app, &name, false).await {
-                tracing::debug!(stream = name, %error, "an abandoned stream is not removed");
+                tracing::debug!(stream = name, %error, "cannot remove an abandoned stream");
             }
         }
-        let nothing_new = self.saved_none && self.ages.is_empty();
-        if self.saved.elapsed() >= SAVE.min(age / 10) && !nothing_new {
-            (self.saved, self.saved_none) = (Instant::now(), self.ages.is_empty());
+        let is_unchanged = self.is_file_empty && self.ages.is_empty();
+        if self.last_save.elapsed() >= SAVE_PERIOD.min(age / 10) && !is_unchanged {
+            (self.last_save, self.is_file_empty) = (Instant::now(), self.ages.is_empty());
             let saved = tokio::task::spawn_blocking(self.save()).await;
             if let Ok(Err(error)) = saved {
-                tracing::warn!(%error, "how long streams were abandoned cannot be kept");
+                tracing::warn!(%error, "cannot save the ages of abandoned streams");
             }
         }
     }
 
-    /// These are abandoned, for `elapsed` longer if they were before.
-    fn count(&mut self, abandoned: impl Iterator<Item = String>, elapsed: Duration) {
+    /// Replaces the ages: a stream that was abandoned before is `elapsed` older, others start at zero.
+    fn update_ages(&mut self, abandoned: impl Iterator<Item = String>, elapsed: Duration) {
         let known = std::mem::take(&mut self.ages);
         let age = |name: &str| known.get(name).map_or(Duration::ZERO, |age| *age + elapsed);
         self.ages = abandoned
@@ -306,15 +307,15 @@ impl Abandoned {
             .collect();
     }
 
-    /// Writes the ages, on a thread that may wait for the disk.
+    /// Returns a closure that writes the ages, for a thread that may block on the disk.
     fn save(&self) -> impl FnOnce() -> std::io::Result<()> + Send + use<> {
         let age = |(stream, age): (&String, &Duration)| Age {
             stream: stream.clone(),
             seconds: age.as_secs(),
         };
         let ages: Vec<Age> = self.ages.iter().map(age).collect();
-        let kept = Kept::new(&self.directory, ABANDONED);
-        move || kept.write(&ages)
+        let file = StateFile::new(&self.directory, ABANDONED);
+        move || file.write(&ages)
     }
 }
 
@@ -323,17 +324,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_age_of_an_abandoned_stream_goes_on_after_a_restart() {
+    fn the_age_of_an_abandoned_stream_survives_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let day = Duration::from_secs(86_400);
         for days in 0..5 {
             let mut abandoned = Abandoned::open(directory.path());
             let both = ["here.once", "gone"].map(str::to_owned).into_iter();
-            abandoned.count(both, day);
+            abandoned.update_ages(both, day);
             assert_eq!(abandoned.ages["gone"], day * 2 * days);
             assert_eq!(abandoned.ages["here.once"], Duration::ZERO);
             // The device of the other one comes and goes.
-            abandoned.count(["gone".to_owned()].into_iter(), day);
+            abandoned.update_ages(["gone".to_owned()].into_iter(), day);
             abandoned.save()().unwrap();
         }
         std::fs::write(directory.path().join(ABANDONED), "{").unwrap();

@@ -1,7 +1,6 @@
-//! Checks a value against a JSON Schema: the part of draft 2020-12 that our own schemas use.
+//! Checks a value against a JSON Schema: the subset of draft 2020-12 that Chappe's schemas use.
 //!
-//! The loader refuses by the same schema that an editor completes by, so the two cannot differ.
-//! Keywords that our schemas do not use are ignored.
+//! The loader and editors use the same schema, so they cannot disagree. Other keywords are ignored.
 
 use std::net::SocketAddr;
 
@@ -11,20 +10,20 @@ use chappe_identity::{CurvePublic, Prefix};
 use serde_json::Value;
 
 use super::error::nearest;
-use super::schema::{resolve, words};
+use super::schema::{enum_values, resolve};
 
-/// A place in a value that the schema refuses.
+/// A part of a value that violates the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// From the root to the place: keys and indexes.
+    /// Keys and indexes from the root to that part.
     pub(crate) path: Vec<String>,
-    /// What is wrong.
-    pub(crate) what: String,
-    /// What to do.
+    /// The fault.
+    pub(crate) message: String,
+    /// How to repair it.
     pub(crate) hint: Option<String>,
 }
 
-/// All that `schema` refuses in `value`.
+/// All violations of `schema` in `value`.
 pub(crate) fn violations(schema: &Value, value: &Value) -> Vec<Violation> {
     let mut walk = Walk {
         root: schema,
@@ -42,18 +41,18 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn refuse(&mut self, what: impl Into<String>, hint: Option<String>) {
+    fn refuse(&mut self, message: impl Into<String>, hint: Option<String>) {
         self.found.push(Violation {
             path: self.path.clone(),
-            what: what.into(),
+            message: message.into(),
             hint,
         });
     }
 
     fn check(&mut self, schema: &'a Value, value: &Value) {
         let schema = resolve(self.root, schema);
-        if let Some(words) = words(schema) {
-            return self.check_word(&words, value);
+        if let Some(allowed) = enum_values(schema) {
+            return self.check_enum(&allowed, value);
         }
         if let Some(choices) = ["anyOf", "oneOf"]
             .iter()
@@ -82,17 +81,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn check_word(&mut self, words: &[&str], value: &Value) {
+    fn check_enum(&mut self, allowed: &[&str], value: &Value) {
         match value.as_str() {
-            Some(word) if words.contains(&word) => {}
-            Some(word) => {
-                let hint = nearest(word, words.iter().copied());
+            Some(text) if allowed.contains(&text) => {}
+            Some(text) => {
+                let hint = nearest(text, allowed.iter().copied());
                 self.refuse(
-                    format!("{word:?} is none of {}", words.join(", ")),
+                    format!("{text:?} is not one of {}", allowed.join(", ")),
                     hint.map(|hint| format!("did you mean {hint:?}?")),
                 );
             }
-            None => self.refuse(format!("takes one of {}", words.join(", ")), sample()),
+            None => self.refuse(
+                format!("must be one of {}", allowed.join(", ")),
+                sample_hint(),
+            ),
         }
     }
 
@@ -108,7 +110,7 @@ impl<'a> Walk<'a> {
             if attempt.found.is_empty() {
                 return;
             }
-            // The choice that was refused at the deepest place was the one meant.
+            // The user most likely meant the choice whose violation is nested deepest.
             let depth = |found: &[Violation]| found.iter().map(|v| v.path.len()).max();
             if best
                 .as_ref()
@@ -140,8 +142,8 @@ impl<'a> Walk<'a> {
             return true;
         }
         let named: Vec<&str> = wanted.iter().map(|name| type_name(name)).collect();
-        let what = format!("takes {}, not {}", named.join(" or "), shown(value));
-        self.refuse(what, sample());
+        let message = format!("must be {}, not {}", named.join(" or "), describe(value));
+        self.refuse(message, sample_hint());
         false
     }
 
@@ -164,7 +166,7 @@ impl<'a> Walk<'a> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => {
                         let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-                        format!("known here: {}", known.join(", "))
+                        format!("valid keys: {}", known.join(", "))
                     }
                 };
                 self.refuse("unknown key", Some(hint));
@@ -176,7 +178,7 @@ impl<'a> Walk<'a> {
         let required = schema.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !members.contains_key(name) {
-                self.refuse(format!("`{name}` is missing"), sample());
+                self.refuse(format!("`{name}` is missing"), sample_hint());
             }
         }
     }
@@ -186,15 +188,15 @@ impl<'a> Walk<'a> {
         let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum"));
         let hint = match (least, most) {
-            (Some(least), Some(most)) => Some(format!("it goes from {least} to {most}")),
-            _ => sample(),
+            (Some(least), Some(most)) => Some(format!("use a value from {least} to {most}")),
+            _ => sample_hint(),
         };
         if let Some(low) = least.filter(|low| number < *low) {
-            let what = format!("{value} is below the least value, {low}");
-            self.refuse(what, hint.clone());
+            let message = format!("{value} is below the minimum, {low}");
+            self.refuse(message, hint.clone());
         }
         if let Some(high) = most.filter(|high| number > *high) {
-            self.refuse(format!("{value} is above the greatest value, {high}"), hint);
+            self.refuse(format!("{value} is above the maximum, {high}"), hint);
         }
     }
 
@@ -202,7 +204,7 @@ impl<'a> Walk<'a> {
         let length = text.chars().count() as u64;
         let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
         if bound("minLength").is_some_and(|least| length < least) {
-            self.refuse("is empty or too short", sample());
+            self.refuse("is empty or too short", sample_hint());
         }
         if let Some(most) = bound("maxLength").filter(|most| length > *most) {
             let hint = Some(format!("shorten it to {most} characters"));
@@ -211,33 +213,33 @@ impl<'a> Walk<'a> {
         let format = schema.get("format").and_then(Value::as_str);
         match format {
             Some("socket-address") if text.parse::<SocketAddr>().is_err() => self.refuse(
-                format!("{text:?} is no address with a port"),
+                format!("{text:?} is not an address with a port"),
                 Some("write it as 127.0.0.1:8470 or [::1]:8470".to_owned()),
             ),
             Some("socket-address-or-empty")
                 if !text.is_empty() && text.parse::<SocketAddr>().is_err() =>
             {
                 self.refuse(
-                    format!("{text:?} is no address with a port"),
+                    format!("{text:?} is not an address with a port"),
                     Some("write it as 127.0.0.1:8471 or [::1]:8471, or leave it empty".to_owned()),
                 )
             }
             Some("curve-key") if text != "*" && text.parse::<CurvePublic>().is_err() => self
                 .refuse(
-                    format!("{text:?} is no public key"),
+                    format!("{text:?} is not a public key"),
                     Some(
-                        "write what `chappe key show` prints on that node's host, or \"*\" for \
-                         every key"
+                        "use the key that `chappe key show` prints on that node's host, or \"*\" \
+                         for every key"
                             .to_owned(),
                     ),
                 ),
             Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
-                format!("{text:?} is no network prefix"),
+                format!("{text:?} is not a network prefix"),
                 Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),
             ),
             #[cfg(feature = "dds")]
             Some("pacer") if text.parse::<DdsPacer>().is_err() => self.refuse(
-                format!("{text:?} names no pacer"),
+                format!("{text:?} is not a pacer"),
                 Some(format!("write it as {}", DdsPacer::WORDS)),
             ),
             _ => {}
@@ -245,8 +247,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What to do when nothing better is known.
-fn sample() -> Option<String> {
+/// The hint where no better one is known.
+fn sample_hint() -> Option<String> {
     Some("`chappe config sample` prints every key with its meaning and its default".to_owned())
 }
 
@@ -254,7 +256,7 @@ fn type_name(name: &str) -> &str {
     match name {
         "object" => "a table",
         "array" => "a list",
-        "string" => "a text",
+        "string" => "a string",
         "boolean" => "true or false",
         "integer" => "a whole number",
         "number" => "a number",
@@ -262,11 +264,13 @@ fn type_name(name: &str) -> &str {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn describe(value: &Value) -> String {
     match value {
         Value::Object(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
-        Value::String(text) => format!("the text {:?}", text.chars().take(40).collect::<String>()),
+        Value::String(text) => {
+            format!("the string {:?}", text.chars().take(40).collect::<String>())
+        }
         other => other.to_string(),
     }
 }

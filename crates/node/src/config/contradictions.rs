@@ -1,4 +1,4 @@
-//! What no single key shows: keys that do not go together, and what is open without being meant to.
+//! Faults that no single key shows: keys that contradict each other, and access that is open by accident.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,10 +7,10 @@ use chappe_identity::Prefix;
 use chappe_links::LinkError;
 
 use super::error::Problem;
-use super::layers::{Origin, Setting, deepest};
+use super::layers::{Origin, Setting, deepest_line};
 use super::{Config, Read};
 
-/// All that does not go together.
+/// All contradictions of a configuration.
 pub(super) fn contradictions(
     config: &Config,
     settings: &[Setting],
@@ -21,37 +21,37 @@ pub(super) fn contradictions(
     found.extend(tls(config, settings));
     found.extend(exchange(config, settings));
     let kad = config.kad.contradictions().into_iter();
-    found.extend(kad.map(|(key, what, hint)| at(settings, key, what, hint)));
+    found.extend(kad.map(|(key, message, hint)| at(settings, key, message, hint)));
     found.extend(links(config, settings, lines));
     #[cfg(feature = "dds")]
     found.extend(dds(config, settings));
     found
 }
 
-/// A problem at the place that sets `key`.
-fn at(settings: &[Setting], key: &str, what: String, hint: &str) -> Problem {
+/// A problem where `key` is set.
+fn at(settings: &[Setting], key: &str, message: String, hint: &str) -> Problem {
     let origin = settings.iter().find(|setting| setting.key == key);
-    let (place, line) = match origin.map(|setting| &setting.origin) {
+    let (location, line) = match origin.map(|setting| &setting.origin) {
         Some(Origin::File(path, line)) => (path.display().to_string(), Some(*line)),
         Some(other) => (other.to_string(), None),
         None => ("configuration".to_owned(), None),
     };
     Problem {
-        place,
+        location,
         line,
         key: Some(key.to_owned()),
-        what,
+        message,
         hint: Some(hint.to_owned()),
     }
 }
 
-/// Refuses to listen beyond loopback while everyone may read, or the token goes in clear text.
+/// Refuses to listen beyond loopback while everyone may read, or while the token is sent in clear text.
 fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let listen = config.http.listen;
     if listen.ip().is_loopback() || config.access.insecure {
         return None;
     }
-    let (what, hint) = if config.access.read == Read::Open {
+    let (message, hint) = if config.access.read == Read::Open {
         (
             format!("{listen} can be reached from other machines, and access.read is \"open\""),
             "add `read = \"token\"` under [access] in node.toml, or start with --set \
@@ -61,18 +61,18 @@ fn exposed(config: &Config, settings: &[Setting]) -> Option<Problem> {
     } else if !config.http.tls.enabled() {
         (
             format!(
-                "{listen} can be reached from other machines, and the token goes there in clear text"
+                "{listen} can be reached from other machines, and clients send the token in clear text"
             ),
             "set `self_signed = true` under [http.tls], or a certificate and its key; if something \
-             else encrypts the way there, set access.insecure = true",
+             else encrypts the connections, set access.insecure = true",
         )
     } else {
         return None;
     };
-    Some(at(settings, "http.listen", what, hint))
+    Some(at(settings, "http.listen", message, hint))
 }
 
-/// All that works, but is most likely not what was meant.
+/// Settings that are valid but most likely unintended.
 pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
     let mut found = Vec::new();
     let http = &config.http;
@@ -82,13 +82,12 @@ pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
     if http.listen.ip().is_loopback() && http.trusted_proxies.is_empty() {
         let hint = "name the proxy: trusted_proxies = [\"127.0.0.1\"] under [http]";
         if !http.hosts.is_empty() {
-            let what = "clients that come through a proxy on this host count as this host itself";
-            found.push(at(settings, "http.hosts", what.to_owned(), hint));
+            let message = "clients of a proxy on this host are treated as this host itself";
+            found.push(at(settings, "http.hosts", message.to_owned(), hint));
         }
         if names_loopback {
-            let what =
-                "clients that come through a proxy on this host can have any port of it called";
-            found.push(at(settings, "exchange.contact", what.to_owned(), hint));
+            let message = "clients of a proxy on this host can make the node call any local port";
+            found.push(at(settings, "exchange.contact", message.to_owned(), hint));
         }
     }
     let all: [[IpAddr; 2]; 2] = [
@@ -98,101 +97,111 @@ pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
             Ipv6Addr::from([0xff; 16]).into(),
         ],
     ];
-    let everybody = |prefix: Prefix| {
+    let covers_all = |prefix: Prefix| {
         let mut all = all.iter();
         all.any(|ends| ends.iter().all(|address| prefix.contains(*address)))
     };
     if config.devices.max_streams >= config.log.max_streams {
-        let what = "one device can take all the streams of log.max_streams";
+        let message = "one device can use up all streams of log.max_streams";
         let hint = "set max_streams under [devices] to less than log.max_streams";
-        found.push(at(settings, "devices.max_streams", what.to_owned(), hint));
+        found.push(at(
+            settings,
+            "devices.max_streams",
+            message.to_owned(),
+            hint,
+        ));
     }
-    if http.proxies().any(everybody) {
-        let what = "a client at an address of it can claim to be any other";
-        let hint = "name the addresses of the proxies alone";
-        found.push(at(settings, "http.trusted_proxies", what.to_owned(), hint));
+    if http.proxies().any(covers_all) {
+        let message = "a prefix covers every address: any client can claim to be another";
+        let hint = "list only the addresses of the proxies";
+        found.push(at(
+            settings,
+            "http.trusted_proxies",
+            message.to_owned(),
+            hint,
+        ));
     }
     found
 }
 
-/// A certificate comes from files or is made, and files come in pairs.
+/// Checks that the certificate is either self-signed or named together with its key.
 fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let tls = &config.http.tls;
     let (certificate, key) = (
         !tls.certificate.as_os_str().is_empty(),
         !tls.key.as_os_str().is_empty(),
     );
-    let (place, what) = match (certificate, key, tls.self_signed) {
-        (true, false, _) => ("http.tls.certificate", "there is no http.tls.key to it"),
-        (false, true, _) => ("http.tls.key", "there is no http.tls.certificate to it"),
+    let (at_key, message) = match (certificate, key, tls.self_signed) {
+        (true, false, _) => ("http.tls.certificate", "http.tls.key is not set"),
+        (false, true, _) => ("http.tls.key", "http.tls.certificate is not set"),
         (true, true, true) => (
             "http.tls.self_signed",
-            "there is an http.tls.certificate too",
+            "http.tls.certificate is set as well",
         ),
         _ => return None,
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";
-    Some(at(settings, place, what.to_owned(), hint))
+    Some(at(settings, at_key, message.to_owned(), hint))
 }
 
-/// Beyond loopback only those read whose key is named, unless `[exchange]` itself opens reading.
+/// Requires a list of allowed keys beyond loopback, unless `[exchange]` itself opens reading.
 fn exchange(config: &Config, settings: &[Setting]) -> Vec<Problem> {
     let exchange = &config.exchange;
     let keys = !exchange.allowed_keys.is_empty();
     if keys && exchange.insecure {
-        let what = "without CURVE nobody proves a key".to_owned();
+        let message = "exchange.allowed_keys needs CURVE, which insecure turns off".to_owned();
         let hint = "remove exchange.insecure, or exchange.allowed_keys";
-        return vec![at(settings, "exchange.insecure", what, hint)];
+        return vec![at(settings, "exchange.insecure", message, hint)];
     }
-    let hint = "name the nodes that may read: allowed_keys = [\"...\"] under [exchange], with what \
-                `chappe key show` prints there; to let every node read, set allowed_keys = [\"*\"] \
-                (encrypted) or exchange.insecure = true (in plain)";
+    let hint = "list the nodes that may read: allowed_keys = [\"...\"] under [exchange], with the \
+                keys that `chappe key show` prints on their hosts; to let every node read, set \
+                allowed_keys = [\"*\"] (encrypted) or exchange.insecure = true (in clear text)";
     let open = keys || exchange.insecure;
     let exposed = exchange
         .addresses()
         .filter(|(_, address)| !address.ip().is_loopback() && !open);
-    let told = exposed.map(|(key, address)| {
-        let what = format!(
+    let problems = exposed.map(|(key, address)| {
+        let message = format!(
             "{address} can be reached from other machines, and exchange.allowed_keys is empty"
         );
-        at(settings, key, what, hint)
+        at(settings, key, message, hint)
     });
-    told.collect()
+    problems.collect()
 }
 
-/// Each link can be one, and no two have a name.
+/// Checks each link, and that no two share a name.
 fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
     for (index, link) in config.links.iter().enumerate() {
-        let twice = !names.insert(&link.name);
+        let is_duplicate = !names.insert(&link.name);
         let error = match link.check() {
             Err(error) => error,
-            Ok(()) if twice => LinkError::Exists(link.name.clone()),
+            Ok(()) if is_duplicate => LinkError::Exists(link.name.clone()),
             Ok(()) => continue,
         };
-        let (key, what) = match &error {
+        let (key, message) = match &error {
             LinkError::Config { key, why } => (*key, why.clone()),
             other => ("name", other.to_string()),
         };
         let hint = error.hint();
-        let hint = hint.unwrap_or_else(|| "`chappe config sample` shows a right one".to_owned());
+        let hint = hint.unwrap_or_else(|| "`chappe config sample` shows an example".to_owned());
         let path = ["links", &index.to_string(), key].map(str::to_owned);
-        let mut problem = at(settings, "links", what, &hint);
+        let mut problem = at(settings, "links", message, &hint);
         problem.key = Some(path.join("."));
-        problem.line = deepest(lines, &path).or(problem.line);
+        problem.line = deepest_line(lines, &path).or(problem.line);
         found.push(problem);
     }
     found
 }
 
-/// What is published and read can be.
+/// Checks the DDS topics.
 #[cfg(feature = "dds")]
 fn dds(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let error = config.dds.check().err()?;
-    let hint = error.hint().unwrap_or("docs/dds.md shows a right one");
-    let read = !config.dds.subscribe.is_empty() && config.dds.publish.is_empty();
-    let key = match read {
+    let hint = error.hint().unwrap_or("docs/dds.md shows an example");
+    let only_subscribes = !config.dds.subscribe.is_empty() && config.dds.publish.is_empty();
+    let key = match only_subscribes {
         true => "dds.subscribe",
         false => "dds.publish",
     };

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 use super::MaxBytes;
 
-/// What one device may bring, so that it takes no room and no time of the others. A device that sends
-/// more is slowed: its notifications are answered later.
+/// Limits on one device, so that it cannot crowd out the others. A device that exceeds a rate is slowed
+/// down: its notifications are answered later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Streams of one device that the log has, also those that it offers no more; one more is refused,
-    /// and its elements are counted as lost.
+    /// Streams of one device in the log, including those that the device no longer offers. One more is
+    /// refused, and its elements are counted as lost.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
-    /// Elements a second of one device, over five seconds; 0: no bound. A waveform is one element a
-    /// stretch: ten leads in stretches of 25 ms are 400 elements a second.
+    /// Elements per second from one device, averaged over five seconds; 0: no limit. A waveform has one
+    /// element per stretch of samples: ten leads in stretches of 25 ms make 400 elements per second.
     #[schemars(range(min = 0), extend("x-unit" = "elements/s"))]
     pub max_elements_per_s: u64,
-    /// Bytes a second of one device, over five seconds, as its elements take them in memory (about 150
-    /// and its values, 8 for a sample); 0: no bound. Ten leads of 500 samples a second take about
-    /// 0.1 MB/s.
+    /// Bytes per second from one device, averaged over five seconds, measured as size in memory (about
+    /// 150 bytes per element plus its values, 8 bytes per sample); 0: no limit. Ten leads at 500 samples
+    /// per second need about 0.1 MB/s.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub max_bytes_per_s: u64,
-    /// Bytes a day of one device, measured like those a second, so that it pushes the elements of
-    /// others out of a full log (`log.max_bytes`) only slowly; 0: no bound. `"auto"` is half of
-    /// `log.max_bytes`, at least 64 GiB: a patient monitor with 24 leads of 1,000 samples a second brings
-    /// 27 GiB in stretches of 25 ms, 45 GiB in stretches of 10 ms.
+    /// Bytes per day from one device, measured like `max_bytes_per_s`; 0: no limit. It bounds how fast one
+    /// device displaces the elements of others from a full log (`log.max_bytes`). `"auto"` is half of
+    /// `log.max_bytes`, at least 64 GiB: a patient monitor with 24 leads at 1,000 samples per second sends
+    /// 27 GiB per day in stretches of 25 ms, 45 GiB in stretches of 10 ms.
     pub max_bytes_per_day: MaxBytes,
 }
 

@@ -1,25 +1,25 @@
-//! What is wrong with a configuration, told by file, line, key and hint.
+//! Problems of a configuration, with file, line, key and hint.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, the variable or the flag that says it.
-    pub place: String,
+    /// The file, the variable or the flag at fault.
+    pub location: String,
     /// The line in the file, from 1.
     pub line: Option<usize>,
     /// The key, in full (`http.listen`).
     pub key: Option<String>,
-    /// What is wrong.
-    pub what: String,
-    /// What to do, when it is known.
+    /// The fault.
+    pub message: String,
+    /// How to repair it, when known.
     pub hint: Option<String>,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)?;
+        f.write_str(&self.location)?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
@@ -27,7 +27,7 @@ impl fmt::Display for Problem {
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }
-        f.write_str(&self.what)?;
+        f.write_str(&self.message)?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
@@ -35,7 +35,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A configuration that cannot be used: all that is wrong with it, in the order of the file.
+/// An invalid configuration, with all its faults in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
@@ -56,7 +56,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The known word most like `word`, when one is like enough: at most half of it differs, and three letters.
+/// The known word closest to `word`, unless more than half of the word or more than three letters differ.
 ///
 /// ```
 /// use chappe_node::config::nearest;
@@ -74,7 +74,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits (insert, remove, replace a character) from one word to the other.
+/// The edit distance between two words: characters to insert, remove or replace.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -1,4 +1,4 @@
-//! Puts the layers over each other: defaults, file, environment, flags.
+//! Merges the layers: defaults, file, environment, flags.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ use super::contradictions::contradictions;
 use super::error::{ConfigError, Problem, nearest};
 use super::schema::{Key, keys, schema};
 
-/// Variables of the environment that are the program's own, and no keys.
-const OF_THE_PROGRAM: [&str; 5] = [
+/// Environment variables of the program itself, which set no keys.
+const PROGRAM_VARIABLES: [&str; 5] = [
     "CHAPPE_NODE",
     "CHAPPE_TOKEN",
     "CHAPPE_FINGERPRINT",
@@ -23,37 +23,37 @@ const OF_THE_PROGRAM: [&str; 5] = [
     "CHAPPE_LOG",
 ];
 
-/// What a configuration is made from.
+/// The inputs of a configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     /// The file and its text.
     pub file: Option<(PathBuf, String)>,
-    /// Variables of the environment; those that do not begin with `CHAPPE_` are ignored.
+    /// Environment variables; those without the prefix `CHAPPE_` are ignored.
     pub environment: Vec<(String, String)>,
-    /// Flags of the command line.
+    /// Command-line flags.
     pub flags: Vec<Flag>,
 }
 
 /// A flag that sets a key.
 #[derive(Debug, Clone)]
 pub struct Flag {
-    /// As the user wrote it (`--listen`).
+    /// The flag as the user wrote it (`--listen`).
     pub name: String,
     /// The key it sets (`http.listen`).
     pub key: String,
-    /// The value, as text; lists as the file has them, or separated by commas.
+    /// The value as text; a list in TOML, or separated by commas.
     pub value: String,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nothing sets it.
+    /// The default.
     Default,
     /// A line of the file.
     File(PathBuf, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Environment(String),
     /// A flag.
     Flag(String),
@@ -69,26 +69,26 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A key with its value and where that comes from.
+/// A key with its value and the value's origin.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The key, in full.
     pub key: String,
-    /// Its value; tokens of links are left out.
+    /// Its value; tokens of links are hidden.
     pub value: Value,
-    /// Where it comes from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
 impl Setting {
-    /// The value as TOML writes it.
+    /// The value in TOML.
     #[must_use]
     pub fn literal(&self) -> String {
         super::sample::literal(&self.value)
     }
 }
 
-/// A configuration that can be used.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The values.
@@ -98,7 +98,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// All that works, but is most likely not what was meant.
+    /// Settings that are valid but most likely unintended.
     #[must_use]
     pub fn warnings(&self) -> Vec<Problem> {
         super::contradictions::warnings(&self.config, &self.settings)
@@ -108,17 +108,17 @@ impl Loaded {
 /// Loads a configuration.
 ///
 /// # Errors
-/// Everything that is wrong, by place, key and hint.
+/// All faults, each with its location, key and hint.
 pub fn load(layers: &Layers) -> Result<Loaded, ConfigError> {
     let mut merge = Merge::default();
     if let Some((path, text)) = &layers.file {
-        merge.file(path, text);
+        merge.add_file(path, text);
     }
     for (name, text) in &layers.environment {
-        merge.variable(name, text);
+        merge.add_variable(name, text);
     }
     for flag in &layers.flags {
-        merge.flag(flag);
+        merge.add_flag(flag);
     }
     merge.finish()
 }
@@ -130,7 +130,7 @@ struct Merge {
     problems: Vec<Problem>,
     /// The lines of the file, by path.
     lines: BTreeMap<String, usize>,
-    /// The file, to whose directory the paths in it are relative, also those at their default.
+    /// The file. Paths are relative to its directory, default paths included.
     file: Option<PathBuf>,
 }
 
@@ -148,20 +148,20 @@ impl Default for Merge {
 }
 
 impl Merge {
-    fn file(&mut self, path: &Path, text: &str) {
-        let place = path.display().to_string();
+    fn add_file(&mut self, path: &Path, text: &str) {
+        let location = path.display().to_string();
         self.file = Some(path.to_owned());
         let table = match DeTable::parse(text) {
             Ok(table) => table,
             Err(error) => {
                 let line = error.span().map(|span| line_of(text, span.start));
-                let what = error.message().replace('\n', " ");
+                let message = error.message().replace('\n', " ");
                 return self.problems.push(Problem {
-                    place,
+                    location,
                     line,
                     key: None,
-                    what,
-                    hint: Some("`chappe config sample` prints a right one".to_owned()),
+                    message,
+                    hint: Some("`chappe config sample` prints a valid file".to_owned()),
                 });
             }
         };
@@ -171,8 +171,8 @@ impl Merge {
         };
         let value = reader.table(table.get_ref(), &mut Vec::new());
         for violation in violations(&self.schema, &value) {
-            let line = deepest(&reader.lines, &violation.path);
-            self.problems.push(problem(&place, line, violation));
+            let line = deepest_line(&reader.lines, &violation.path);
+            self.problems.push(problem(&location, line, violation));
         }
         for key in &self.keys {
             let pointer = format!("/{}", key.path.replace('.', "/"));
@@ -186,24 +186,24 @@ impl Merge {
         self.lines = reader.lines;
     }
 
-    fn variable(&mut self, name: &str, text: &str) {
-        if !name.starts_with("CHAPPE_") || OF_THE_PROGRAM.contains(&name) {
+    fn add_variable(&mut self, name: &str, text: &str) {
+        if !name.starts_with("CHAPPE_") || PROGRAM_VARIABLES.contains(&name) {
             return;
         }
         let names: Vec<String> = self.keys.iter().map(Key::variable).collect();
         match names.iter().position(|known| known == name) {
-            Some(index) => self.text(index, text, Origin::Environment(name.to_owned())),
-            // Other programs of the family have variables of their own: only what looks like a
-            // slip of one of ours is refused.
+            Some(index) => self.set_from_text(index, text, Origin::Environment(name.to_owned())),
+            // Related programs have variables of their own, so only a likely misspelling of one of
+            // this program's variables is refused.
             None => {
                 if let Some(near) = nearest(name, names.iter().map(String::as_str))
                     .filter(|near| near.len().abs_diff(name.len()) <= 2)
                 {
                     self.problems.push(Problem {
-                        place: name.to_owned(),
+                        location: name.to_owned(),
                         line: None,
                         key: None,
-                        what: "unknown variable".to_owned(),
+                        message: "unknown variable".to_owned(),
                         hint: Some(format!("did you mean {near}?")),
                     });
                 }
@@ -211,25 +211,25 @@ impl Merge {
         }
     }
 
-    fn flag(&mut self, flag: &Flag) {
+    fn add_flag(&mut self, flag: &Flag) {
         let origin = Origin::Flag(flag.name.clone());
         match self.keys.iter().position(|key| key.path == flag.key) {
-            Some(index) => self.text(index, &flag.value, origin),
+            Some(index) => self.set_from_text(index, &flag.value, origin),
             None => {
                 let near = nearest(&flag.key, self.keys.iter().map(|key| key.path.as_str()));
                 self.problems.push(Problem {
-                    place: flag.name.clone(),
+                    location: flag.name.clone(),
                     line: None,
                     key: Some(flag.key.clone()),
-                    what: "unknown key".to_owned(),
+                    message: "unknown key".to_owned(),
                     hint: near.map(|near| format!("did you mean `{near}`?")),
                 });
             }
         }
     }
 
-    /// Takes a value written as text: in the environment and on the command line.
-    fn text(&mut self, index: usize, text: &str, origin: Origin) {
+    /// Sets a key from text: a variable's or a flag's value.
+    fn set_from_text(&mut self, index: usize, text: &str, origin: Origin) {
         let key = &self.keys[index];
         let value = match key.schema.get("type").and_then(Value::as_str) {
             Some("integer") => text.parse::<u64>().map(Value::from).ok(),
@@ -240,7 +240,7 @@ impl Merge {
                     .map(str::trim)
                     .filter(|part| !part.is_empty()),
             )),
-            // A number or a word.
+            // A number or an enum value.
             None => text.parse::<u64>().map(Value::from).ok(),
             _ => None,
         };
@@ -284,10 +284,10 @@ impl Merge {
                     }
                 }
                 Err(error) => self.problems.push(Problem {
-                    place: "configuration".to_owned(),
+                    location: "configuration".to_owned(),
                     line: None,
                     key: None,
-                    what: error.to_string(),
+                    message: error.to_string(),
                     hint: None,
                 }),
             }
@@ -298,7 +298,7 @@ impl Merge {
     }
 }
 
-/// Settings are printed and logged, tokens are not.
+/// Hides tokens, because settings are printed and logged.
 fn without_tokens(mut value: Value) -> Value {
     for item in value.as_array_mut().into_iter().flatten() {
         if let Some(token) = item.get_mut("token") {
@@ -308,24 +308,24 @@ fn without_tokens(mut value: Value) -> Value {
     value
 }
 
-/// A list as the file has it.
+/// Parses a list in TOML.
 fn list(text: &str) -> Option<Value> {
     let mut table: Map<String, Value> = toml::from_str(&format!("list = {text}")).ok()?;
-    // More than a list would be more than one key.
+    // A line break in the text could add further keys.
     (table.len() == 1).then(|| table.remove("list"))?
 }
 
-fn problem(place: &str, line: Option<usize>, violation: Violation) -> Problem {
+fn problem(location: &str, line: Option<usize>, violation: Violation) -> Problem {
     Problem {
-        place: place.to_owned(),
+        location: location.to_owned(),
         line,
         key: Some(violation.path.join(".")).filter(|key| !key.is_empty()),
-        what: violation.what,
+        message: violation.message,
         hint: violation.hint,
     }
 }
 
-/// Paths of the file are relative to its directory.
+/// Resolves a path of the file against the file's directory.
 fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
     let is_path = matches!(
         key.path.as_str(),
@@ -359,7 +359,7 @@ fn insert(root: &mut Map<String, Value>, path: &str, value: Value) {
     }
 }
 
-/// Turns a TOML document into JSON and remembers the line of each key.
+/// Turns a TOML document into JSON and records the line of each key.
 struct Reader<'a> {
     text: &'a str,
     lines: BTreeMap<String, usize>,
@@ -408,8 +408,8 @@ impl Reader<'_> {
     }
 }
 
-/// The line of the deepest part of `path` that stands in the file.
-pub(super) fn deepest(lines: &BTreeMap<String, usize>, path: &[String]) -> Option<usize> {
+/// The line of the deepest part of `path` that occurs in the file.
+pub(super) fn deepest_line(lines: &BTreeMap<String, usize>, path: &[String]) -> Option<usize> {
     (1..=path.len())
         .rev()
         .find_map(|length| lines.get(&path[..length].join(".")).copied())

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaxBytes {
-    /// So many bytes; 0: no limit.
+    /// A number of bytes; 0: no limit.
     Bytes(u64),
-    /// By the size of the disk or of the log.
+    /// A share of the disk or of the log.
     Word(Auto),
 }
 
-/// The word for [`MaxBytes::Word`].
+/// The text of [`MaxBytes::Word`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auto {
@@ -24,7 +24,7 @@ pub enum Auto {
 }
 
 impl MaxBytes {
-    /// By the size of the disk or of the log.
+    /// A share of the disk or of the log.
     pub const AUTO: Self = Self::Word(Auto::Auto);
 }
 

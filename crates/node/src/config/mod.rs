@@ -1,12 +1,11 @@
-//! The configuration of a node: one TOML file, and what may stand above it.
+//! The configuration of a node: one TOML file and its overrides.
 //!
-//! Layers, each over the one before: defaults, the file, the environment (`CHAPPE_HTTP_LISTEN` for
-//! `http.listen`), flags. Each value knows where it comes from. The structures below are the one
+//! Each layer overrides the one before: defaults, the file, the environment (`CHAPPE_HTTP_LISTEN`
+//! sets `http.listen`), flags. Each value carries its origin. The structs below are the only
 //! description of the keys: the JSON Schema for editors ([`schema`]), the sample ([`sample`]), the
-//! names in the environment and the checks of the loader are all made from them.
+//! environment variables and the loader's checks are derived from them.
 //!
-//! Deliberately not here: the files of virtual sensors (`chappe-stream`), what a link may be told
-//! (`chappe-links`).
+//! Not here: sensor files (`chappe-stream`) and the keys of a link (`chappe-links`).
 
 mod check;
 mod contradictions;
@@ -42,43 +41,43 @@ pub use schema::{Key, keys, schema, sensor_schema};
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Chappe node")]
 pub struct Config {
-    /// Version of the structure of this file.
+    /// Version of this file's format.
     #[schemars(range(min = 1, max = 1))]
     pub schema_version: u32,
-    /// Name of the node, for people; empty: the name of the host.
+    /// Display name of the node; empty: the name of the host.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// Where the node keeps its key, its log and its registry. Relative to this file.
+    /// Directory for the node's key, log and registry. Relative to this file.
     #[schemars(length(min = 1))]
     pub data_directory: PathBuf,
-    /// Where the files of virtual sensors lie (*.toml), watched for changes. Relative to this file.
+    /// Directory of the sensor files (*.toml), watched for changes. Relative to this file.
     #[schemars(length(min = 1))]
     pub sensors_directory: PathBuf,
-    /// Where the path rules lie (*.toml) for events that are not flat; read when a device is
+    /// Directory of the path rules (*.toml) for events with nested structure, read when a device is
     /// attached. Relative to this file.
     #[schemars(length(min = 1))]
     pub rules_directory: PathBuf,
     /// The REST interface and the console.
     pub http: Http,
-    /// Who may read and change.
+    /// Read and write access.
     pub access: Access,
-    /// How devices are found.
+    /// Discovery of devices.
     pub discovery: Discovery,
-    /// What one device may bring.
+    /// Limits on one device.
     pub devices: Quotas,
-    /// How devices are found where multicast does not reach.
+    /// Discovery of devices where multicast does not reach.
     pub kad: Kad,
-    /// How streams are stored.
+    /// Storage of streams.
     pub log: Log,
-    /// What other nodes can read here.
+    /// Access for other nodes.
     pub exchange: Exchange,
-    /// Links: streams of other nodes that are brought here. Each is a table of its own, `[[links]]`;
-    /// links can be added while the node runs, too (`chappe link add`).
+    /// Links, which copy streams of other nodes to this node. Each is a table of its own, `[[links]]`;
+    /// `chappe link add` adds links to a running node.
     pub links: Vec<LinkConfig>,
-    /// DDS topics: streams that are published to topics, and topics that are read into streams.
+    /// DDS topics: streams published to topics, and topics read into streams.
     #[cfg(feature = "dds")]
     pub dds: DdsConfig,
-    /// What one request may cost.
+    /// Limits on one request.
     pub limits: Limits,
 }
 
@@ -86,47 +85,46 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
-    /// Address and port to listen on; port 0 takes a free one, which is printed. An address other
-    /// than loopback needs `access.read = "token"` and `[http.tls]`, or `access.insecure = true`.
+    /// Address and port to listen on; port 0 picks a free one, which is printed. An address beyond
+    /// loopback needs `access.read = "token"` and `[http.tls]`, or `access.insecure = true`.
     #[schemars(extend("format" = "socket-address"))]
     pub listen: SocketAddr,
-    /// Further host names by which clients reach this node. A request that names another host is
-    /// refused, so that a foreign page cannot reach the node through its visitor's browser.
+    /// Additional host names of this node. A request for any other host is refused, so that a foreign
+    /// page cannot reach the node through its visitor's browser.
     pub hosts: Vec<String>,
-    /// Proxies before this node, as prefixes (`127.0.0.1`, `10.1.0.0/16`). A request that comes from one
-    /// is from the client that its `Forwarded` (RFC 7239) or `X-Forwarded-For` names, which the proxy
-    /// has to write; without this the proxy is taken for the client.
+    /// Reverse proxies of this node, as prefixes (`127.0.0.1`, `10.1.0.0/16`). For their requests the node
+    /// reads the client's address from `Forwarded` (RFC 7239) or `X-Forwarded-For`, which the proxy must
+    /// set. An unlisted proxy counts as the client itself.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub trusted_proxies: Vec<String>,
-    /// Connections served at once; for one more, the one that has waited longest for a request
-    /// gives way. Half of them at most are endless answers to other nodes (links of `http_pull`); one more is refused
-    /// with status 503.
+    /// Concurrent connections; for one more, the connection that has been idle longest is closed. At most
+    /// half of them may be endless answers to other nodes (links of kind `http_pull`); one more of these
+    /// is refused with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
-    /// Clients of live data at once; one more is refused with status 503.
+    /// Concurrent clients of live data; one more is refused with status 503.
     #[schemars(range(min = 1, max = 5_000))]
     pub max_live_clients: u32,
-    /// Largest body of a request.
+    /// Largest request body.
     #[schemars(range(min = 1_024, max = 67_108_864), extend("x-unit" = "bytes"))]
     pub max_body_bytes: u32,
-    /// Time a client has for sending the head of a request, and again for its body.
+    /// Time-out for receiving a request's head, and again for its body.
     #[schemars(range(min = 100, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub request_timeout_ms: u32,
-    /// TLS; without it plain HTTP is spoken.
+    /// TLS; without it the node speaks plain HTTP.
     pub tls: HttpTls,
 }
 
-/// TLS of the REST interface and the console: with files, or with a certificate of the node's own
-/// making.
+/// TLS of the REST interface and the console, with a certificate from files or a self-signed one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpTls {
-    /// File of the certificate (PEM), the chain behind it; empty: none. Relative to this file.
+    /// File of the certificate followed by its chain (PEM); empty: none. Relative to this file.
     pub certificate: PathBuf,
-    /// File of its key (PEM), which only its owner may read; empty: none. Relative to this file.
+    /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
     pub key: PathBuf,
-    /// Make a certificate instead, once, for this host's names and `http.hosts`. Who trusts it is
-    /// told its fingerprint, which is printed at the start and by `chappe key show`.
+    /// Create a certificate instead, once, for this host's names and `http.hosts`. Clients trust it by
+    /// its fingerprint, which the node prints at start and `chappe key show` prints at any time.
     pub self_signed: bool,
 }
 
@@ -139,26 +137,25 @@ impl Http {
 }
 
 impl HttpTls {
-    /// Whether TLS is spoken.
+    /// Whether TLS is on.
     #[must_use]
     pub fn enabled(&self) -> bool {
         self.self_signed || !self.certificate.as_os_str().is_empty()
     }
 }
 
-/// Who may read and change.
+/// Read and write access.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
-    /// Reading is open to whoever reaches the address, or needs the token that changing always
-    /// needs.
+    /// Whether reading is open to every client or needs the token. Writing always needs the token.
     pub read: Read,
-    /// Listen beyond loopback although reading is open or TLS is off, so that the token and what is
-    /// read can be seen on the way; and push to `http://` contact points beyond loopback.
+    /// Listen beyond loopback even though reading is open or TLS is off, so that others on the network can
+    /// see the token and the data; and push to `http://` contact points beyond loopback.
     pub insecure: bool,
 }
 
-/// What reading needs.
+/// The credential that reading needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -169,82 +166,81 @@ pub enum Read {
     Token,
 }
 
-/// How devices are found.
+/// Discovery of devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
-    /// Look for devices.
+    /// Search for devices.
     pub enabled: bool,
-    /// Look for them by multicast; without it those are known that are found by `[kad]` alone.
+    /// Search by multicast; without it the node finds only the devices that `[kad]` finds.
     pub multicast: bool,
-    /// Interfaces to look on, by name; empty: all that can multicast, and loopback.
+    /// Interfaces to search on, by name; empty: all that support multicast, and loopback.
     pub interfaces: Vec<String>,
-    /// Networks in which a stranger's message may make this node contact an address, as prefixes
-    /// (`10.1.0.0/16`); empty: only the address that the message itself came from. Of devices that were
-    /// found by `[kad]` the address at which their publisher answered.
+    /// Networks, as prefixes (`10.1.0.0/16`), in which this node may contact the addresses that an
+    /// unauthenticated message names; empty: only the sender's own address. For devices found by `[kad]`
+    /// the sender is the address at which their publisher answered.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
-    /// Take events of devices by their notification trees, where they have some: this node then helps to
-    /// spread them, by UDP. Whoever does not know trees sends standard notifications as ever. What was seen is
-    /// synced to disk for each event, so that nobody can have an old one taken again after a restart.
+    /// Receive events over notification trees from devices that have them; this node then forwards events
+    /// to other sinks by UDP. Other devices send standard notifications as before. Each event costs one
+    /// disk synchronization, so that nobody can replay an old event after a restart.
     pub tree: bool,
-    /// How critical it is that this node has events of notification trees first, from 0 on: a device that
-    /// orders its sinks by that may believe it.
+    /// How important it is that this node receives the events of notification trees early; higher is more
+    /// important. A device may order its sinks by it.
     #[schemars(range(min = 0, max = 255))]
     pub tree_criticality: u8,
     /// Devices known at once; one more is dropped and counted.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
-    /// Devices known at once of one address, or of one IPv6 network of 64 bits; one more is dropped and
-    /// counted. Half of `max_devices`, so that one host leaves room for others; raise both for a gateway
-    /// with more devices, or for an IPv6 network with more. When `max_devices` are known, the newest
-    /// device of the address with the most gives way to one of another address. None ever has to give
-    /// way where `max_devices` exceeds the number of devices of the plant.
+    /// Devices known at once per address, or per IPv6 network of 64 bits; one more is dropped and counted.
+    /// The default is half of `max_devices`, so that one host leaves room for others; raise both for a
+    /// gateway or an IPv6 network with more devices. When the table is full, a device of another address
+    /// replaces the newest device of the address that has most. Set `max_devices` above the number of
+    /// devices of the plant, and no device is ever replaced.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices_per_address: u32,
 }
 
-/// How streams are stored.
+/// Storage of streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// What a stream survives unless its own descriptor says otherwise: nothing, the end of the
-    /// process, the loss of power. Power costs one synchronisation of the disk for each group of
-    /// batches.
+    /// What streams survive unless their descriptor sets another level: nothing, the end of the process, or
+    /// a loss of power. The level `power` costs one disk synchronization per group of batches.
     pub level: DurabilityLevel,
-    /// Size at which a file of the log is closed and the next begun.
+    /// Size at which a log file is closed and the next one started.
     #[schemars(
         range(min = 65_536, max = 4_294_967_295_u64),
         extend("x-unit" = "bytes")
     )]
     pub segment_bytes: u64,
-    /// Time between two commits at least: what comes meanwhile shares one synchronization of the
-    /// disk. Longer delays acknowledgements by up to as much, and spares processor and disk; what
-    /// comes after a silence is committed at once.
+    /// Minimum time between two commits; elements that arrive in between share one disk synchronization. A
+    /// longer pause saves processor and disk, and delays acknowledgements by up to that pause. The first
+    /// element after an idle time is committed at once.
     #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
     pub commit_pause_ms: u32,
-    /// Newest elements that a stream keeps, and up to a sixteenth more; 0: no bound. A virtual sensor
-    /// may say otherwise (`output.retention`). A thousand elements of a few numbers take about
-    /// 0.1 MB, a thousand seconds of a waveform of 360 samples a second about 3 MB.
+    /// Number of newest elements that a stream keeps, plus up to a sixteenth; 0: no limit. A virtual sensor
+    /// can override it (`output.retention`). A thousand elements of a few numbers take about 0.1 MB, a
+    /// thousand seconds of a waveform with 360 samples per second about 3 MB.
     #[schemars(range(min = 0))]
     pub keep_elements: u64,
-    /// Age up to which a stream keeps elements, and up to a sixteenth more, by the node's clock; 0:
-    /// no bound. A virtual sensor may say otherwise (`output.retention`).
+    /// Age up to which a stream keeps elements, plus up to a sixteenth, by the node's clock; 0: no limit. A
+    /// virtual sensor can override it (`output.retention`).
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub keep_age_s: u64,
-    /// Size of the whole log at which the oldest files are removed, whatever streams are meant to
-    /// keep, in bytes; 0: never. `"auto"` is half of the disk, at least 1 GiB and at most nine tenths
-    /// of the disk, and never less than the log holds when the node starts.
+    /// Size of the whole log, in bytes, at which its oldest files are removed, even if streams should keep
+    /// their elements; 0: never. `"auto"` is half of the disk, at least 1 GiB and at most nine tenths of
+    /// the disk, and never less than the log's size when the node starts.
     pub max_bytes: MaxBytes,
-    /// Free space of the disk below which nothing more is accepted.
+    /// Free disk space below which the log accepts no more elements.
     #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
     pub min_free_bytes: u64,
-    /// How fast old files are read again, over and over, to find damage before somebody needs what is
-    /// damaged; 0: not at all. One MiB a second is 84 GiB a day.
+    /// Rate at which the node keeps re-reading old files, to find damage before the data is needed; 0: off.
+    /// One MiB per second is 84 GiB per day.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub scrub_bytes_per_s: u64,
-    /// A device's stream is removed once it has held no element, and its device was not there, for so
-    /// long while the node ran, in all its runs; 0: never.
+    /// Time after which a device's stream is removed if it stays empty while its device is absent, added
+    /// up over all runs of the node; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
     /// Streams at once; one more is refused and counted.
@@ -252,7 +248,7 @@ pub struct Log {
     pub max_streams: u32,
 }
 
-/// What a stream survives.
+/// What a stream survives (its durability level).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -261,55 +257,54 @@ pub enum DurabilityLevel {
     Memory,
     /// The end of the process.
     Process,
-    /// The loss of power.
+    /// A loss of power.
     Power,
 }
 
-/// What other nodes can read here over ZeroMQ. Over HTTP they read as everyone does, by `http.listen`
-/// and `access.read`.
+/// Access for other nodes over ZeroMQ. Over HTTP they read like any client, by `http.listen` and
+/// `access.read`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Exchange {
-    /// Address and port for sessions, in which nothing acknowledged is lost (links of the kind
-    /// `zeromq`); port 0 takes a free one, which is printed; empty: none. Beyond loopback CURVE is
-    /// spoken, with the key that `chappe key show` prints.
+    /// Address and port for sessions, which lose nothing acknowledged (links of kind `zeromq`); port 0
+    /// picks a free one, which is printed; empty: none. Beyond loopback, sessions use CURVE with the key
+    /// that `chappe key show` prints.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub listen: String,
-    /// Address and port for PUB, best effort (links of the kind `zeromq_best_effort`); empty: none.
+    /// Address and port for PUB, best effort (links of kind `zeromq_best_effort`); empty: none.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub publish: String,
-    /// Address and port for the directory (REP): which streams there are, with their structure;
-    /// empty: none.
+    /// Address and port for the directory (REP), the list of streams with their structure; empty: none.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub directory: String,
-    /// Public keys of the nodes that may read, as `chappe key show` prints them there (64
-    /// hexadecimal digits or 40 characters of Z85); `*` admits every key. With keys, CURVE is spoken
-    /// on loopback too.
+    /// Public keys of the nodes that may read, as `chappe key show` prints them on their hosts (64
+    /// hexadecimal digits or 40 characters of Z85); `*` admits every key. With keys, CURVE is used on
+    /// loopback as well.
     #[schemars(extend("items" = {"type": "string", "format": "curve-key"}))]
     pub allowed_keys: Vec<String>,
-    /// Networks in which contact points of subscriptions by `http_push` may be, besides the
-    /// subscriber's own address and `discovery.contact`, as prefixes. A contact point on this host
-    /// itself has to be named, too: `127.0.0.0/8`, `::1`.
+    /// Networks, as prefixes, in which contact points of `http_push` subscriptions may be, in addition to
+    /// the subscriber's own address and `discovery.contact`. To allow contact points on this host, list
+    /// `127.0.0.0/8` or `::1`.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
-    /// Speak without CURVE beyond loopback: whoever reaches the addresses reads every stream, and
-    /// whoever is on the way reads along.
+    /// Turn CURVE off beyond loopback: everyone who can connect reads every stream, and the traffic can be
+    /// eavesdropped.
     pub insecure: bool,
-    /// Links of this node at once, those of the file and those added while it runs.
+    /// Concurrent links of this node, both from this file and added at run time.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_links: u32,
-    /// Sessions that other nodes have here at once.
+    /// Concurrent sessions of other nodes.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions: u32,
-    /// Sessions and subscriptions of one peer (its key, or its address) at once.
+    /// Concurrent sessions and subscriptions of one peer (its key, or its address).
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions_per_peer: u32,
-    /// How long an element waits for others to travel with; more costs latency and saves work.
+    /// Time that an element waits for others to share its message; more costs latency and saves work.
     #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
     pub linger_ms: u32,
 }
 
-/// What one request may cost.
+/// Limits on one request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -319,13 +314,13 @@ pub struct Limits {
     /// Rows in the answer to a query.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub query_rows: u32,
-    /// Time for a query.
+    /// Time limit of a query.
     #[schemars(range(min = 10, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub query_time_ms: u32,
-    /// Queries at once; one more is refused with status 503.
+    /// Concurrent queries; one more is refused with status 503.
     #[schemars(range(min = 1, max = 64))]
     pub queries: u32,
-    /// Streams that the metrics name one by one; the rest is counted together.
+    /// Streams with metrics of their own; the others share one set.
     #[schemars(range(min = 0, max = 10_000))]
     pub metric_streams: u32,
 }
@@ -427,7 +422,7 @@ impl Default for Exchange {
 }
 
 impl Exchange {
-    /// The addresses that are listened on, by key.
+    /// The listening addresses, with their keys.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         let named = [
             ("exchange.listen", &self.listen),
@@ -444,7 +439,7 @@ impl Exchange {
         self.contact.iter().filter_map(|prefix| prefix.parse().ok())
     }
 
-    /// Whether CURVE is spoken at this address.
+    /// Whether this address uses CURVE.
     pub(crate) fn curve(&self, address: SocketAddr) -> bool {
         !self.allowed_keys.is_empty() || !(self.insecure || address.ip().is_loopback())
     }

@@ -1,4 +1,4 @@
-//! The sample: every key, commented out at its default.
+//! The sample configuration: every key, commented out at its default.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use super::schema::{Key, keys, resolve, schema};
 /// A link, as an example.
 const LINK: &str = "# [[links]]\n# name = \"ward-3\"\n# kind = \"zeromq\"\n\
                     # address = \"tcp://192.0.2.7:8471\"\n# streams = [\"ward.*\"]\n\
-                    # server_key = \"what `chappe key show` prints on that node's host\"\n";
+                    # server_key = \"the key that `chappe key show` prints on that node's host\"\n";
 
-/// A topic each way, as an example.
+/// A topic in each direction, as an example.
 #[cfg(feature = "dds")]
-const TOPICS: &str = "\n# A stream that is published to a DDS topic, and a topic that is read into a \
-                      stream, are tables\n# of their own, and there may be many (docs/dds.md):\n#\n\
+const TOPICS: &str = "\n# Each stream published to a DDS topic, and each topic read into a stream, is \
+                      a table of\n# its own (docs/dds.md):\n#\n\
                       # [[dds.publish]]\n# stream = \"ward.temperature\"\n# topic = \
                       \"ward/temperature\"\n# acknowledge = \"received\"\n#\n# [[dds.subscribe]]\n\
                       # topic = \"ward/pulse\"\n# stream = \"ward.pulse\"\n# fields = [{ name = \
@@ -25,10 +25,10 @@ const TOPICS: &str = "\n# A stream that is published to a DDS topic, and a topic
 #[must_use]
 pub fn sample() -> String {
     let mut text = String::from(
-        "# Configuration of a Chappe node. Every key stands here at its default; remove the `#` in\n\
-         # front of one to change it. `chappe config check` tells what is wrong with a file, `chappe\n\
-         # config show` where each value comes from. Each key may also be set in the environment:\n\
-         # CHAPPE_HTTP_LISTEN is http.listen.\n",
+        "# Configuration of a Chappe node. Every key is listed at its default; to change one, remove\n\
+         # the `#` before it. `chappe config check` reports the faults of a file; `chappe config show`\n\
+         # prints the origin of each value. An environment variable can set each key as well:\n\
+         # CHAPPE_HTTP_LISTEN sets http.listen.\n",
     );
     let mut section = "";
     let keys = keys();
@@ -42,31 +42,31 @@ pub fn sample() -> String {
         comment(&mut text, key);
         let _ = writeln!(text, "#{name} = {}", literal(&key.default));
     }
-    text.push_str("\n# A link is a table of its own, and there may be many:\n#\n");
+    text.push_str("\n# Each link is a table of its own:\n#\n");
     text.push_str(LINK);
     text.push_str("#\n# The keys of a link:\n");
-    of_tables(&mut text);
+    describe_links(&mut text);
     #[cfg(feature = "dds")]
     text.push_str(TOPICS);
     text
 }
 
-/// The keys of tables that may be many, with their meanings.
-fn of_tables(text: &mut String) {
+/// Lists the keys of a link with their meanings.
+fn describe_links(text: &mut String) {
     let root = schema();
     let item = root.pointer("/properties/links/items");
     if let Some(item) = item {
-        of_table(text, &root, item, "");
+        describe_table(text, &root, item, "");
     }
 }
 
-fn of_table(text: &mut String, root: &Value, table: &Value, before: &str) {
+fn describe_table(text: &mut String, root: &Value, table: &Value, prefix: &str) {
     let keys = resolve(root, table).get("properties");
     for (name, key) in keys.and_then(Value::as_object).into_iter().flatten() {
         let meaning = key.get("description").and_then(Value::as_str);
         let meaning = meaning.unwrap_or_default().replace('\n', " ");
-        wrap(text, &format!("{before}{name}: {meaning}"));
-        of_table(text, root, key, &format!("{before}{name}."));
+        wrap(text, &format!("{prefix}{name}: {meaning}"));
+        describe_table(text, root, key, &format!("{prefix}{name}."));
     }
 }
 
@@ -82,7 +82,7 @@ fn comment(text: &mut String, key: &Key) {
     wrap(text, &words);
 }
 
-/// Writes words as lines of a comment.
+/// Writes words as comment lines.
 fn wrap(text: &mut String, words: &str) {
     let mut width = 0;
     for word in words.split_whitespace() {
@@ -97,7 +97,7 @@ fn wrap(text: &mut String, words: &str) {
     text.push('\n');
 }
 
-/// A value as TOML writes it.
+/// A value in TOML.
 pub(super) fn literal(value: &Value) -> String {
     match value {
         Value::Array(items) => {

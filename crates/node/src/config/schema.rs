@@ -7,34 +7,34 @@ use super::Config;
 /// One key of node.toml that holds a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// In full, with dots (`http.listen`).
+    /// The key in full, with dots (`http.listen`).
     pub path: String,
-    /// What it means.
+    /// Its description.
     pub meaning: String,
     /// Its default.
     pub default: Value,
-    /// Its part of the schema: type, range, choices.
+    /// Its part of the schema: type, range, allowed values.
     pub schema: Value,
 }
 
 impl Key {
-    /// The variable of the environment that sets it (`CHAPPE_HTTP_LISTEN`).
+    /// The environment variable that sets it (`CHAPPE_HTTP_LISTEN`).
     #[must_use]
     pub fn variable(&self) -> String {
         format!("CHAPPE_{}", self.path.replace('.', "_").to_uppercase())
     }
 
-    /// The unit of its number, when it has one.
+    /// Its unit, when it has one.
     #[must_use]
     pub fn unit(&self) -> Option<&str> {
         self.schema.get("x-unit")?.as_str()
     }
 
-    /// The range of its number or the choice of its words, for people.
+    /// Its range or its allowed values, for display.
     #[must_use]
     pub fn range(&self) -> Option<String> {
-        if let Some(words) = words(&self.schema) {
-            let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+        if let Some(values) = enum_values(&self.schema) {
+            let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
             return Some(quoted.join(", "));
         }
         let bound = |name| self.schema.get(name).and_then(Value::as_u64);
@@ -53,13 +53,13 @@ pub fn schema() -> Value {
     schemars::schema_for!(Config).to_value()
 }
 
-/// The schema of the file of a virtual sensor.
+/// The schema of a sensor file.
 #[must_use]
 pub fn sensor_schema() -> Value {
     chappe_stream::descriptor::descriptor_json_schema().to_value()
 }
 
-/// All keys, in the order of the structures.
+/// All keys, in the order of the structs.
 #[must_use]
 pub fn keys() -> Vec<Key> {
     let root = schema();
@@ -71,7 +71,7 @@ pub fn keys() -> Vec<Key> {
     found
 }
 
-/// The keys in the order of the structures, which JSON objects forget and TOML keeps.
+/// The keys in the order of the structs, which TOML keeps and JSON objects lose.
 fn order() -> Vec<String> {
     let text = toml::to_string(&Config::default()).unwrap_or_default();
     let mut prefix = String::new();
@@ -107,7 +107,7 @@ fn collect(root: &Value, part: &Value, defaults: &Value, prefix: &str, found: &m
     }
 }
 
-/// Follows a `$ref` to the definitions of `root`.
+/// Resolves a `$ref` into the definitions of `root`.
 pub(super) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str);
     match target.and_then(|target| target.strip_prefix('#')) {
@@ -116,10 +116,10 @@ pub(super) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// The words of a choice, whether written as `enum` or as `oneOf` of constants.
-pub(super) fn words(schema: &Value) -> Option<Vec<&str>> {
-    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        return words.iter().map(Value::as_str).collect();
+/// The values of an enumeration, written as `enum` or as `oneOf` of constants.
+pub(super) fn enum_values(schema: &Value) -> Option<Vec<&str>> {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return values.iter().map(Value::as_str).collect();
     }
     let choices = schema.get("oneOf")?.as_array()?;
     let constant = |choice: &'_ Value| choice.get("const").is_some();

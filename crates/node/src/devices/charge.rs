@@ -1,4 +1,4 @@
-//! Charges what a followed device sends to its quota.
+//! Charges the elements of a followed device to its quota.
 
 use chappe_wrappers::dpws::Yield;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ impl ChargedQuota {
         }
     }
 
-    /// Charges what was read of the device. Each notification is charged before the next is read.
+    /// Charges the elements read from the device, each notification before the next is read.
     pub(super) fn charge(&mut self, yields: &[Yield]) {
         let elements = || {
             yields.iter().filter_map(|one| match one {

@@ -1,4 +1,4 @@
-//! What the registry says of devices, their services and their streams.
+//! The registry entities of devices, their services and their streams.
 
 use std::collections::HashSet;
 
@@ -24,13 +24,13 @@ pub(super) fn service_keys(device: &str, count: usize) -> Vec<String> {
     (0..count).map(|index| service_key(device, index)).collect()
 }
 
-/// Fills in what a device says of itself.
+/// Fills in a device's own description.
 pub(super) fn describe(device: &mut Device, description: &Description) {
     let text = |texts| localized(texts, "en").map(str::to_owned);
     device.name = description.name().to_owned();
     device.is_described = true;
     device.host = Some(Host::from_address(description.contact.address.ip()));
-    device.dialect = dialect_word(description.dialect).to_owned();
+    device.dialect = dialect_name(description.dialect).to_owned();
     if !description.types.is_empty() {
         device.types = description.types.iter().map(type_name).collect();
     }
@@ -53,8 +53,8 @@ fn service(service: &HostedService) -> Service {
     }
 }
 
-/// The word of a dialect in the interface.
-pub(super) fn dialect_word(dialect: chappe_dpws::Dialect) -> &'static str {
+/// The name of a dialect in the REST API.
+pub(super) fn dialect_name(dialect: chappe_dpws::Dialect) -> &'static str {
     match dialect {
         chappe_dpws::Dialect::V2005 => "2005",
         chappe_dpws::Dialect::V2009 => "2009",
@@ -66,7 +66,7 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
     let mut entity = Entity::new(device.key.clone(), EntityKind::Device, shown(&device.name));
     entity.types.clone_from(&device.types);
     entity.scopes.clone_from(&device.scopes);
-    let mut say = Sayings::about(&device.key);
+    let mut say = Statements::about(&device.key);
     let texts = [
         (v::MANUFACTURER, &device.manufacturer),
         (v::MODEL, &device.model),
@@ -88,7 +88,7 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
         let mut entity = Entity::new(key.clone(), EntityKind::Service, shown(&service.id));
         entity.types.clone_from(&service.types);
         entity.scopes.clone_from(&device.scopes);
-        let mut say = Sayings::about(&key);
+        let mut say = Statements::about(&key);
         say.text(v::ADDRESS, &service.address);
         say.link(v::IS_HOSTED_BY, &device.key);
         entity.triples = say.triples;
@@ -102,8 +102,8 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
     entities
 }
 
-/// The entity of a stream that `producer` yields; types and scopes are those of the producer.
-pub(crate) fn of_stream(
+/// The entity of a stream of `producer`, with the producer's types and scopes.
+pub(crate) fn stream_entity(
     name: &str,
     schema: &StreamSchema,
     producer: &str,
@@ -111,7 +111,7 @@ pub(crate) fn of_stream(
 ) -> Entity {
     let key = catalogue::key(name);
     let mut entity = Entity::new(key.clone(), EntityKind::Stream, name);
-    let mut say = Sayings::about(&key);
+    let mut say = Statements::about(&key);
     say.link(v::PRODUCED_BY, producer);
     if let Some(text) = description {
         say.text(v::RDFS_COMMENT, text);
@@ -145,7 +145,7 @@ pub(crate) fn of_stream(
     entity
 }
 
-/// A name for people, as long as the registry takes.
+/// A display name, shortened to the registry's limit.
 fn shown(name: &str) -> String {
     name.chars().take(200).collect()
 }
@@ -154,17 +154,17 @@ fn literal(text: &str) -> Term {
     Literal::new_simple_literal(text).into()
 }
 
-/// What is said of one subject.
-struct Sayings {
+/// The triples of one subject.
+struct Statements {
     subject: NamedNode,
     triples: Vec<Triple>,
     /// The same triples: a device may have a thousand streams.
     known: HashSet<Triple>,
 }
 
-impl Sayings {
+impl Statements {
     fn about(key: &str) -> Self {
-        // Keys are checked where they are made; the registry checks them again.
+        // Keys are checked where they are created, and again by the registry.
         Self {
             subject: NamedNode::new_unchecked(key),
             triples: Vec::new(),

@@ -1,7 +1,8 @@
-//! One device from its arrival to its end: described, subscribed, its streams opened and registered.
+//! Follows one device from arrival to departure: describes it, subscribes, opens and registers its
+//! streams.
 //!
-//! The device is described in the background: while it describes itself otherwise, or does not answer,
-//! its events go on coming. What it offers no more is taken out of the registry.
+//! Description runs in the background: while the device changes or does not answer, its events keep
+//! flowing. Streams that it no longer offers are unregistered.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,25 +23,25 @@ use super::identity::Product;
 use super::offered::Streams;
 use super::output::Output;
 use super::table::DeviceState;
-use super::task::{self, BATCH_MAX, Order, Taking};
-use super::{entities, key_of};
+use super::task::{self, BATCH_MAX, DeviceCommand, OutputStore};
+use super::{device_key, entities};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
 
-/// Pause between two changes of what is registered of a device. Reason: each costs a commit, and every
-/// virtual sensor looks for its sources again.
+/// Pause between two registrations of a device; reason: each costs a commit, and every virtual sensor
+/// searches its sources again.
 const REGISTER_PAUSE: Duration = Duration::from_secs(1);
 
 /// A device that is being followed.
 struct Following {
     app: App,
     client: Arc<DeviceClient>,
-    /// Says when the device has left.
+    /// Becomes true when the device has left.
     left: watch::Receiver<bool>,
     key: String,
     found: Found,
-    /// As it described itself last.
+    /// From its last description.
     product: Option<Product>,
     attachment: Attachment,
     streams: Streams,
@@ -49,14 +50,14 @@ struct Following {
     describing: Describing,
     /// The next pause before it is described again.
     pause: Duration,
-    /// Why it could not be described last time.
+    /// The error of the last description.
     failure: Option<Trouble>,
     is_described: bool,
-    /// There is nothing to wait for until it is described otherwise.
+    /// Whether no events can arrive until its description changes.
     is_silent: bool,
-    /// Its being usable has been told since it was described.
-    is_told: bool,
-    /// When its entities are registered as they are by then.
+    /// Whether a notice has reported it as usable since it was described.
+    is_announced: bool,
+    /// Time of the next registration of its entities.
     register_at: Option<Instant>,
     registered_at: Option<Instant>,
     /// Streams in the registry.
@@ -65,21 +66,21 @@ struct Following {
 
 type Described = Pin<Box<dyn Future<Output = Result<Description, Error>> + Send>>;
 
-/// What is being done to describe a device.
+/// The progress of describing a device.
 enum Describing {
     Idle,
-    /// It was asked at these addresses; `again`: it has changed since.
+    /// A request to these addresses is pending; `again`: the device has changed since.
     Asked {
         described: Described,
         addresses: Vec<String>,
         again: bool,
     },
-    /// It is asked again after a pause.
+    /// The request is retried after a pause.
     Paused(Pin<Box<tokio::time::Sleep>>),
 }
 
 impl Describing {
-    /// Waits for the description, or for the time to ask for it.
+    /// Waits for the description, or for the time to request it.
     async fn next(&mut self) -> Option<Result<Description, Error>> {
         match self {
             Self::Idle => std::future::pending().await,
@@ -92,17 +93,17 @@ impl Describing {
     }
 }
 
-/// Follows one device until `orders` and `left` are closed; then what it was told is received is stored.
-/// From then on nothing waits for a device, and with `is_cut` set nothing waits for room on a full disk.
+/// Follows one device until `commands` and `left` are closed, then stores all acknowledged notifications.
+/// From then on it waits for no device, and with `is_cut` set it does not wait for room on a full disk.
 pub(super) async fn follow(
     app: App,
     client: Arc<DeviceClient>,
     found: Found,
-    mut orders: mpsc::Receiver<Order>,
+    mut commands: mpsc::Receiver<DeviceCommand>,
     left: watch::Receiver<bool>,
     is_cut: Arc<AtomicBool>,
 ) {
-    let key = key_of(&found.endpoint);
+    let key = device_key(&found.endpoint);
     let mut following = Following {
         output: Output::new(&app, is_cut),
         quota: ChargedQuota::new(&app, &key),
@@ -119,44 +120,44 @@ pub(super) async fn follow(
         failure: None,
         is_described: false,
         is_silent: true,
-        is_told: false,
+        is_announced: false,
         register_at: None,
         registered_at: None,
         registered: Vec::new(),
     };
-    following.ask();
-    following.run(&mut orders).await;
+    following.request_description();
+    following.run(&mut commands).await;
     following.finish().await;
 }
 
 impl Following {
-    async fn run(&mut self, orders: &mut mpsc::Receiver<Order>) {
+    async fn run(&mut self, commands: &mut mpsc::Receiver<DeviceCommand>) {
         loop {
             let register_at = self.register_at.unwrap_or_else(Instant::now);
             let quota_at = self.quota.deadline();
             let quota_passes = tokio::time::sleep_until(quota_at.unwrap_or(register_at));
             let may_read = !self.is_silent && !self.quota.is_paused();
             tokio::select! {
-                order = orders.recv() => match order {
+                command = commands.recv() => match command {
                     None => return,
-                    Some(Order::Doubt) => self.attachment.doubt().await,
-                    Some(Order::Changed(found)) => self.changed(*found),
+                    Some(DeviceCommand::VerifySubscriptions) => self.attachment.doubt().await,
+                    Some(DeviceCommand::Redescribe(found)) => self.on_change(*found),
                 },
                 described = self.describing.next() => match described {
-                    None => self.ask(),
-                    Some(described) => self.described(described).await,
+                    None => self.request_description(),
+                    Some(described) => self.on_description(described).await,
                 },
                 yields = self.attachment.next(), if may_read => match yields {
                     Some(yields) => {
                         let yields = self.with_ready(yields);
-                        self.take(yields).await;
+                        self.store_outputs(yields).await;
                     }
                     None => self.is_silent = true,
                 },
                 () = self.output.settled() => self.output.settle().await,
                 () = quota_passes, if quota_at.is_some() => {
                     self.quota.pass(Instant::now());
-                    self.show();
+                    self.update_state();
                 }
                 () = tokio::time::sleep_until(register_at), if self.register_at.is_some() => {
                     self.register().await;
@@ -165,11 +166,10 @@ impl Following {
         }
     }
 
-    /// Adds the yields that are ready, as far as the quota has room for them, so that all are stored
-    /// together.
+    /// Adds the outputs that are ready, within the quota, so that all are stored together.
     fn with_ready(&mut self, mut yields: Vec<Yield>) -> Vec<Yield> {
         self.quota.charge(&yields);
-        // This only looks; the next wait registers its own waker.
+        // This poll needs no waker; the next wait registers its own.
         let mut nobody = Context::from_waker(Waker::noop());
         while yields.len() < BATCH_MAX
             && !self.quota.is_paused()
@@ -182,12 +182,12 @@ impl Following {
         yields
     }
 
-    /// Stores what the device was told is received, all of it, also of a device that is paused.
+    /// Stores all acknowledged notifications, even of a paused device.
     async fn finish(&mut self) {
         self.attachment.close();
         while let Some(yields) = self.attachment.next().await {
             self.quota.charge(&yields);
-            self.take(yields).await;
+            self.store_outputs(yields).await;
         }
         self.output.drain().await;
         if self.register_at.is_some() {
@@ -195,24 +195,24 @@ impl Following {
         }
     }
 
-    /// Discovery says that the device has changed. While it is being described at the same addresses,
-    /// any number of changes is one.
-    fn changed(&mut self, found: Found) {
+    /// Handles a change reported by discovery. Changes during a description at the same addresses are
+    /// merged.
+    fn on_change(&mut self, found: Found) {
         self.found = found;
         match &mut self.describing {
             Describing::Asked {
                 addresses, again, ..
             } if *addresses == self.found.xaddrs => {
                 *again = true;
-                task::announce(&self.app, &self.key, &self.found);
+                task::update_found(&self.app, &self.key, &self.found);
             }
-            _ => self.ask(),
+            _ => self.request_description(),
         }
     }
 
-    /// Asks the device to describe itself.
-    fn ask(&mut self) {
-        task::announce(&self.app, &self.key, &self.found);
+    /// Requests the device's description.
+    fn request_description(&mut self) {
+        task::update_found(&self.app, &self.key, &self.found);
         let (client, found) = (Arc::clone(&self.client), self.found.clone());
         self.describing = Describing::Asked {
             addresses: found.xaddrs.clone(),
@@ -221,15 +221,15 @@ impl Following {
         };
     }
 
-    async fn described(&mut self, described: Result<Description, Error>) {
+    async fn on_description(&mut self, described: Result<Description, Error>) {
         let before = std::mem::replace(&mut self.describing, Describing::Idle);
         let again = matches!(before, Describing::Asked { again: true, .. });
         match described {
             Ok(description) => self.attach(&description).await,
-            Err(error) => self.undescribed(&error),
+            Err(error) => self.on_description_error(&error),
         }
         if again {
-            self.ask();
+            self.request_description();
         } else if self.failure.is_some() || self.attachment.needs_description() {
             self.describing = Describing::Paused(Box::pin(tokio::time::sleep(self.pause)));
             self.pause = (self.pause * 2).min(RETRY.1);
@@ -238,7 +238,7 @@ impl Following {
         }
     }
 
-    fn undescribed(&mut self, error: &Error) {
+    fn on_description_error(&mut self, error: &Error) {
         let reason = error.to_string();
         let is_known = |failure: &Trouble| failure.detail == reason;
         if !self.failure.as_ref().is_some_and(is_known) {
@@ -246,7 +246,7 @@ impl Following {
             self.app
                 .observability
                 .notices
-                .tell(NoticeKind::Device, &self.key, text);
+                .notify(NoticeKind::Device, &self.key, text);
         }
         task::trouble(&self.app, &self.key, reason.clone(), error.hint());
         self.failure = Some(Trouble {
@@ -256,7 +256,7 @@ impl Following {
         });
     }
 
-    /// Subscribes to a device as it describes itself now.
+    /// Subscribes to a device according to its description.
     async fn attach(&mut self, description: &Description) {
         let (app, key) = (&self.app, &self.key);
         for note in &description.notes {
@@ -275,8 +275,8 @@ impl Following {
         app.registrar.remove(vanished.collect()).await;
         let rules = task::rules(app).await;
         let product = self.product.insert(Product::of(description));
-        self.streams.name(&self.key, &product.base);
-        // Before anything is subscribed, since it may take some seconds.
+        self.streams.set_prefix(&self.key, &product.base);
+        // May take some seconds, so it runs before the subscriptions.
         self.recognize().await;
         if self.has_left() {
             return;
@@ -287,14 +287,14 @@ impl Following {
         self.failure = None;
         self.is_described = true;
         self.is_silent = false;
-        self.is_told = false;
+        self.is_announced = false;
         self.register_at = None;
         self.open_streams().await;
         self.register().await;
-        self.show();
+        self.update_state();
     }
 
-    /// Finds the streams that the device continues, once it can be recognized.
+    /// Finds the streams that the device continues, once its identity is known.
     async fn recognize(&mut self) {
         let meta_data = self.attachment.meta_data();
         if let Some(product) = &self.product
@@ -316,7 +316,7 @@ impl Following {
         let offers = self.attachment.offers();
         let mut numbers = offers.iter().map(|(number, _)| number);
         if numbers.any(|number| self.streams.is_undefined(number)) {
-            // Elements that came before a change of their stream's schema are stored before it.
+            // Elements received before a schema change are stored before it.
             self.output.drain().await;
         }
         self.streams.open_all(&self.app, &self.key, offers).await;
@@ -334,9 +334,9 @@ impl Following {
         task::register(&self.app, &self.key, &self.streams, offers, registered).await;
     }
 
-    /// Stores elements, each in the stream that was its own when it came. The streams of new offers are
+    /// Stores elements, each in the stream that it belonged to on arrival. The streams of new offers are
     /// opened together, before the first of their elements.
-    async fn take(&mut self, yields: Vec<Yield>) {
+    async fn store_outputs(&mut self, yields: Vec<Yield>) {
         if yields.contains(&Yield::OffersChanged) {
             self.recognize().await;
         }
@@ -350,7 +350,7 @@ impl Following {
             }
             self.store(std::mem::take(&mut part)).await;
             seen += 1;
-            // Of a device that has left, only streams with elements are still opened.
+            // For a device that has left, only streams with elements are still opened.
             if seen == changes && !self.has_left() {
                 self.open_streams().await;
             }
@@ -361,34 +361,34 @@ impl Following {
             let earliest = earliest.unwrap_or_else(Instant::now);
             self.register_at.get_or_insert(earliest.max(Instant::now()));
         }
-        self.show();
+        self.update_state();
     }
 
     async fn store(&mut self, yields: Vec<Yield>) {
-        let mut taking = Taking {
+        let mut store = OutputStore {
             app: &self.app,
             key: &self.key,
             streams: &mut self.streams,
             output: &mut self.output,
             offers: self.attachment.offers(),
         };
-        taking.take(yields).await;
+        store.store_outputs(yields).await;
     }
 
-    /// Shows whether the device can be used, or why not.
-    fn show(&mut self) {
+    /// Updates the state of the device in the table.
+    fn update_state(&mut self) {
         if !self.is_described || self.failure.is_some() {
             return;
         }
         let missing = self.attachment.missing();
         let missing = missing.or_else(|| self.streams.missing()).cloned();
         let Some(trouble) = missing.or_else(|| self.quota.trouble()) else {
-            return self.usable();
+            return self.set_usable();
         };
         let is_first_answer = trouble.is_first_answer();
         let hint = trouble.hint.map(str::to_owned);
         self.app.devices.update(&self.key, |device| {
-            // A device that is asked for more goes on being used.
+            // A usable device stays usable while further answers are pending.
             if !(is_first_answer && device.state == DeviceState::Usable) {
                 device.state = DeviceState::Attention;
                 (device.reason, device.hint) = (Some(trouble.detail.clone()), hint);
@@ -396,14 +396,14 @@ impl Following {
         });
     }
 
-    fn usable(&mut self) {
+    fn set_usable(&mut self) {
         let mut name = String::new();
         self.app.devices.update(&self.key, |device| {
             device.state = DeviceState::Usable;
             (device.reason, device.hint) = (None, None);
             name.clone_from(&device.name);
         });
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_announced, true) {
             let count = match self.attachment.offers().len() {
                 1 => "1 stream".to_owned(),
                 other => format!("{other} streams"),
@@ -412,7 +412,7 @@ impl Following {
             self.app
                 .observability
                 .notices
-                .tell(NoticeKind::Device, &self.key, text);
+                .notify(NoticeKind::Device, &self.key, text);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The devices that are followed, each by a task of its own, and those that are leaving.
+//! The followed devices, each with a task of its own, and the departing ones.
 //!
-//! Nothing here waits for a device. A device leaves in the background: its task stores what the device
-//! was told is received, then the device is removed from the registry. If its endpoint address is
-//! found again meanwhile, the next task starts after that.
+//! Nothing here waits for a device. A device departs in the background: its task stores all acknowledged
+//! notifications, then the device is unregistered. If its endpoint address is found again meanwhile, the
+//! next task starts after that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,77 +16,77 @@ use chappe_transport::Hop;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle, JoinSet};
 
-use super::task::Order;
-use super::{Device, DeviceState, follow, key, key_of, task as device_task};
+use super::task::DeviceCommand;
+use super::{Device, DeviceState, device_key, follow, key, task as device_task};
 use crate::shared::App;
 
-/// How long the task of a device that is gone may wait for room on a full disk.
+/// Time for which the task of a device that is gone may wait for room on a full disk.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Orders that may wait for a device's task.
-const ORDERS_MAX: usize = 16;
+/// Queued commands of a device's task.
+const COMMANDS_MAX: usize = 16;
 
-/// A device that is being followed.
+/// A followed device.
 struct Followed {
-    orders: mpsc::Sender<Order>,
-    /// Dropped when the device has left: its task waits for no answer any more.
+    commands: mpsc::Sender<DeviceCommand>,
+    /// Dropped when the device has left, so that its task waits for no answer.
     left: watch::Sender<bool>,
-    /// Nothing waits for room on a full disk: what is not stored is counted as lost.
+    /// Once set, the task does not wait for a full disk: unstored elements are counted as lost.
     is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
 impl Followed {
-    /// Lets the task store what the device was told is received; it waits for no full disk for long.
+    /// Lets the task store all acknowledged notifications; it waits only briefly for a full disk.
     async fn end(self) {
         let Self {
-            orders,
+            commands,
             left,
             is_cut,
             mut task,
         } = self;
-        drop((orders, left));
+        drop((commands, left));
         if tokio::time::timeout(DRAIN, &mut task).await.is_err() {
             is_cut.store(true, Ordering::Relaxed);
-            // Only the disk is waited for now. A failed task has ended as well.
+            // The task waits only for the disk now. A failed task has ended as well.
             let _ = task.await;
         }
     }
 }
 
-/// A device that is leaving.
+/// A departing device.
 struct Leaving {
     departure: task::Id,
-    /// It was found again meanwhile.
+    /// The device if it was found again meanwhile.
     again: Option<Found>,
 }
 
-/// Why a device is not followed any more.
+/// The reason why a device is no longer followed.
 enum Departure {
-    /// It is gone, for this reason; it stays in the table.
+    /// It is gone, for this reason, and stays in the table.
     Gone(String),
-    /// Another has its place in the table.
+    /// Another device replaced it in the table.
     Displaced,
 }
 
-/// Whether a device has a place in the table.
+/// Whether there is room for a device in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Free,
-    /// That of another, which is forgotten.
+    /// It replaces another device, which is evicted.
     OfAnother,
     None,
 }
 
-/// All devices that are followed or leaving, by endpoint address.
+/// All followed and departing devices, by endpoint address.
 pub(super) struct Followers {
     app: App,
     client: Arc<DeviceClient>,
     followed: HashMap<String, Followed>,
-    /// At most as many as the table has places; with more, no new device is followed.
+    /// At most as many as the table holds; with more, no new device is followed.
     leaving: HashMap<String, Leaving>,
-    /// Each says whether it made a place free.
+    /// Each returns whether it made room.
     departures: JoinSet<bool>,
-    /// Whether devices are known that had no place.
+    /// Whether known devices were refused for lack of room.
     is_crowded: bool,
 }
 
@@ -102,39 +102,42 @@ impl Followers {
         }
     }
 
-    /// A device was found, or describes itself otherwise.
+    /// Handles a device that was found or has changed.
     pub(super) fn found(&mut self, found: Found) {
         match self.followed.get(&found.endpoint) {
-            // It takes its orders before the next attempt; a full queue makes one anyway.
+            // The task reads its commands before the next attempt; a full queue causes one anyway.
             Some(one) if !one.task.is_finished() => {
-                drop(one.orders.try_send(Order::Changed(Box::new(found))));
+                drop(
+                    one.commands
+                        .try_send(DeviceCommand::Redescribe(Box::new(found))),
+                );
             }
             _ => self.arrived(found),
         }
     }
 
-    /// A device says Hello: it may have restarted.
+    /// Handles a Hello: the device may have restarted.
     pub(super) fn hello(&mut self, found: Found) {
         match self.followed.get(&found.endpoint) {
-            // A full queue holds an order that does as much.
-            Some(one) => drop(one.orders.try_send(Order::Doubt)),
+            // A full queue holds a command with the same effect.
+            Some(one) => drop(one.commands.try_send(DeviceCommand::VerifySubscriptions)),
             None => self.arrived(found),
         }
     }
 
-    /// A device is gone.
+    /// Handles a device that is gone.
     pub(super) fn gone(&mut self, endpoint: &str, reason: String) {
         if let Some(leaving) = self.leaving.get_mut(endpoint) {
             leaving.again = None;
             return;
         }
-        let shown = self.app.devices.get(&key_of(endpoint));
+        let shown = self.app.devices.get(&device_key(endpoint));
         if let Some(device) = shown.filter(|device| device.state != DeviceState::Gone) {
             self.depart(device, Departure::Gone(reason));
         }
     }
 
-    /// Waits until a device has left; then those that waited for that are followed. It may be dropped.
+    /// Waits until a device has departed, then follows devices that waited for that. It may be dropped.
     pub(super) async fn departed(&mut self) {
         let (id, is_place_free) = match self.departures.join_next_with_id().await {
             None => return std::future::pending().await,
@@ -151,18 +154,18 @@ impl Followers {
         if let Some(found) = self.leaving.remove(&endpoint).and_then(|one| one.again) {
             self.arrived(found);
         }
-        // The place of one that was displaced has been taken before.
+        // The room of a replaced device is already in use.
         if (is_place_free || was_full) && std::mem::take(&mut self.is_crowded) {
             self.follow_refused();
         }
     }
 
-    /// Ends all tasks. They wait for the disk, and for no device.
+    /// Ends all tasks. They wait for the disk, but for no device.
     pub(super) async fn end(mut self) {
         let (rest, tasks): (Vec<_>, Vec<_>) = self
             .followed
             .into_values()
-            .map(|one| ((one.orders, one.left), one.task))
+            .map(|one| ((one.commands, one.left), one.task))
             .unzip();
         drop(rest);
         for task in tasks {
@@ -172,37 +175,38 @@ impl Followers {
         while self.departures.join_next().await.is_some() {}
     }
 
-    /// Follows a device that is not followed, if there is a place for it.
+    /// Follows a new device, if there is room for it.
     fn arrived(&mut self, found: Found) {
         if let Some(leaving) = self.leaving.get_mut(&found.endpoint) {
             leaving.again = Some(found);
             return;
         }
         if let Some(detail) = key::refusal(&found.endpoint) {
-            let hint = Some("give the device an endpoint of its own, as urn:uuid:…".to_owned());
+            let hint =
+                Some("set the device's endpoint address to a urn:uuid:… of its own".to_owned());
             let (reason, from) = ("endpoint refused", found.from.ip());
             let drops = &self.app.observability.drops;
             return drops.record(Hop::Discovery, reason, from, detail, hint);
         }
-        let key = key_of(&found.endpoint);
+        let key = device_key(&found.endpoint);
         let place = self.make_room(&key, &found);
         self.is_crowded |= place != Place::Free;
         if place == Place::None {
             return;
         }
-        // Before its task runs: the next one to come is judged by the whole table.
+        // Added before its task runs, so that the next arrival sees the whole table.
         if !device_task::enter(&self.app, &key, &found) {
             self.is_crowded = true;
             return;
         }
-        let (orders, receiver) = mpsc::channel(ORDERS_MAX);
+        let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let (left, has_left) = watch::channel(false);
         let is_cut = Arc::<AtomicBool>::default();
         let endpoint = found.endpoint.clone();
         let (app, client) = (self.app.clone(), self.client.clone());
         let follow = follow::follow(app, client, found, receiver, has_left, is_cut.clone());
         let one = Followed {
-            orders,
+            commands,
             left,
             is_cut,
             task: tokio::spawn(follow),
@@ -210,26 +214,26 @@ impl Followers {
         self.followed.insert(endpoint, one);
     }
 
-    /// Follows the devices that had no place when they came, as far as there is room now: most say
-    /// Hello only when they start.
+    /// Follows devices that were refused earlier, as far as there is room now, because most devices send
+    /// Hello only at their start.
     fn follow_refused(&mut self) {
         for found in self.client.known() {
             let endpoint = &found.endpoint;
             let is_known =
                 self.followed.contains_key(endpoint) || self.leaving.contains_key(endpoint);
-            if is_known || crate::kad::says_entrance(&found) {
+            if is_known || crate::kad::claims_entrance(&found) {
                 continue;
             }
-            match self.app.devices.room(&key_of(endpoint), found.host()) {
+            match self.app.devices.room(&device_key(endpoint), found.host()) {
                 Room::Free => self.arrived(found),
                 _ => self.is_crowded = true,
             }
         }
     }
 
-    /// Makes room for a device in the table. In a full table the address with the most devices gives
-    /// way, so that one host, whether it only announces devices or answers for them, keeps none of
-    /// another host out.
+    /// Makes room for a device in the table. In a full table a device of the address with most devices is
+    /// evicted, so that one host cannot keep out the devices of others, whether its own devices answer or
+    /// not.
     fn make_room(&mut self, key: &str, found: &Found) -> Place {
         let discovery = &self.app.config.discovery;
         let (most, of_address) = (discovery.max_devices, discovery.max_devices_per_address);
@@ -253,9 +257,9 @@ impl Followers {
             Room::HostFull => (None, of_one),
         };
         let dropped = victim.as_deref().unwrap_or(key);
-        let detail = format!("{dropped}: there are {count} already");
-        let hint = Some(format!("the limit is {limit}"));
-        // One entry for all of them: a flood must not push out the others.
+        let detail = format!("{dropped}: there are already {count}");
+        let hint = Some(format!("{limit} sets the limit"));
+        // One entry for all of them, so that a flood does not displace other entries.
         let drops = &self.app.observability.drops;
         drops.record(Hop::Discovery, reason, "", detail, hint);
         let Some(victim) = victim else {
@@ -271,7 +275,7 @@ impl Followers {
         self.leaving.len() >= self.app.config.discovery.max_devices as usize
     }
 
-    /// Follows a device no longer. One that is leaving already goes on doing so.
+    /// Stops following a device. A departing device continues to depart.
     fn depart(&mut self, device: Device, departure: Departure) {
         let endpoint = device.endpoint.clone();
         if self.leaving.contains_key(&endpoint) {

@@ -10,9 +10,9 @@ use chappe_device::mapping::sdc::MetaData;
 use chappe_dpws::metadata::localized;
 use chappe_stream::{DeviceIdentity, name_part};
 
-/// Characters of each part. Reason: a stranger's text is stored with each of its streams.
+/// Characters of each part; reason: each stream of a device stores this unauthenticated text.
 const PART_CHARS_MAX: usize = 128;
-/// Values that devices without a serial number report, in letters and digits alone.
+/// Values that devices without a serial number report, reduced to letters and digits.
 const PLACEHOLDERS: [&str; 14] = [
     "unknown",
     "none",
@@ -30,9 +30,9 @@ const PLACEHOLDERS: [&str; 14] = [
     "tobefilledbyoem",
 ];
 
-/// What a device says of itself as a product, and where it answered.
+/// The product data of a device, and the address at which it answered.
 pub(super) struct Product {
-    /// The prefix of the names of its streams, made of its friendly name.
+    /// The prefix of its streams' names, derived from its friendly name.
     pub(super) base: String,
     manufacturer: Option<String>,
     model: Option<String>,

@@ -1,25 +1,25 @@
 //! Keys of devices: their names in the registry, in the catalogue and in the REST API.
 //!
-//! A device chooses its endpoint address. Its key is that address behind a prefix that only devices
-//! have, so no address is the key of a stream, of a link, of another device's service or of an
-//! entity that somebody published. Before this prefix a device's key was its endpoint address:
-//! [`former_key`] recognizes streams that were stored then.
+//! A device chooses its endpoint address. Its key is that address after a prefix reserved for devices,
+//! so an address cannot collide with the key of a stream, a link, another device's service or a
+//! published entity. Older logs use the endpoint address itself as key; [`former_key`] recognizes their
+//! streams.
 
 use chappe_registry::oxrdf::NamedNode;
 
-/// The prefix of all keys that this program makes.
+/// The prefix of all keys that this program creates.
 const RESERVED: &str = "urn:chappe:";
 /// The prefix of the keys of devices.
 const PREFIX: &str = "urn:chappe:device:";
 /// The prefix of the keys of their services; the number of the service follows.
 const SERVICE_PREFIX: &str = "urn:chappe:service:";
-/// Bytes of an encoded endpoint address. Reason: the registry takes keys of 1,024 bytes.
+/// Bytes of an encoded endpoint address; reason: the registry accepts keys of 1,024 bytes.
 const ENDPOINT_BYTES_MAX: usize = 900;
-/// Bytes of an endpoint address that once could be a key.
+/// Bytes of an endpoint address that could be a key in older logs.
 const FORMER_BYTES_MAX: usize = 1_000;
 
 /// The key of the device with this endpoint address; different addresses have different keys.
-pub(crate) fn key_of(endpoint: &str) -> String {
+pub(crate) fn device_key(endpoint: &str) -> String {
     format!("{PREFIX}{}", encoded(endpoint))
 }
 
@@ -39,15 +39,16 @@ pub(super) fn refusal(endpoint: &str) -> Option<String> {
     let start = endpoint.get(..RESERVED.len());
     if start.is_some_and(|start| start.eq_ignore_ascii_case(RESERVED)) {
         return Some(format!(
-            "{endpoint:.256}: {RESERVED} is for Chappe's own keys"
+            "{endpoint:.256}: the prefix {RESERVED} is reserved for Chappe's own keys"
         ));
     }
     let bytes = encoded(endpoint).len();
-    (bytes > ENDPOINT_BYTES_MAX)
-        .then(|| format!("{endpoint:.64}…: {bytes} bytes as a key, at most {ENDPOINT_BYTES_MAX}"))
+    (bytes > ENDPOINT_BYTES_MAX).then(|| {
+        format!("{endpoint:.64}…: its key has {bytes} bytes, more than {ENDPOINT_BYTES_MAX}")
+    })
 }
 
-/// The owner of streams of this device that were stored when its endpoint address was its key.
+/// The owner of this device's streams in older logs, where the endpoint address is the key.
 pub(crate) fn former_key(key: &str) -> Option<String> {
     let endpoint = endpoint_of(key)?;
     let was_key = endpoint.len() <= FORMER_BYTES_MAX
@@ -56,7 +57,7 @@ pub(crate) fn former_key(key: &str) -> Option<String> {
     was_key.then_some(endpoint)
 }
 
-/// The address with all bytes percent-encoded that may not stand in an IRI everywhere, and `%`.
+/// Percent-encodes `%` and all bytes that are not allowed everywhere in an IRI.
 fn encoded(endpoint: &str) -> String {
     let mut text = String::with_capacity(endpoint.len());
     for byte in endpoint.bytes() {
@@ -89,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_addresses_have_different_keys_that_the_registry_takes() {
+    fn different_addresses_have_different_keys_that_the_registry_accepts() {
         let plain = "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a";
-        assert_eq!(key_of(plain), format!("urn:chappe:device:{plain}"));
+        assert_eq!(device_key(plain), format!("urn:chappe:device:{plain}"));
         let odd = [
             "urn:a b",
             "urn:a%20b",
@@ -105,12 +106,15 @@ mod tests {
             "urn:uuid:1/service/1",
             "\u{e000}<>\"",
         ];
-        let mut keys: Vec<String> = odd.iter().map(|endpoint| key_of(endpoint)).collect();
+        let mut keys: Vec<String> = odd.iter().map(|endpoint| device_key(endpoint)).collect();
         for (endpoint, key) in odd.iter().zip(&keys) {
             assert!(NamedNode::new(key.as_str()).is_ok(), "{key}");
             assert_eq!(decoded(&key[PREFIX.len()..]).as_deref(), Some(*endpoint));
         }
-        keys.extend(odd.iter().map(|endpoint| service_key(&key_of(endpoint), 0)));
+        keys.extend(
+            odd.iter()
+                .map(|endpoint| service_key(&device_key(endpoint), 0)),
+        );
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 2 * odd.len());
@@ -124,14 +128,18 @@ mod tests {
             "URN:Chappe:device:c",
         ] {
             assert!(refusal(endpoint).is_some(), "{endpoint}");
-            assert_eq!(former_key(&key_of(endpoint)), None);
+            assert_eq!(former_key(&device_key(endpoint)), None);
         }
         assert!(refusal(&format!("urn:{}", "x".repeat(2_000))).is_some());
         for endpoint in ["urn:uuid:1", "urn:chappé:a", "urn:chapp", ""] {
             assert_eq!(refusal(endpoint), None, "{endpoint}");
         }
-        let former = former_key(&key_of("http://a/b%20c"));
+        let former = former_key(&device_key("http://a/b%20c"));
         assert_eq!(former.as_deref(), Some("http://a/b%20c"));
-        assert_eq!(former_key(&key_of("sensor-name")), None, "no absolute IRI");
+        assert_eq!(
+            former_key(&device_key("sensor-name")),
+            None,
+            "no absolute IRI"
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! The streams that a device continues: those of its durable identity.
+//! The streams of a device's durable identity, which the device continues.
 //!
-//! An identity is a claim. A device continues a stream of another endpoint address only if the device
-//! of that address is gone: it does not answer where it answered last, its task has stored its
+//! An identity is only a claim. A device continues a stream of another endpoint address only if the
+//! device of that address is gone: it does not answer at its last address, its task has stored its
 //! elements, and the registry does not list it. Otherwise two devices have the same serial number, or
-//! one claims the other's: each gets streams of its own.
+//! one claims the other's, and each gets its own streams.
 //!
-//! A device that has streams of its identity under its own endpoint address looks for no others. Of
-//! several streams that a device could continue, the one that its own name gives comes first, then the
-//! one that was defined first: whoever claims an identity later comes after the device.
+//! A device that has streams of its identity under its own endpoint address does not search for others.
+//! Of several candidates, the stream with the name derived from the device's name comes first, then the
+//! one defined first, so a later claimant of the identity comes after the real device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use super::table::DeviceState;
 use crate::catalogue::Entry;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// Former devices of one identity that are asked whether they are present, in the order in which their
-/// streams would be continued; streams of others are not continued. Reason: there is more than one only
-/// where serial numbers are not unique, or somebody claims them.
+/// Former devices of one identity to probe, in the order in which their streams would be continued; the
+/// streams of others are not continued. Reason: there are several only where serial numbers are not
+/// unique, or are forged.
 const PREDECESSORS_MAX: usize = 8;
-/// Of these, former devices that answered last at one address. Reason: a host can claim an identity
-/// under any number of endpoint addresses, and must not keep the former device from being asked.
+/// Former devices to probe per last address; reason: a host can claim an identity under any number of
+/// endpoint addresses, and must not prevent the real predecessor from being probed.
 const PREDECESSORS_OF_HOST_MAX: usize = PREDECESSORS_MAX / 2;
-/// Time in which it must be certain that a former device is gone. Reason: three attempts of three
-/// seconds at its address, and two in which its task may store what it has.
+/// Time limit for establishing that a former device is gone; reason: three attempts of three seconds at
+/// its address, and two seconds for its task to store its elements.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Pause between two looks whether a device that does not answer has been removed.
+/// Pause between two checks whether a device that does not answer has been removed.
 const LEAVING_PAUSE: Duration = Duration::from_millis(20);
 
 /// A device that may continue streams.
@@ -46,7 +46,7 @@ pub(super) struct Successor<'a> {
     pub(super) client: &'a Arc<DeviceClient>,
     pub(super) key: &'a str,
     pub(super) product: &'a Product,
-    /// Says when the device has left: then it continues nothing.
+    /// Becomes true when the device has left; it then continues nothing.
     pub(super) left: &'a mut watch::Receiver<bool>,
 }
 
@@ -54,27 +54,26 @@ pub(super) struct Successor<'a> {
 #[derive(Default)]
 pub(super) struct Lineage {
     identity: Option<DeviceIdentity>,
-    /// By the last part of their names.
+    /// Streams by the last part of their names.
     streams: BTreeMap<String, Continued>,
-    /// Keys of former devices for which a notice says that their streams are continued.
+    /// Keys of former devices whose continuation was reported in a notice.
     announced: BTreeSet<String>,
 }
 
-/// A stream that is continued.
+/// A continued stream.
 struct Continued {
     name: String,
-    /// The key of the device that it is of, when that is another one.
+    /// The key of the former device that owns it, if any.
     predecessor: Option<String>,
 }
 
 impl Lineage {
-    /// The identity that is stored with the device's streams.
+    /// The identity stored with the device's streams.
     pub(super) fn identity(&self) -> Option<&DeviceIdentity> {
         self.identity.as_ref()
     }
 
-    /// Takes the identity of the device as it is known now; says whether it or its address is another
-    /// one than before.
+    /// Sets the identity of the device; returns whether it or its address has changed.
     pub(super) async fn recognize(
         &mut self,
         app: &App,
@@ -95,7 +94,7 @@ impl Lineage {
     async fn trace(&mut self, app: &App, successor: Successor<'_>, identity: &DeviceIdentity) {
         self.streams.clear();
         let (key, base) = (successor.key, &successor.product.base);
-        let mut streams = app.catalogue.of_identity(&identity.identity);
+        let mut streams = app.catalogue.streams_of_identity(&identity.identity);
         streams.sort_by_key(|entry| {
             let has_own_name = entry.name == format!("{base}.{}", last_part(&entry.name));
             (!has_own_name, entry.log.log().number())
@@ -127,12 +126,12 @@ impl Lineage {
         self.streams.entry(part).or_insert(continued);
     }
 
-    /// The stream that an offer with this part of a name continues.
+    /// The stream that an offer with this name part continues.
     pub(super) fn stream(&self, part: &str) -> Option<String> {
         self.streams.get(part).map(|stream| stream.name.clone())
     }
 
-    /// Whether the device may take a stream of this owner.
+    /// Whether the device may take over a stream of this owner.
     pub(super) fn may_take(&self, app: &App, name: &str, owner: &str) -> bool {
         let stream = self.streams.get(last_part(name));
         let is_predecessor = stream.is_some_and(|stream| {
@@ -141,8 +140,8 @@ impl Lineage {
         is_predecessor && has_left(app, owner)
     }
 
-    /// The stream belongs to this device now: the device table and the notices say so.
-    pub(super) fn taken(&mut self, app: &App, key: &str, name: &str) {
+    /// Records in the device table and in a notice that the stream now belongs to this device.
+    pub(super) fn record_taken(&mut self, app: &App, key: &str, name: &str) {
         let Some(stream) = self.streams.get_mut(last_part(name)) else {
             return;
         };
@@ -161,26 +160,26 @@ impl Lineage {
             );
             app.observability
                 .notices
-                .tell(NoticeKind::Device, key, text);
+                .notify(NoticeKind::Device, key, text);
         }
     }
 
-    /// The stream is of another device after all.
+    /// Removes a stream that belongs to another device after all.
     pub(super) fn forget(&mut self, name: &str) {
         self.streams.retain(|_, stream| stream.name != name);
     }
 }
 
-/// What an offer's name becomes at the end of a stream's name.
+/// The last part of a stream's name, derived from its offer's name.
 fn last_part(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// Owners of streams, each with whether it is gone, as far as that is known.
+/// Owners of streams, each with whether it is gone, if known.
 type Looked = BTreeMap<String, Option<bool>>;
 
-/// Asks the first owners of these streams, until it is known which ones are continued. What cannot be
-/// decided in time counts as present.
+/// Probes the first owners of these streams until it is known which streams are continued. An owner
+/// counts as present if this cannot be decided in time.
 async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Looked {
     let (mut looked, mut looks) = (Looked::new(), JoinSet::new());
     for (owner, address) in predecessors(streams) {
@@ -202,7 +201,7 @@ async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Lo
         while !is_decided(streams, &looked)
             && let Some(one) = looks.join_next().await
         {
-            // One that failed is never decided.
+            // A failed probe decides nothing.
             if let Ok((owner, is_gone)) = one {
                 looked.insert(owner, Some(is_gone));
             }
@@ -210,7 +209,7 @@ async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Lo
     };
     let is_late = tokio::select! {
         late = tokio::time::timeout(DEADLINE, all) => late.is_err(),
-        () = ended(successor.left) => false,
+        () = shutdown(successor.left) => false,
     };
     if is_late {
         looked
@@ -222,7 +221,7 @@ async fn look(app: &App, successor: Successor<'_>, streams: &[Arc<Entry>]) -> Lo
     looked
 }
 
-/// The owners of streams that are asked, each with the address where it answered last.
+/// The owners of streams to probe, each with its last address.
 fn predecessors(streams: &[Arc<Entry>]) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     let mut of_host: BTreeMap<Option<Host>, usize> = BTreeMap::new();
@@ -246,8 +245,8 @@ fn predecessors(streams: &[Arc<Entry>]) -> BTreeMap<String, String> {
     owners
 }
 
-/// Whether it is known of each last part of a name which of these streams is continued: the first one
-/// whose owner is gone.
+/// Whether, for each last part of a name, it is known which stream is continued: the first one whose
+/// owner is gone.
 fn is_decided(streams: &[Arc<Entry>], looked: &Looked) -> bool {
     let mut continued = BTreeSet::new();
     streams.iter().all(|entry| {
@@ -263,11 +262,11 @@ fn is_decided(streams: &[Arc<Entry>], looked: &Looked) -> bool {
     })
 }
 
-/// Whether a device is gone, with all that its task and the registry had of it.
+/// Whether a device is gone, and its task and registry entries have ended.
 fn has_left(app: &App, key: &str) -> bool {
     let device = app.devices.get(key);
     let is_gone = device.is_none_or(|device| device.state == DeviceState::Gone);
-    // Its own entity is the last one that is removed.
+    // The device's own entity is removed last.
     is_gone && app.registry.get(key, &Principal::Operator).is_none()
 }
 
@@ -277,13 +276,13 @@ fn endpoint(key: &str) -> String {
 
 fn notice_apart(app: &App, key: &str, identity: &DeviceIdentity, owner: &str) {
     let text = format!(
-        "{} is {}, as is {}, which is not known to be gone: they have streams of their own \
-         (two devices have the same serial number, or one claims that of the other)",
+        "{} is {}, as is {}, which may still be present: each has streams of its own \
+         (two devices have the same serial number, or one claims the other's)",
         endpoint(key),
         identity.identity,
         endpoint(owner),
     );
     app.observability
         .notices
-        .tell(NoticeKind::Device, key, text);
+        .notify(NoticeKind::Device, key, text);
 }

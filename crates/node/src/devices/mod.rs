@@ -1,8 +1,8 @@
-//! Devices: found, described, registered, streamed, and let go when they leave.
+//! Devices: discovery, description, registration, streaming, and removal when they leave.
 //!
-//! Discovery runs in one client; each device has a task of its own, so that a slow one keeps no
-//! other waiting. What discovery hears is a hint: a device is gone when the client has looked and
-//! it did not answer.
+//! Discovery runs in one client; each device has a task of its own, so that a slow device does not
+//! delay others. Discovery messages are hints: a device counts as gone only after it did not answer
+//! the client.
 
 mod charge;
 mod entities;
@@ -24,19 +24,19 @@ use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
-pub(crate) use entities::of_stream;
+pub(crate) use entities::stream_entity;
 use followers::Followers;
-pub(crate) use key::{former_key, key_of};
+pub(crate) use key::{device_key, former_key};
 pub(crate) use table::{Device, DeviceState, Devices};
 
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// Pause before discovery is tried again when it could not begin.
+/// Pause before discovery is retried after it could not start.
 const RETRY: Duration = Duration::from_secs(5);
-/// Finds and follows devices until the node ends.
+/// Finds and follows devices until the node shuts down.
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
     let mut told = String::new();
@@ -49,16 +49,16 @@ pub(crate) async fn watch(app: App) {
                     let hint = error
                         .hint()
                         .map_or(String::new(), |hint| format!(" ({hint})"));
-                    let notice = format!("cannot look for devices: {text}{hint}");
+                    let notice = format!("cannot search for devices: {text}{hint}");
                     app.observability
                         .notices
-                        .tell(NoticeKind::Health, "discovery", notice);
+                        .notify(NoticeKind::Health, "discovery", notice);
                     told = text;
                 }
             }
         }
         tokio::select! {
-            () = ended(&mut drain) => return,
+            () = shutdown(&mut drain) => return,
             () = tokio::time::sleep(RETRY) => {}
         }
     }
@@ -86,7 +86,7 @@ fn options(app: &App) -> ClientOptions {
     }
 }
 
-/// Which addresses of strangers may be contacted.
+/// The policy for addresses that unauthenticated messages name.
 pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
     let prefixes = discovery.contact.iter();
     let prefixes = prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok());
@@ -95,7 +95,7 @@ pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
 
 async fn follow_all(app: &App, client: DeviceClient) {
     let client = Arc::new(client);
-    // Discovery starts once in the life of a node.
+    // Discovery starts once per run of the node.
     let _ = app.devices.client.set(Arc::downgrade(&client));
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
@@ -104,10 +104,10 @@ async fn follow_all(app: &App, client: DeviceClient) {
         Err(_) => return searching.abort(),
     };
     let mut followers = Followers::new(app.clone(), client.clone());
-    // It awaits no device: one that is slow to leave would keep all others from being found.
+    // This loop awaits no device, because a slow one would block the discovery of all others.
     loop {
         let event = tokio::select! {
-            () = ended(&mut drain) => break,
+            () = shutdown(&mut drain) => break,
             () = followers.departed() => continue,
             event = seen.next() => match event {
                 Some(event) => event,
@@ -123,12 +123,12 @@ async fn follow_all(app: &App, client: DeviceClient) {
             _ => {}
         }
     }
-    // It holds the client, too.
+    // It holds the client as well.
     searching.abort();
     let _ = searching.await;
     followers.end().await;
     drop(seen);
-    // All tasks have ended: nobody else holds the client.
+    // All tasks have ended, so nothing else holds the client.
     if let Ok(client) = Arc::try_unwrap(client) {
         client.close().await;
     }

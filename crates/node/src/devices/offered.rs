@@ -11,33 +11,33 @@ use tokio::sync::watch;
 
 use super::identity::Product;
 use super::lineage::{Lineage, Successor};
-use crate::catalogue::{CatalogueError, Entry, Making};
+use crate::catalogue::{CatalogueError, Entry, PendingStream};
 use crate::shared::App;
-use crate::tasks::take_turns;
+use crate::tasks::yield_every;
 
 /// The streams of one device, by the numbers of its offers.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// What their names begin with.
+    /// The prefix of their names.
     base: String,
-    /// What they begin with when another device has the same name.
+    /// The prefix used when another device has the same name.
     own: String,
-    /// Those that were there before.
+    /// The streams of earlier runs.
     lineage: Lineage,
     slots: BTreeMap<usize, Slot>,
-    /// Which offer a stream has its schema of.
+    /// The offer whose schema each stream has.
     current: BTreeMap<String, usize>,
-    /// How many streams of the device the node has, once they were counted.
+    /// The number of the device's streams in the node, once counted.
     count: Option<usize>,
     missing: Option<Trouble>,
-    /// A stream that was removed is defined again, and not registered.
+    /// Whether a removed stream was defined again and is not registered yet.
     is_reopened: bool,
 }
 
-/// What became of one offer.
+/// The state of one offer.
 enum Slot {
     Open(Arc<Entry>),
-    /// There is no stream of this name, for this reason.
+    /// The stream of this name could not be opened, for this reason.
     Missing {
         name: String,
         reason: String,
@@ -45,17 +45,17 @@ enum Slot {
 }
 
 impl Streams {
-    /// The names of the device's streams have this prefix now. Streams that it has keep their names.
-    pub(super) fn name(&mut self, key: &str, base: &str) {
+    /// Sets the prefix of new streams' names; existing streams keep theirs.
+    pub(super) fn set_prefix(&mut self, key: &str, base: &str) {
         base.clone_into(&mut self.base);
-        // A device that shares its name with another is told from it by its endpoint.
+        // The endpoint distinguishes devices of the same name.
         let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
         let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
         self.own = format!("{}-{tail}", self.base);
     }
 
-    /// The device has this durable identity: its streams continue those of the identity. May take some
-    /// seconds when these are of another endpoint address, unless the device has `left` meanwhile.
+    /// Lets the device continue the streams of its durable identity. May take some seconds when these
+    /// belong to another endpoint address, unless the device has `left` meanwhile.
     pub(super) async fn recognize(
         &mut self,
         app: &App,
@@ -73,13 +73,13 @@ impl Streams {
             left,
         };
         if lineage.recognize(app, successor, identity).await {
-            // It is stored with all of them.
+            // All its streams store the identity.
             self.current.clear();
         }
     }
 
-    /// Opens the streams of all offers, and forgets those of offers that are no more. All definitions
-    /// are queued before the first is awaited, so that a device of a thousand metrics costs few syncs.
+    /// Opens the streams of all offers, and drops those of withdrawn offers. All definitions are queued
+    /// before the first is awaited, so that a device with a thousand metrics costs few syncs.
     pub(super) async fn open_all(&mut self, app: &App, key: &str, offers: &Offers) {
         self.slots
             .retain(|number, slot| offers.get(*number).is_some() && matches!(slot, Slot::Open(_)));
@@ -92,7 +92,7 @@ impl Streams {
             if self.known(number).is_none() {
                 queued.push((number, self.begin(app, key, number, offer).await));
             }
-            take_turns(index).await;
+            yield_every(index).await;
         }
         let mut count = 0;
         for (index, (number, begun)) in queued.into_iter().enumerate() {
@@ -112,25 +112,25 @@ impl Streams {
                     hint: None,
                 });
             }
-            take_turns(index).await;
+            yield_every(index).await;
         }
         if let Some(missing) = self.missing.as_mut().filter(|_| count > 1) {
-            let others = format!(" ({} other streams are missing, too)", count - 1);
+            let others = format!(" ({} other streams are missing as well)", count - 1);
             missing.detail.push_str(&others);
         }
     }
 
-    /// Why elements of some offer are lost, if they are.
+    /// The reason why elements of an offer are lost, if any are.
     pub(super) fn missing(&self) -> Option<&Trouble> {
         self.missing.as_ref()
     }
 
-    /// Whether streams have to be registered again since this was asked.
+    /// Whether streams must be registered again since the last call.
     pub(super) fn take_reopened(&mut self) -> bool {
         std::mem::take(&mut self.is_reopened)
     }
 
-    /// The open streams of the offers that the device has now.
+    /// The open streams of the device's current offers.
     pub(super) fn live<'a>(
         &'a self,
         offers: &'a Offers,
@@ -143,7 +143,7 @@ impl Streams {
             })
     }
 
-    /// The stream of an offer, with its schema; else the name that it would have, and why it has none.
+    /// The stream of an offer, with its schema; else its intended name and the reason why it is missing.
     pub(super) async fn stream(
         &mut self,
         app: &App,
@@ -158,12 +158,12 @@ impl Streams {
         self.finish(number, begun).await
     }
 
-    /// Whether an offer's stream has to be defined before it can be used.
+    /// Whether an offer's stream must be defined before it can be used.
     pub(super) fn is_undefined(&self, number: usize) -> bool {
         self.known(number).is_none()
     }
 
-    /// What became of an offer, unless its stream has the schema of another one or was removed.
+    /// The result of an offer, unless its stream has another offer's schema or was removed.
     fn known(&self, number: usize) -> Option<Result<Arc<Entry>, (String, String)>> {
         match self.slots.get(&number)? {
             Slot::Open(entry) => {
@@ -204,25 +204,25 @@ impl Streams {
             begun => begun,
         };
         if begun.is_ok() {
-            self.lineage.taken(app, key, &name);
+            self.lineage.record_taken(app, key, &name);
             self.current.insert(name.clone(), number);
         }
         (name, begun.map_err(|error| error.to_string()))
     }
 
-    /// Queues the definition of the stream of this name, unless it is one too many for the device.
+    /// Queues the definition of the stream of this name, within the device's quota.
     async fn define<'a>(
         &mut self,
         app: &'a App,
         key: &str,
         name: String,
         offer: &Offer,
-    ) -> (String, Result<Making<'a>, CatalogueError>) {
+    ) -> (String, Result<PendingStream<'a>, CatalogueError>) {
         let is_new = !self.current.contains_key(&name) && app.catalogue.get(&name).is_none();
         if is_new {
             let count = self
                 .count
-                .get_or_insert_with(|| app.catalogue.count_of(key));
+                .get_or_insert_with(|| app.catalogue.stream_count(key));
             if *count >= app.config.devices.max_streams as usize {
                 let error = CatalogueError::TooManyOfDevice(*count);
                 return (name, Err(error));
@@ -232,19 +232,19 @@ impl Streams {
         let (identity, catalogue) = (self.lineage.identity(), &app.catalogue);
         let may_take = |owner: &str| self.lineage.may_take(app, &name, owner);
         let begun = catalogue
-            .begin_of_device(&name, &offer.schema, key, identity, may_take)
+            .define_for_device(&name, &offer.schema, key, identity, may_take)
             .await;
         (name, begun)
     }
 
-    /// Waits until the stream can be used.
+    /// Waits until the stream is ready.
     async fn finish(
         &mut self,
         number: usize,
         (name, begun): Begun<'_>,
     ) -> Result<Arc<Entry>, (String, String)> {
         let made = match begun {
-            Ok(making) => making.made().await.map_err(|error| error.to_string()),
+            Ok(making) => making.finish().await.map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
         };
         let slot = match &made {
@@ -262,5 +262,5 @@ impl Streams {
     }
 }
 
-/// The name of a stream, and its definition on the way or why there is none.
-type Begun<'a> = (String, Result<Making<'a>, String>);
+/// The name of a stream, with its pending definition or the reason why there is none.
+type Begun<'a> = (String, Result<PendingStream<'a>, String>);

@@ -1,12 +1,12 @@
-//! Elements of a device on their way into the log: several batches at a time, each stream's in their
-//! order, with a bound beyond which the device waits for its answer.
+//! Elements of a device on their way into the log: several batches at a time, in order within each
+//! stream. Beyond a limit, and while the disk is full, the device waits for its answer.
 //!
-//! While the disk is full the device waits too. A batch that is refused then is offered again, and none
-//! that came after it is stored before it: the log takes a batch only if it has refused nothing since
-//! those before it were offered. What cannot be stored at all is counted as lost, with the reason.
+//! A batch refused by a full disk is retried, and no later batch is stored before it: the log accepts a
+//! batch only if it has refused nothing since the earlier ones were offered. Elements that cannot be
+//! stored at all are counted as lost, with the reason.
 //!
-//! A stream is not removed while its device is here. Should it be nevertheless, it is defined again, and
-//! the elements that wait are stored there.
+//! A stream is not removed while its device is present. If it is removed even so, it is defined again,
+//! and waiting elements are stored there.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,48 +21,48 @@ use chappe_stream::{StoreError, StreamElement, Value};
 use crate::catalogue::{CatalogueError, Entry, FULL_PAUSE};
 use crate::shared::App;
 
-/// Elements of one device on their way to the disk; with more it waits. Reason: 1,000 elements a second
-/// pass syncs of half a second, and as many while one is waited for.
+/// Unacknowledged elements of one device; with more it waits. Reason: 1,000 elements per second during a
+/// sync of half a second, and as many while waiting for the next.
 const ELEMENTS_MAX: usize = 2_048;
-/// Bytes of them; reason: a quarter of what the log queues for all, so that one device that sends a lot
-/// leaves room for others.
+/// Bytes of these elements; reason: a quarter of the log's queue, so that one busy device leaves room
+/// for others.
 const BYTES_MAX: usize = 1 << 20;
-/// Bytes of an element besides its values: times, position, and what holds them.
+/// Bytes of an element besides its values: times, position, and their containers.
 const ELEMENT_BYTES: usize = 128;
 
-/// What was taken from a device and is not known to be stored.
+/// Elements received from a device and not yet acknowledged by the log.
 pub(super) struct Output {
     store: Store,
-    /// Oldest first: those that the log has, then those that it is still to be offered.
+    /// Oldest first: batches in the log's queue, then batches still to be offered.
     under_way: VecDeque<Batch>,
     elements: usize,
     bytes: usize,
-    /// How often the log had refused something when the oldest batch was offered.
+    /// The log's count of rollbacks when the oldest batch was offered.
     taken_back: u64,
-    /// Whether nothing waits for room on a full disk any more.
+    /// Whether waiting for room on a full disk is over.
     gives_up: Box<dyn Fn() -> bool + Send + Sync>,
     count_lost: Box<CountLost>,
     define_again: Box<DefineAgain>,
 }
 
-/// Defines a stream again that was removed.
+/// Defines a removed stream again.
 type DefineAgain = dyn Fn(Arc<Entry>) -> Defined + Send + Sync;
 type Defined = Pin<Box<dyn Future<Output = Result<Arc<Entry>, CatalogueError>> + Send>>;
 
-/// Counts elements of a stream that will never be stored, with the reason and its details.
+/// Counts lost elements of a stream, with the reason and its details.
 type CountLost = dyn Fn(&Entry, u64, &'static str, &str) + Send + Sync;
 
 /// Elements of one stream.
 struct Batch {
     entry: Arc<Entry>,
     elements: Vec<StreamElement>,
-    /// Elements and bytes as they were counted when they came.
+    /// Elements and bytes as counted on arrival.
     counted: (usize, usize),
     appended: Option<Appended>,
 }
 
 impl Output {
-    /// For a device that is no longer waited for when `is_cut` is set.
+    /// The output of a device; once `is_cut` is set, it no longer waits for a full disk.
     pub(super) fn new(app: &App, is_cut: Arc<AtomicBool>) -> Self {
         let (of_drain, of_again) = (app.clone(), app.clone());
         let observability = app.observability.clone();
@@ -70,11 +70,11 @@ impl Output {
             app.storage.log.clone(),
             move || *of_drain.drain.borrow() || is_cut.load(Ordering::Relaxed),
             move |entry, count, reason, detail| {
-                observability.lost(&entry.name, count, reason, detail);
+                observability.record_loss(&entry.name, count, reason, detail);
             },
             move |entry| {
                 let app = of_again.clone();
-                Box::pin(async move { app.catalogue.define_again(&entry).await })
+                Box::pin(async move { app.catalogue.redefine(&entry).await })
             },
         )
     }
@@ -97,15 +97,15 @@ impl Output {
         }
     }
 
-    /// The newest element of a stream that is under way.
+    /// The newest unacknowledged element of a stream.
     pub(super) fn newest(&self, entry: &Arc<Entry>) -> Option<&StreamElement> {
         let mut newest_first = self.under_way.iter().rev();
         let batch = newest_first.find(|batch| Arc::ptr_eq(&batch.entry, entry));
         batch.and_then(|batch| batch.elements.last())
     }
 
-    /// Hands elements of one stream to the log. Waits while too much is under way, and while the log
-    /// takes nothing.
+    /// Appends elements of one stream. Waits while too many are unacknowledged, and while the log accepts
+    /// nothing.
     pub(super) async fn store(&mut self, entry: Arc<Entry>, elements: Vec<StreamElement>) {
         if elements.is_empty() {
             return;
@@ -129,8 +129,8 @@ impl Output {
         self.elements + elements <= ELEMENTS_MAX && self.bytes + bytes <= BYTES_MAX
     }
 
-    /// Resolves when there is something for [`Output::settle`]; never while nothing is under way. It may
-    /// be dropped.
+    /// Resolves when there is work for [`Output::settle`]; never while nothing is pending. It may be
+    /// dropped.
     pub(super) async fn settled(&mut self) {
         poll_fn(|context| match self.under_way.front_mut() {
             None => Poll::Pending,
@@ -142,7 +142,7 @@ impl Output {
         .await;
     }
 
-    /// Notes what has become of batches; waits only where one was refused.
+    /// Handles the results of finished batches; waits only after a refusal.
     pub(super) async fn settle(&mut self) {
         let is_settled = |first: &Batch| match &first.appended {
             Some(appended) => appended.try_result().is_some(),
@@ -169,15 +169,15 @@ impl Output {
             };
             match appended.await {
                 Ok(()) => return self.remove(0),
-                Err(Error::Full { .. }) if !(self.gives_up)() => self.take_back().await,
-                Err(Error::Removed { .. }) => self.define_again(0).await,
+                Err(Error::Full { .. }) if !(self.gives_up)() => self.retry_refused().await,
+                Err(Error::Removed { .. }) => self.redefine_stream(0).await,
                 Err(error) => return self.lose(0, "not acknowledged", &error.to_string()),
             }
         }
     }
 
-    /// The first batch was refused: what the log has not stored is offered again after a pause.
-    async fn take_back(&mut self) {
+    /// Handles the refusal of the first batch: offers unstored batches again after a pause.
+    async fn retry_refused(&mut self) {
         let mut index = 0;
         while let Some(batch) = self.under_way.get_mut(index) {
             let outcome = match &mut batch.appended {
@@ -190,14 +190,14 @@ impl Output {
                     self.under_way[index].appended = None;
                     index += 1;
                 }
-                Err(Error::Removed { .. }) => self.define_again(index).await,
+                Err(Error::Removed { .. }) => self.redefine_stream(index).await,
                 Err(error) => self.lose(index, "not acknowledged", &error.to_string()),
             }
         }
         tokio::time::sleep(FULL_PAUSE).await;
     }
 
-    /// Offers to the log what it does not have, in order, as long as it refuses nothing.
+    /// Offers further batches to the log, in order, until it refuses one.
     async fn offer(&mut self) {
         let is_open = |batch: &Batch| batch.appended.is_none();
         while let Some(index) = self.under_way.iter().position(is_open) {
@@ -208,7 +208,7 @@ impl Output {
                 Err(StoreError::Log(Error::Retracted { .. })) if index == 0 => {
                     self.taken_back = self.store.retractions();
                 }
-                // Perhaps one of those before it: they are waited for first.
+                // An earlier batch may have been refused, so wait for those first.
                 Err(StoreError::Log(Error::Retracted { .. })) => return,
                 Err(StoreError::Element { index: at, error }) if at < batch.elements.len() => {
                     batch.elements.remove(at);
@@ -221,15 +221,15 @@ impl Output {
                 Err(StoreError::Log(Error::Full { .. })) if !(self.gives_up)() => {
                     tokio::time::sleep(FULL_PAUSE).await;
                 }
-                Err(StoreError::Log(Error::Removed { .. })) => self.define_again(index).await,
+                Err(StoreError::Log(Error::Removed { .. })) => self.redefine_stream(index).await,
                 Err(error) => self.lose(index, "not stored", &error.to_string()),
             }
         }
     }
 
-    /// The stream of this batch was removed: it is defined again, and what it did not take is offered
-    /// there, in order.
-    async fn define_again(&mut self, index: usize) {
+    /// Handles the removal of a batch's stream: defines it again and offers the unstored batches there,
+    /// in order.
+    async fn redefine_stream(&mut self, index: usize) {
         let Some(removed) = self.under_way.get(index).map(|batch| batch.entry.clone()) else {
             return;
         };
@@ -237,7 +237,7 @@ impl Output {
             Err(CatalogueError::Store(StoreError::Log(Error::Full { .. })))
                 if !(self.gives_up)() =>
             {
-                // It is tried again when this batch is.
+                // It is retried together with this batch.
                 tokio::time::sleep(FULL_PAUSE).await;
                 Ok(removed.clone())
             }
@@ -270,7 +270,7 @@ impl Output {
     }
 }
 
-/// About as much memory as it takes.
+/// The approximate size of an element in memory.
 fn bytes_of(element: &StreamElement) -> usize {
     let of_value = |value: &Value| match value {
         Value::Text(text) => text.len(),
@@ -349,7 +349,7 @@ mod tests {
                 move |_, count, _, _| *counting.lock().unwrap() += count,
                 move |entry| {
                     let catalogue = defining.clone();
-                    Box::pin(async move { catalogue.define_again(&entry).await })
+                    Box::pin(async move { catalogue.redefine(&entry).await })
                 },
             ),
             catalogue,

@@ -1,9 +1,10 @@
-//! The elements and bytes that one device may bring a second and a day (`devices.*` of the configuration).
+//! The elements and bytes that one device may send per second and per day (`devices.*` in the
+//! configuration).
 //!
-//! A device above a quota is slowed and loses nothing by it: nothing is read from it until it is within
-//! the quota again. Meanwhile the queue of its notifications fills (`notifications_max` and
-//! `notifications_bytes` of the device client), and then it waits for its answers. A device that does not
-//! wait for them brings no more for that. The number of its streams is bounded in `offered.rs`.
+//! A device above a quota is slowed down without loss: nothing is read from it until it is within the
+//! quota again. Meanwhile the queue of its notifications fills (`notifications_max` and
+//! `notifications_bytes` of the device client), and then the device waits for its answers. A device
+//! that does not wait for answers gains nothing by that. `offered.rs` limits the number of streams.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,27 +15,27 @@ use tokio::time::Instant;
 
 use crate::config::{Config, MaxBytes, Quotas};
 
-/// Time whose elements a device may bring at once. Reason: one that was cut off for some seconds catches
-/// up, and one of hundreds of metrics sends all at its start.
+/// Size of a burst, as time at the quota's rate; reason: a device that was disconnected for some seconds
+/// catches up, and a device with hundreds of metrics sends all at its start.
 const BURST: Duration = Duration::from_secs(5);
-/// The same of the bytes of a day.
+/// Size of a burst of the daily quota.
 const DAY: Duration = Duration::from_secs(86_400);
-/// Least bytes of a day, where they follow from the log's size. Reason: a patient monitor with 24 leads of
-/// 1,000 samples a second keeps to it. In stretches of 25 ms it brings 960 elements a second of 352 bytes
-/// (152, and 25 samples of 8), 27 GiB a day; the log appends 222 bytes of each, 17 GiB a day. In stretches
-/// of 10 ms it brings 2,400 elements a second of 232 bytes, 45 GiB a day; the log appends 102 of each, 20
-/// GiB a day.
+/// Minimum of the daily bytes derived from the log's size; reason: a patient monitor with 24 leads at
+/// 1,000 samples per second stays within it. In stretches of 25 ms it sends 960 elements per second of 352
+/// bytes (152, and 25 samples of 8), 27 GiB per day; the log appends 222 bytes each, 17 GiB per day. In
+/// stretches of 10 ms it sends 2,400 elements per second of 232 bytes, 45 GiB per day; the log appends 102
+/// bytes each, 20 GiB per day.
 const DAY_BYTES_MIN: u64 = 64 << 30;
-/// Longest pause after a notification. Reason: a third of the time for an answer
-/// (`ServerLimits::answer_deadline`), so that a device is heard however small its quota is.
+/// Longest pause after a notification; reason: a third of the answer time-out
+/// (`ServerLimits::answer_deadline`), so that a device is read however small its quota is.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long a device that was above a quota is shown so.
+/// Time for which a device stays marked as slowed after it exceeded a quota.
 const SHOWN: Duration = Duration::from_secs(10);
 
 /// A quota.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// Why a device is slowed by it.
+    /// The reason for which it slows a device.
     reason: &'static str,
     /// Its key in the configuration.
     key: &'static str,
@@ -61,11 +62,11 @@ const DAY_BYTES: Kind = Kind {
     hint: "make it send less, or raise devices.max_bytes_per_day or log.max_bytes",
 };
 
-/// A leaky bucket: it holds as much as a device may bring at once, and drains at the rate of the quota.
+/// A leaky bucket: its size is the burst, and it drains at the rate of the quota.
 #[derive(Debug)]
 struct Bucket {
     kind: &'static Kind,
-    /// What the quota allows in its unit; 0: everything.
+    /// The quota in its unit; 0: unlimited.
     allowed: u64,
     per_s: f64,
     size: f64,
@@ -94,7 +95,7 @@ impl Bucket {
         }
     }
 
-    /// Time until it no longer holds more than it should.
+    /// Time until its content is within its size.
     fn debt(&self) -> Duration {
         let above = self.level - self.size;
         match above > 0.0 {
@@ -104,17 +105,17 @@ impl Bucket {
     }
 }
 
-/// How much one device has brought lately.
+/// The recent use of one device's quotas.
 #[derive(Debug)]
 pub(super) struct Quota {
     buckets: [Bucket; 3],
     drained_at: Instant,
-    /// Until then nothing more is read from the device.
+    /// Nothing is read from the device before this time.
     resume_at: Option<Instant>,
     excess: Option<Excess>,
 }
 
-/// A device that was above a quota lately.
+/// A recent excess of a quota.
 #[derive(Debug)]
 struct Excess {
     kind: &'static Kind,
@@ -142,25 +143,24 @@ impl Quota {
         }
     }
 
-    /// Whether nothing is to be read from the device now.
+    /// Whether reading from the device is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.resume_at.is_some()
     }
 
-    /// When [`Quota::pass`] is to be called.
+    /// The time at which to call [`Quota::pass`].
     pub(super) fn deadline(&self) -> Option<Instant> {
         let shown = self.excess.as_ref().map(|excess| excess.last_at + SHOWN);
         self.resume_at.or(shown)
     }
 
-    /// Notes that it is `now`.
+    /// Advances the time to `now`.
     pub(super) fn pass(&mut self, now: Instant) {
         self.resume_at.take_if(|at| *at <= now);
         self.excess
             .take_if(|excess| excess.last_at + SHOWN <= now && self.resume_at.is_none());
     }
 
-    /// Why the device is slowed, if that was so lately.
     /// The key of the quota that pauses the device, if one does.
     pub(super) fn pausing(&self) -> Option<&'static str> {
         let excess = self.excess.as_ref().filter(|_| self.is_paused())?;
@@ -185,8 +185,8 @@ impl Quota {
         })
     }
 
-    /// Charges elements that came together. Where the device is above a quota then, it is paused until it
-    /// is within all of them.
+    /// Charges elements that arrived together. A device above a quota is paused until it is within all of
+    /// them.
     pub(super) fn charge(&mut self, now: Instant, elements: u64, bytes: u64) {
         self.drain(now);
         for (bucket, amount) in self.buckets.iter_mut().zip([elements, bytes, bytes]) {
@@ -213,20 +213,20 @@ impl Quota {
     }
 }
 
-/// What a device that has left had brought by then.
+/// The quota use of a device that has left.
 #[derive(Debug, Clone, Copy)]
 struct Left {
     levels: [f64; 3],
     at: Instant,
 }
 
-/// The quotas of all devices. What a device has brought is remembered after it has left, so that one that
-/// comes again and again has no more than one that stays.
+/// The quotas of all devices. The use of a device is remembered after it has left, so that a device that
+/// reconnects repeatedly gains nothing.
 #[derive(Debug)]
 pub(crate) struct DeviceQuotas {
     config: Quotas,
     log_max_bytes: Option<u64>,
-    /// How many are remembered.
+    /// The number of departed devices to remember.
     most: usize,
     left: Mutex<HashMap<String, Left>>,
 }
@@ -241,7 +241,7 @@ impl DeviceQuotas {
         }
     }
 
-    /// The quota of a device that comes.
+    /// The quota of an arriving device.
     pub(super) fn enter(&self, key: &str, now: Instant) -> Quota {
         let mut quota = Quota::new(&self.config, self.log_max_bytes, now);
         if let Some(left) = self.left().remove(key) {
@@ -253,8 +253,7 @@ impl DeviceQuotas {
         quota
     }
 
-    /// Remembers what a device that leaves has brought. Where that is one too many, the one that left
-    /// first is forgotten.
+    /// Remembers the use of a departing device; beyond the limit, the one that left first is forgotten.
     pub(super) fn leave(&self, key: &str, quota: &Quota) {
         let mut left = self.left();
         let levels = quota.buckets.each_ref().map(|bucket| bucket.level);

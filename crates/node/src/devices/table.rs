@@ -1,4 +1,4 @@
-//! The devices that are known, as they are shown.
+//! The table of known devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -16,19 +16,19 @@ use crate::config::Config;
 /// A device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Device {
-    /// Its name in the registry, a URI made of its endpoint address; its streams name it as source.
+    /// Its key in the registry, a URI derived from its endpoint address; the source of its streams.
     pub(crate) key: String,
     /// Its endpoint address, a URI.
     pub(crate) endpoint: String,
     /// Its friendly name.
     pub(crate) name: String,
-    /// Whether it can be used.
+    /// Its state.
     pub(crate) state: DeviceState,
     /// Why it is in this state, when it is not usable.
     pub(crate) reason: Option<String>,
-    /// What to do about it, when that is known.
+    /// How to repair that, when known.
     pub(crate) hint: Option<String>,
-    /// The dialect of DPWS it speaks.
+    /// Its dialect of DPWS.
     pub(crate) dialect: String,
     /// `{namespace}local` each.
     pub(crate) types: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Device {
     pub(crate) model: Option<String>,
     pub(crate) firmware: Option<String>,
     pub(crate) serial_number: Option<String>,
-    /// The version of what it says of itself.
+    /// The version of its metadata.
     pub(crate) metadata_version: u64,
     /// RFC 3339.
     pub(crate) first_seen: String,
@@ -49,20 +49,20 @@ pub(crate) struct Device {
     /// How it was found: `discovery` (WS-Discovery, by multicast), `kad` (the distributed hash
     /// table), or both.
     pub(crate) found_by: Vec<String>,
-    /// What it hosts.
+    /// Its hosted services.
     pub(crate) services: Vec<Service>,
     /// Names of its streams.
     pub(crate) streams: Vec<String>,
-    /// The host that it counts for in the quota of the table.
+    /// The host to whose quota in the table it counts.
     #[serde(skip)]
     pub(super) host: Option<Host>,
-    /// Whether it has described itself; until then anybody may have made it up.
+    /// Whether it has described itself; until then it may be forged.
     #[serde(skip)]
     pub(super) is_described: bool,
 }
 
 impl Device {
-    /// Notes how it was found.
+    /// Records how it was found.
     pub(super) fn found_by(&mut self, way: Way) {
         if self.found_by.iter().all(|known| known != way.as_str()) {
             self.found_by.push(way.as_str().to_owned());
@@ -81,21 +81,21 @@ pub(crate) struct Service {
     pub(crate) address: String,
 }
 
-/// Whether a device can be used.
+/// The state of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeviceState {
-    /// It is described, what it offers is bound, and all its events are subscribed.
+    /// It is described, its offers are bound, and all its events are subscribed.
     Usable,
-    /// It was seen, and something keeps it from being used.
+    /// It was found, but cannot be used yet.
     #[default]
     Attention,
-    /// It has left, or answers no more.
+    /// It has left, or no longer answers.
     Gone,
 }
 
 impl DeviceState {
-    /// All states with their words.
+    /// All states with their names.
     pub(crate) const ALL: [(Self, &'static str); 3] = [
         (Self::Usable, "usable"),
         (Self::Attention, "attention"),
@@ -103,8 +103,7 @@ impl DeviceState {
     ];
 }
 
-/// All devices. Those that are gone stay for those who ask where they are, as long as there is
-/// room.
+/// All devices. Devices that are gone stay listed as long as there is room.
 pub(crate) struct Devices {
     devices_max: usize,
     table: Mutex<Table>,
@@ -117,7 +116,7 @@ pub(crate) struct Devices {
 #[derive(Debug)]
 struct Table {
     devices: BTreeMap<String, Device>,
-    /// Of those that are here.
+    /// Counts the devices that are present.
     shares: Shares<String>,
 }
 
@@ -140,7 +139,7 @@ impl Table {
 }
 
 impl Devices {
-    /// No devices, with the limits of the configuration and of a log of so many bytes.
+    /// An empty table, with the limits of the configuration and of a log of `log_bytes`.
     pub(crate) fn new(config: &Config, log_bytes: Option<u64>) -> Self {
         let discovery = &config.discovery;
         let of_host = discovery.max_devices_per_address as usize;
@@ -164,7 +163,7 @@ impl Devices {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a device of this host has a place, which one that is here has.
+    /// Whether there is room for a device of this host; a present device always has it.
     pub(super) fn room(&self, key: &str, host: Host) -> Room<String> {
         let table = self.lock();
         match table.devices.get(key) {
@@ -173,7 +172,7 @@ impl Devices {
         }
     }
 
-    /// Changes a device, which comes into the table when it is new; false when there is no room for it.
+    /// Changes a device, adding it if it is new; false when there is no room for it.
     pub(super) fn enter(&self, key: &str, change: impl FnOnce(&mut Device)) -> bool {
         let mut table = self.lock();
         let devices = &mut table.devices;
@@ -198,12 +197,12 @@ impl Devices {
         true
     }
 
-    /// Changes a device that is in the table. One that lost its place does not come back this way.
+    /// Changes a device that is in the table; does not add one that was evicted.
     pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
         self.lock().change(key, change);
     }
 
-    /// Notes that a device that is here was found this way too.
+    /// Records another way in which a present device was found.
     pub(crate) fn mark(&self, key: &str, way: Way) {
         let mut table = self.lock();
         let here = table.devices.get_mut(key);
@@ -225,12 +224,12 @@ impl Devices {
         self.lock().devices.get(key).cloned()
     }
 
-    /// All of them, by key.
+    /// All devices, by key.
     pub(crate) fn all(&self) -> Vec<Device> {
         self.lock().devices.values().cloned().collect()
     }
 
-    /// How many there are in each state.
+    /// The number of devices in each state.
     pub(crate) fn counts(&self) -> [(&'static str, i64); 3] {
         let table = self.lock();
         DeviceState::ALL.map(|(state, word)| {
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_those_that_are_gone_first() {
+    fn a_full_table_evicts_gone_devices_first() {
         let devices = devices(2, 2);
         assert_eq!(come(&devices, "urn:a", host(1), true), Room::Free);
         assert_eq!(come(&devices, "urn:b", host(2), true), Room::Free);
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_many_devices_keeps_no_other_out() {
+    fn an_address_with_many_devices_does_not_block_others() {
         for is_described in [false, true] {
             let devices = devices(20, 19);
             for number in 0..40 {

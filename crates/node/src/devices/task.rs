@@ -1,4 +1,4 @@
-//! What is done for one device: shown, its elements stored, registered, removed.
+//! Steps of following one device: update its table entry, store its elements, register and remove it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
-use crate::tasks::take_turns;
+use crate::tasks::yield_every;
 
-/// Yields taken together before they are stored.
+/// Outputs in one batch.
 pub(super) const BATCH_MAX: usize = 512;
 
-/// What a device's task is told.
+/// A command to a device's task.
 #[derive(Debug)]
-pub(super) enum Order {
-    /// It describes itself otherwise. Boxed: a queue holds room for many of these.
-    Changed(Box<Found>),
-    /// It may have restarted: see whether its subscriptions still stand.
-    Doubt,
+pub(super) enum DeviceCommand {
+    /// Describe the device again, because discovery found a change. Boxed to keep the queue small.
+    Redescribe(Box<Found>),
+    /// Check that the subscriptions are still valid, because the device may have restarted.
+    VerifySubscriptions,
 }
 
-/// Puts a device into the table, as discovery describes it; false when there is no room for it.
+/// Adds a device to the table, as discovery describes it; false when there is no room for it.
 pub(super) fn enter(app: &App, key: &str, found: &Found) -> bool {
-    app.devices.enter(key, |device| announced(device, found))
+    app.devices.enter(key, |device| apply_found(device, found))
 }
 
-/// Shows how discovery describes a device that has a place in the table.
-pub(super) fn announce(app: &App, key: &str, found: &Found) {
-    app.devices.update(key, |device| announced(device, found));
+/// Updates a device in the table from discovery.
+pub(super) fn update_found(app: &App, key: &str, found: &Found) {
+    app.devices.update(key, |device| apply_found(device, found));
 }
 
-fn announced(device: &mut Device, found: &Found) {
+fn apply_found(device: &mut Device, found: &Found) {
     device.endpoint.clone_from(&found.endpoint);
     device.host.get_or_insert(found.host());
     if device.name.is_empty() {
@@ -55,7 +55,7 @@ fn announced(device: &mut Device, found: &Found) {
         device.found_by.clear();
     }
     device.found_by(found.way);
-    device.dialect = entities::dialect_word(found.dialect).to_owned();
+    device.dialect = entities::dialect_name(found.dialect).to_owned();
     device.types = found.types.iter().map(entities::type_name).collect();
     device.scopes.clone_from(&found.scopes);
     device.addresses.clone_from(&found.xaddrs);
@@ -70,7 +70,7 @@ pub(super) fn trouble(app: &App, key: &str, reason: String, hint: Option<String>
     });
 }
 
-/// The path rules as their files are now; wrong files are told and left out.
+/// Reads the path rules; invalid files are reported and skipped.
 pub(super) async fn rules(app: &App) -> Rules {
     let directory = app.config.rules_directory.clone();
     let read = tokio::task::spawn_blocking(move || Rules::read(&directory)).await;
@@ -90,8 +90,8 @@ pub(super) async fn rules(app: &App) -> Rules {
     rules
 }
 
-/// What elements of a device are stored with.
-pub(super) struct Taking<'a> {
+/// The context for storing the outputs of a device.
+pub(super) struct OutputStore<'a> {
     pub(super) app: &'a App,
     pub(super) key: &'a str,
     pub(super) streams: &'a mut Streams,
@@ -99,9 +99,9 @@ pub(super) struct Taking<'a> {
     pub(super) offers: &'a Offers,
 }
 
-impl Taking<'_> {
-    /// Stores elements and notes troubles.
-    pub(super) async fn take(&mut self, yields: Vec<Yield>) {
+impl OutputStore<'_> {
+    /// Stores elements and records troubles.
+    pub(super) async fn store_outputs(&mut self, yields: Vec<Yield>) {
         let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
         for (count, yielded) in yields.into_iter().enumerate() {
             match yielded {
@@ -115,7 +115,7 @@ impl Taking<'_> {
                         batches.entry(offer).or_default().push(element);
                     }
                 }
-                Yield::Trouble(trouble) => note(self.app, self.key, &trouble),
+                Yield::Trouble(trouble) => record_trouble(self.app, self.key, &trouble),
                 _ => {}
             }
             if count % BATCH_MAX == BATCH_MAX - 1 {
@@ -129,10 +129,10 @@ impl Taking<'_> {
         for (number, elements) in batches {
             let count = elements.len() as u64;
             let Some(offer) = self.offers.get(number) else {
-                let detail = "its offer is forgotten";
+                let detail = "the device no longer offers the stream";
                 self.app
                     .observability
-                    .lost(self.key, count, "no stream", detail);
+                    .record_loss(self.key, count, "no stream", detail);
                 continue;
             };
             match self.stream(number, offer).await {
@@ -140,14 +140,14 @@ impl Taking<'_> {
                 Err((name, reason)) => {
                     self.app
                         .observability
-                        .lost(&name, count, "no stream", &reason);
+                        .record_loss(&name, count, "no stream", &reason);
                 }
             }
         }
     }
 
-    /// The stream of an offer, with its schema. Elements that came before a change of the schema are
-    /// stored before it.
+    /// The stream of an offer, with its schema. Elements received before a schema change are stored
+    /// before it.
     async fn stream(
         &mut self,
         number: usize,
@@ -160,7 +160,7 @@ impl Taking<'_> {
     }
 }
 
-/// Whether an element that was read is the newest one stored: it was read before, in an earlier run.
+/// Whether an element equals the newest stored one, because an earlier run read it.
 fn is_newest(output: &Output, entry: &Arc<Entry>, element: &StreamElement) -> bool {
     let same = |stored: &StreamElement| {
         (stored.source_time, &stored.values, stored.quality)
@@ -173,7 +173,7 @@ fn is_newest(output: &Output, entry: &Arc<Entry>, element: &StreamElement) -> bo
     newest.last().is_some_and(same)
 }
 
-fn note(app: &App, key: &str, trouble: &Trouble) {
+fn record_trouble(app: &App, key: &str, trouble: &Trouble) {
     let of_subscription = matches!(
         trouble.reason,
         "subscription_ended" | "subscription_trouble" | "not_subscribed" | "sdc_reports_missed"
@@ -190,12 +190,14 @@ fn note(app: &App, key: &str, trouble: &Trouble) {
         .record(hop, trouble.reason, key, trouble.detail.clone(), hint);
     if first {
         let text = format!("{}: {}", trouble.reason, trouble.detail);
-        app.observability.notices.tell(NoticeKind::Drop, key, text);
+        app.observability
+            .notices
+            .notify(NoticeKind::Drop, key, text);
     }
 }
 
-/// Registers a device with its services and streams; `registered` streams that it no longer has are
-/// removed.
+/// Registers a device with its services and streams, and unregisters those of `registered` that it no
+/// longer has.
 pub(super) async fn register(
     app: &App,
     key: &str,
@@ -214,9 +216,9 @@ pub(super) async fn register(
         .await;
     let mut all = entities::of_device(&shown);
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
-        take_turns(index).await;
+        yield_every(index).await;
         let text = offer.description.as_deref();
-        let mut entity = entities::of_stream(&entry.name, &offer.schema, key, text);
+        let mut entity = entities::stream_entity(&entry.name, &offer.schema, key, text);
         entity.types.clone_from(&shown.types);
         entity.scopes.clone_from(&shown.scopes);
         all.push(entity);
@@ -224,8 +226,8 @@ pub(super) async fn register(
     app.registrar.publish(all).await;
 }
 
-/// Removes a device that has left from the registry; its streams keep their elements. `device`: as it
-/// was shown when it left, in case that another gets its place in the table meanwhile.
+/// Unregisters a device that has left; its streams keep their elements. `device` is its last table
+/// entry, in case another device replaces it in the table meanwhile.
 pub(super) async fn leave(app: &App, device: Device, reason: &str) {
     let device = app.devices.get(&device.key).unwrap_or(device);
     let key = device.key.as_str();
@@ -235,7 +237,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
         device.reason = Some(reason.to_owned());
         device.hint = None;
     });
-    app.observability.notices.tell(
+    app.observability.notices.notify(
         NoticeKind::Device,
         key,
         format!("{}: gone, {reason}", device.name),
@@ -243,7 +245,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
     unregister(app, &device).await;
 }
 
-/// Takes a device, its services and its streams out of the registry.
+/// Unregisters a device, its services and its streams.
 pub(super) async fn unregister(app: &App, device: &Device) {
     let streams = device.streams.iter().map(|stream| catalogue::key(stream));
     let mut keys: Vec<String> = streams.collect();

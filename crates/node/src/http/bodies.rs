@@ -1,4 +1,4 @@
-//! Bodies that tell the place of their connection how far a request is.
+//! Bodies that report a request's progress to the connection table.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use axum::body::{Body, Bytes};
 use chappe_transport::http::Place;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
-/// The body of a request: when it is whole, the connection is being answered.
-pub(super) struct Arriving {
+/// The body of a request; when complete, it marks the connection as being answered.
+pub(super) struct RequestBody {
     body: Incoming,
     place: Arc<Place>,
 }
 
-impl Arriving {
+impl RequestBody {
     pub(super) fn new(body: Incoming, place: Arc<Place>) -> Self {
         if body.is_end_stream() {
             place.is_answered();
@@ -23,7 +23,7 @@ impl Arriving {
     }
 }
 
-impl hyper::body::Body for Arriving {
+impl hyper::body::Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -47,25 +47,25 @@ impl hyper::body::Body for Arriving {
     }
 }
 
-/// The body of an answer: when it is sent, the connection waits for the next request.
-pub(super) struct Leaving {
+/// The body of a response; when sent, it marks the connection as waiting for a request.
+pub(super) struct ResponseBody {
     body: Body,
     place: Arc<Place>,
 }
 
-impl Leaving {
+impl ResponseBody {
     pub(super) fn new(body: Body, place: Arc<Place>) -> Self {
         Self { body, place }
     }
 }
 
-impl Drop for Leaving {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.place.waits();
     }
 }
 
-impl hyper::body::Body for Leaving {
+impl hyper::body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,20 +1,20 @@
-//! The address of the client that a request comes from, also through proxies.
+//! The address of the client that sent a request, directly or through proxies.
 //!
 //! Source: RFC 7239 (`Forwarded`), and the older `X-Forwarded-For`. Both are lists to which each
-//! proxy adds, at the end, the address that it was called from. Anybody can send such a header, so
-//! the list is read from its end and only as far as proxies of `http.trusted_proxies` wrote it: the
-//! first address that is none of theirs is the client. Everything that judges by the client's
-//! address judges by this one.
+//! proxy appends the address of its own client. Anybody can send such a header, so the list is read
+//! from its end, and only the entries that proxies of `http.trusted_proxies` wrote are believed: the
+//! first address outside `http.trusted_proxies` is the client. Every decision by client address uses
+//! this one.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::http::HeaderMap;
 use chappe_identity::Prefix;
 
-/// The address of a client that its proxy does not name; it vouches for no contact point.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The address of a client that its proxy does not name; no contact point is allowed for it.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The two headers name different clients: one of them was sent by the client itself.
+/// The two headers name different clients, so the client itself must have sent one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Contradiction;
 
@@ -44,20 +44,20 @@ pub(super) fn client(
     }
 }
 
-/// An entry of a list: the address that a proxy was called from, if it tells one.
+/// An entry of a list: the address of a proxy's client, if the proxy names it.
 type Hop = Option<SocketAddr>;
 
-/// From the connection's peer back to the first address that is no trusted proxy's. A list that is
-/// not readable names nobody.
+/// Walks back from the connection's peer to the first address that is not a trusted proxy. A list
+/// that cannot be parsed leaves the client unknown.
 fn walk(peer: SocketAddr, hops: Option<&[Hop]>, trusted: &[Prefix]) -> SocketAddr {
-    let nobody = SocketAddr::new(NOBODY, 0);
-    let Some(hops) = hops else { return nobody };
+    let unknown = SocketAddr::new(UNKNOWN, 0);
+    let Some(hops) = hops else { return unknown };
     let mut client = peer;
     for hop in hops.iter().rev() {
         if !is_trusted(client.ip(), trusted) {
             break;
         }
-        client = hop.unwrap_or(nobody);
+        client = hop.unwrap_or(unknown);
     }
     client
 }
@@ -66,7 +66,7 @@ fn is_trusted(address: IpAddr, trusted: &[Prefix]) -> bool {
     trusted.iter().any(|prefix| prefix.contains(address))
 }
 
-/// All fields of a name as one list, as RFC 9110, 5.3 joins them; inside, none when it is no text.
+/// All fields of a name, joined to one list (RFC 9110, 5.3); the inner `None`: not text.
 fn list(headers: &HeaderMap, name: &str) -> Option<Option<String>> {
     let mut fields = headers.get_all(name).iter().peekable();
     fields.peek()?;
@@ -74,7 +74,7 @@ fn list(headers: &HeaderMap, name: &str) -> Option<Option<String>> {
     Some(fields.map(|fields| fields.join(",")))
 }
 
-/// The parts between separators that do not stand in quotes.
+/// Splits at separators outside quotes.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c| {
@@ -88,7 +88,7 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The `for` of an element of `Forwarded`; one that occurs twice names nobody (RFC 7239, 4).
+/// The `for` of an element of `Forwarded`; a repeated one is invalid (RFC 7239, 4).
 fn hop(element: &str) -> Hop {
     let mut found = split(element, ';').filter_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
@@ -101,8 +101,8 @@ fn hop(element: &str) -> Hop {
     node(quoted.unwrap_or(value))
 }
 
-/// A node identifier with an address: `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]:80`; `unknown`
-/// and made-up names are none. `X-Forwarded-For` writes IPv6 without brackets too.
+/// Parses a node identifier with an address: `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]:80`; `None`
+/// for `unknown` and obfuscated names. `X-Forwarded-For` also has IPv6 without brackets.
 fn node(text: &str) -> Hop {
     let text = text.trim();
     if let Ok(address) = text.parse::<SocketAddr>() {
@@ -117,7 +117,7 @@ fn node(text: &str) -> Hop {
 mod tests {
     use super::*;
 
-    fn seen(peer: &str, headers: &[(&'static str, &str)]) -> Result<String, Contradiction> {
+    fn client_of(peer: &str, headers: &[(&'static str, &str)]) -> Result<String, Contradiction> {
         let trusted = ["127.0.0.0/8", "10.1.0.0/16", "2001:db8:1::/48"];
         let trusted = trusted.map(|prefix| prefix.parse().unwrap());
         let mut map = HeaderMap::new();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_that_no_trusted_proxy_is() {
+    fn the_client_is_the_last_address_outside_the_trusted_proxies() {
         // The connection's peer, the headers, the client.
         type Case = (
             &'static str,
@@ -137,7 +137,7 @@ mod tests {
             &'static str,
         );
         let table: [Case; 17] = [
-            // No proxy, or none that is trusted: the headers are the client's own words.
+            // No trusted proxy: the client itself sent the headers.
             ("192.0.2.7", &[], "192.0.2.7"),
             ("192.0.2.7", &[("forwarded", "for=127.0.0.1")], "192.0.2.7"),
             (
@@ -145,7 +145,7 @@ mod tests {
                 &[("x-forwarded-for", "127.0.0.1")],
                 "192.0.2.7",
             ),
-            // A trusted proxy that says nothing asks for itself.
+            // A trusted proxy without a header is the client.
             ("127.0.0.1", &[], "127.0.0.1"),
             ("127.0.0.1", &[("forwarded", "for=192.0.2.7")], "192.0.2.7"),
             (
@@ -153,7 +153,7 @@ mod tests {
                 &[("x-forwarded-for", "192.0.2.7")],
                 "192.0.2.7",
             ),
-            // What the client sent before it is to the left, and not believed.
+            // Entries that the client sent are to the left, and not believed.
             (
                 "127.0.0.1",
                 &[("forwarded", "for=127.0.0.1, for=192.0.2.7")],
@@ -193,13 +193,13 @@ mod tests {
                 &[("x-forwarded-for", "::ffff:192.0.2.7")],
                 "192.0.2.7",
             ),
-            // Separators in quotes are none.
+            // Separators within quotes are ignored.
             (
                 "127.0.0.1",
                 &[("forwarded", "for=192.0.2.7;by=\"a,for=127.0.0.1\"")],
                 "192.0.2.7",
             ),
-            // A proxy that hides its client, and lists that cannot be read.
+            // A proxy that hides its client, and lists that cannot be parsed.
             (
                 "127.0.0.1",
                 &[("forwarded", "for=127.0.0.1, for=unknown")],
@@ -217,14 +217,15 @@ mod tests {
             ),
         ];
         for (peer, headers, client) in table {
-            assert_eq!(seen(peer, headers).unwrap(), client, "{peer} {headers:?}");
+            let found = client_of(peer, headers).unwrap();
+            assert_eq!(found, client, "{peer} {headers:?}");
         }
     }
 
     #[test]
-    fn two_headers_have_to_name_one_client() {
+    fn both_headers_must_name_the_same_client() {
         let both = |forwarded, older| {
-            seen(
+            client_of(
                 "127.0.0.1",
                 &[("forwarded", forwarded), ("x-forwarded-for", older)],
             )

@@ -1,4 +1,4 @@
-//! The console: files embedded in the program, nothing read from the disk.
+//! The console: files embedded in the program, so none are read from the disk.
 
 use axum::Router;
 use axum::http::header;
@@ -8,7 +8,7 @@ use axum::routing::get;
 use crate::console::ASSETS;
 use crate::shared::App;
 
-/// One route a file, and `/` for `index.html`.
+/// One route per file, and `/` for `index.html`.
 pub(super) fn routes() -> Router<App> {
     let mut router = Router::new();
     for (path, mime, bytes) in ASSETS {

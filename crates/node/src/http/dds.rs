@@ -1,4 +1,4 @@
-//! DDS topics: how they are, and the IDL of streams.
+//! DDS topics: their state, and the IDL of streams.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use super::params::Name;
 use super::problem::Problem;
 use crate::shared::App;
 
-/// How the DDS participant is, what is published to topics and what is read.
+/// The state of the DDS participant, its publications and subscriptions.
 ///
 /// The participant with its writers (`unacknowledged`, `matched`, `blocked_s`, `mismatched`) and readers,
 /// the publications and the subscriptions; without topics in the configuration `participant` is null.
@@ -32,8 +32,8 @@ pub(super) async fn idl(State(app): State<App>, Name(name): Name) -> Result<Resp
     {
         let log = app.catalogue.get(&name).map(|entry| entry.log.clone());
         let log = log.ok_or_else(|| Problem::not_found(format!("there is no stream {name:?}")))?;
-        let of = chappe_dds::topics::idl(&log);
-        let text = of.map_err(|error| Problem::not_found(error.to_string()))?;
+        let idl = chappe_dds::topics::idl(&log);
+        let text = idl.map_err(|error| Problem::not_found(error.to_string()))?;
         let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
         Ok((kind, text).into_response())
     }

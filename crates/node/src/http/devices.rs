@@ -1,4 +1,4 @@
-//! Devices, whether they can be used, and why not.
+//! Devices and their states.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,11 +13,11 @@ use crate::shared::App;
 /// All devices.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Devices {
-    /// By key; those that are gone included.
+    /// By key, including devices that have left.
     devices: Vec<Device>,
 }
 
-/// All devices that were seen.
+/// All devices found in this run.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices",
     responses((status = 200, body = Devices)))]
 pub(super) async fn list(State(app): State<App>) -> Json<Devices> {
@@ -31,10 +31,10 @@ pub(super) async fn list(State(app): State<App>) -> Json<Devices> {
     params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded")),
     responses((status = 200, body = Device), (status = 404, body = Problem)))]
 pub(super) async fn one(State(app): State<App>, Name(key): Name) -> Result<Json<Device>, Problem> {
-    let by_endpoint = || app.devices.get(&crate::devices::key_of(&key));
+    let by_endpoint = || app.devices.get(&crate::devices::device_key(&key));
     let device = app.devices.get(&key).or_else(by_endpoint);
     device.map(Json).ok_or_else(|| {
-        Problem::not_found(format!("no device {key:?} was seen"))
-            .hint("GET /api/v1/devices lists them, GET /api/v1/drops what was refused")
+        Problem::not_found(format!("there is no device {key:?}"))
+            .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
     })
 }

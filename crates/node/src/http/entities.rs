@@ -12,42 +12,42 @@ use chappe_registry::{EntityKind, Interrupt, Principal, Search, SparqlError, Spa
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::params::{self, Name, Params, Who};
+use super::params::{self, Caller, Name, Params};
 use super::parts;
 use super::problem::Problem;
 use crate::config::nearest;
 use crate::shared::App;
 
-/// What to look for; all that is given must match.
+/// Search criteria; an entity must match all of them.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
-    /// Beginning of the name, whatever the case.
+pub(crate) struct SearchParams {
+    /// Prefix of the name, case-insensitive.
     prefix: Option<String>,
     /// node, device, service, stream, virtual-sensor or other.
     kind: Option<String>,
     /// A type, `{namespace}local`.
     #[serde(rename = "type")]
     entity_type: Option<String>,
-    /// A URI under which one of its scopes lies.
+    /// A URI that is a prefix of one of its scopes.
     scope: Option<String>,
-    /// The IRI of a property that is observed.
+    /// The IRI of an observed property.
     observed_property: Option<String>,
-    /// The key of an entity that it says something about.
+    /// The key of an entity that its metadata describes.
     about: Option<String>,
-    /// Who owns it.
+    /// Its owner.
     owner: Option<String>,
-    /// Entities at most.
+    /// Maximum number of entities.
     limit: Option<usize>,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Entities {
     /// In the order of their names.
     entities: Vec<Entity>,
-    /// There are more.
+    /// Whether there are more.
     truncated: bool,
 }
 
@@ -64,23 +64,23 @@ pub(crate) struct Entity {
     /// URIs.
     scopes: Vec<String>,
     owner: String,
-    /// What is said of it.
+    /// Its metadata.
     triples: Vec<Triple>,
 }
 
-/// What is said of an entity.
+/// One statement of an entity's metadata.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Triple {
-    /// The IRI or blank node it is said of, where that is not the entity itself.
+    /// The IRI or blank node that it describes, unless that is the entity itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<String>,
     /// An IRI.
     predicate: String,
-    /// An IRI, a text or the label of a blank node.
+    /// An IRI, a literal or the label of a blank node.
     object: String,
     /// iri, literal or blank.
     object_kind: &'static str,
-    /// The datatype of a literal that is no plain text.
+    /// The datatype of a literal that is not plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     datatype: Option<String>,
 }
@@ -130,38 +130,39 @@ impl Triple {
 }
 
 /// Searches the registry.
-#[utoipa::path(get, path = "/api/v1/entities", tag = "registry", params(Wanted),
+#[utoipa::path(get, path = "/api/v1/entities", tag = "registry", params(SearchParams),
     responses((status = 200, body = Entities), (status = 400, body = Problem)))]
 pub(super) async fn search(
     State(app): State<App>,
-    Who(who): Who,
-    Params(wanted): Params<Wanted>,
+    Caller(principal): Caller,
+    Params(params): Params<SearchParams>,
 ) -> Result<Json<Entities>, Problem> {
-    let kind = match &wanted.kind {
+    let kind = match &params.kind {
         None => None,
-        Some(word) => Some(EntityKind::from_word(word).ok_or_else(|| unknown_kind(word))?),
+        Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
     };
     let search = Search {
-        name_prefix: wanted.prefix,
+        name_prefix: params.prefix,
         kind,
-        entity_type: wanted.entity_type,
-        scope: wanted.scope,
-        observed_property: wanted.observed_property,
-        about: wanted.about,
-        owner: wanted.owner,
-        limit: wanted.limit,
+        entity_type: params.entity_type,
+        scope: params.scope,
+        observed_property: params.observed_property,
+        about: params.about,
+        owner: params.owner,
+        limit: params.limit,
     };
-    let found = app.registry.search(&search, &who);
+    let found = app.registry.search(&search, &principal);
     Ok(Json(Entities {
         entities: found.entities.into_iter().map(Entity::of).collect(),
         truncated: found.truncated,
     }))
 }
 
-fn unknown_kind(word: &str) -> Problem {
-    let words = EntityKind::ALL.map(EntityKind::as_str);
-    let problem = Problem::bad_request(format!("kind: {word:?} is none of {}", words.join(", ")));
-    match nearest(word, words) {
+fn unknown_kind(name: &str) -> Problem {
+    let names = EntityKind::ALL.map(EntityKind::as_str);
+    let detail = format!("kind: {name:?} is not one of {}", names.join(", "));
+    let problem = Problem::bad_request(detail);
+    match nearest(name, names) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
         None => problem,
     }
@@ -173,13 +174,13 @@ fn unknown_kind(word: &str) -> Problem {
     responses((status = 200, body = Entity), (status = 404, body = Problem)))]
 pub(super) async fn one(
     State(app): State<App>,
-    Who(who): Who,
+    Caller(principal): Caller,
     Name(key): Name,
 ) -> Result<Json<Entity>, Problem> {
-    match app.registry.get(&key, &who) {
+    match app.registry.get(&key, &principal) {
         Some(entity) => Ok(Json(Entity::of(entity))),
         None => Err(Problem::not_found(format!("there is no entity {key:?}"))
-            .hint("GET /api/v1/entities searches; a key is percent-encoded in the path")),
+            .hint("percent-encode the key in the path; GET /api/v1/entities searches entities")),
     }
 }
 
@@ -197,10 +198,10 @@ pub(crate) struct SparqlQuery {
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn sparql_get(
     State(app): State<App>,
-    Who(who): Who,
+    Caller(principal): Caller,
     Params(SparqlQuery { query }): Params<SparqlQuery>,
 ) -> Result<Response, Problem> {
-    answer(&app, query, who).await
+    answer(&app, query, principal).await
 }
 
 /// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
@@ -211,7 +212,7 @@ pub(super) async fn sparql_get(
         (status = 503, body = Problem)))]
 pub(super) async fn sparql_post(
     State(app): State<App>,
-    Who(who): Who,
+    Caller(principal): Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -221,19 +222,19 @@ pub(super) async fn sparql_post(
     let bytes = params::body(&app, body).await?;
     let query = match kind {
         "application/sparql-query" => String::from_utf8(bytes.into())
-            .map_err(|_| Problem::bad_request("the query is no UTF-8"))?,
+            .map_err(|_| Problem::bad_request("the query is not UTF-8"))?,
         "application/x-www-form-urlencoded" => form_query(&bytes)?,
         _ => {
-            let detail = format!("a query is not sent as {kind:?}");
+            let detail = format!("a query cannot have the content type {kind:?}");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
                 .hint("send it as application/sparql-query"));
         }
     };
-    answer(&app, query, who).await
+    answer(&app, query, principal).await
 }
 
 fn form_query(bytes: &[u8]) -> Result<String, Problem> {
-    // The query string of an address is the same format.
+    // A form body has the format of a URL's query string.
     let text = String::from_utf8_lossy(bytes);
     let uri = axum::http::Uri::builder()
         .path_and_query(format!("/?{text}"))
@@ -244,7 +245,7 @@ fn form_query(bytes: &[u8]) -> Result<String, Problem> {
         .map_err(|error| Problem::bad_request(error.body_text()))
 }
 
-async fn answer(app: &App, query: String, who: Principal) -> Result<Response, Problem> {
+async fn answer(app: &App, query: String, principal: Principal) -> Result<Response, Problem> {
     let limits = &app.config.limits;
     let deadline = Instant::now() + Duration::from_millis(u64::from(limits.query_time_ms));
     let limits = SparqlLimits {
@@ -255,7 +256,7 @@ async fn answer(app: &App, query: String, who: Principal) -> Result<Response, Pr
     let registry = app.registry.clone();
     let work = tokio::task::spawn_blocking(move || {
         let interrupt = Interrupt::when(move || Instant::now() >= deadline);
-        let answer = registry.sparql(&query, &who, &limits, &interrupt);
+        let answer = registry.sparql(&query, &principal, &limits, &interrupt);
         drop(permit);
         answer.and_then(|answer| answer.to_json())
     });
@@ -264,23 +265,23 @@ async fn answer(app: &App, query: String, who: Principal) -> Result<Response, Pr
             let kind = "application/sparql-results+json";
             Ok(([(header::CONTENT_TYPE, kind)], json).into_response())
         }
-        Ok(Err(error)) => Err(refused(&error)),
+        Ok(Err(error)) => Err(sparql_problem(&error)),
         Err(_) => Err(Problem::internal("the query failed")),
     }
 }
 
-fn refused(error: &SparqlError) -> Problem {
+fn sparql_problem(error: &SparqlError) -> Problem {
     let detail = error.to_string();
     match error {
         SparqlError::Evaluation(_) => Problem::internal(detail),
         SparqlError::NotOffered(_) => {
-            Problem::bad_request(detail).hint("SELECT and ASK over the registry are offered")
+            Problem::bad_request(detail).hint("use SELECT or ASK over the registry")
         }
         SparqlError::Interrupted => {
-            Problem::bad_request(detail).hint("the limit is limits.query_time_ms")
+            Problem::bad_request(detail).hint("limits.query_time_ms sets the limit")
         }
         SparqlError::Limit { .. } => {
-            Problem::bad_request(detail).hint("ask for less, for example with LIMIT")
+            Problem::bad_request(detail).hint("narrow the query, for example with LIMIT")
         }
         _ => Problem::bad_request(detail),
     }

@@ -1,8 +1,8 @@
-//! What other nodes ask over HTTP: elements of a stream in an endless answer, subscriptions with a
-//! contact point, and the contact points of this node's own links.
+//! The exchange with other nodes over HTTP: elements of a stream in an endless answer, subscriptions
+//! with a contact point, and the contact points of this node's own links.
 //!
-//! Reading is open or needs the token, as everywhere; a contact point is recognized by the secret in
-//! its path, which only the origin that was told it knows.
+//! Reading is open or needs the token, as elsewhere. The secret in its path authenticates a contact
+//! point: only the origin knows it.
 
 use std::net::SocketAddr;
 
@@ -23,18 +23,17 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::params::{self, Name, Params, Who};
+use super::params::{self, Caller, Name, Params};
 use super::parts;
 use super::problem::Problem;
 use crate::shared::App;
 
-/// Bytes of a body at a contact point; reason: the largest document that a link takes.
+/// Bytes of a body at a contact point; reason: the largest document that a link accepts.
 const CONTACT_BODY_MAX: usize = 4 << 20;
-/// Parts of an endless answer that wait for the connection; reason: one is being sent while the next
-/// is made.
+/// Queued parts of an endless answer; reason: one is being sent while the next is prepared.
 const PARTS_QUEUED: usize = 1;
 
-/// Who asks.
+/// The reader at an address.
 pub(super) fn reader(peer: SocketAddr) -> Reader {
     Reader {
         address: Some(peer),
@@ -42,8 +41,8 @@ pub(super) fn reader(peer: SocketAddr) -> Reader {
     }
 }
 
-/// A refusal of the links as a problem.
-pub(super) fn refused(refusal: HttpRefusal) -> Problem {
+/// Converts a refusal of the links.
+pub(super) fn refusal_problem(refusal: HttpRefusal) -> Problem {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     let problem = Problem::new(status, refusal.text);
     match refusal.hint {
@@ -52,11 +51,11 @@ pub(super) fn refused(refusal: HttpRefusal) -> Problem {
     }
 }
 
-/// Which elements, and how they are written.
+/// The requested elements and their serialization.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
+pub(crate) struct PullParams {
     /// Elements after this position, `EPOCH:N`.
     after: Option<String>,
     /// With it, the newest element that the reader has of each earlier epoch, the newest first:
@@ -68,55 +67,57 @@ pub(crate) struct Wanted {
     serialization: Option<String>,
 }
 
-/// The serialization of this word.
-pub(super) fn serialization(word: &str) -> Result<Serialization, Problem> {
-    Serialization::parse(word).ok_or_else(|| {
-        Problem::bad_request(format!("there is no serialization {word:?}"))
-            .hint("xml, postcard or message_pack")
+/// Parses the name of a serialization.
+pub(super) fn serialization(name: &str) -> Result<Serialization, Problem> {
+    Serialization::parse(name).ok_or_else(|| {
+        Problem::bad_request(format!("there is no serialization {name:?}"))
+            .hint("use xml, postcard or message_pack")
     })
 }
 
-/// Elements of a stream in an answer that does not end: those that are there, and those that come.
+/// Elements of a stream in an endless answer: the stored ones, then new ones as they arrive.
 #[utoipa::path(get, path = "/api/v1/exchange/streams/{name}", tag = "links",
-    params(("name" = String, Path, description = "The stream's name"), Wanted),
-    responses((status = 200, description = "documents, one after another"),
+    params(("name" = String, Path, description = "The stream's name"), PullParams),
+    responses((status = 200, description = "a sequence of documents"),
         (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 503, body = Problem, description = "there are too many readers, or of this one")))]
+        (status = 503, body = Problem,
+            description = "too many readers, in all or from this address")))]
 pub(super) async fn pull(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Name(stream): Name,
-    Params(wanted): Params<Wanted>,
+    Params(params): Params<PullParams>,
 ) -> Result<Response, Problem> {
-    let after = wanted
+    let after = params
         .after
         .as_deref()
         .map(str::parse::<Position>)
         .transpose();
     let after = after.map_err(|error| Problem::bad_request(format!("after: {error}")))?;
-    let earlier = positions(wanted.earlier.as_deref().unwrap_or_default());
+    let earlier = positions(params.earlier.as_deref().unwrap_or_default());
     let earlier = earlier.map_err(|error| Problem::bad_request(format!("earlier: {error}")))?;
-    let start = match wanted.start.as_deref() {
+    let start = match params.start.as_deref() {
         None | Some("first") => LinkStart::First,
         Some("new") => LinkStart::New,
         Some(other) => {
-            let problem = Problem::bad_request(format!("start: {other:?} is no beginning"));
-            return Err(problem.hint("first or new"));
+            let problem = Problem::bad_request(format!("start: {other:?} is not first or new"));
+            return Err(problem);
         }
     };
-    let word = wanted.serialization.as_deref();
+    let serialization_name = params.serialization.as_deref();
     let request = PullRequest {
         stream,
         after,
         earlier,
         start,
-        serialization: word.map(serialization).transpose()?,
+        serialization: serialization_name.map(serialization).transpose()?,
     };
     let links = parts::exchange(&app)?.links();
-    let mut body = links.http_pull(&request, &reader(peer)).map_err(refused)?;
+    let body = links.http_pull(&request, &reader(peer));
+    let mut body = body.map_err(refusal_problem)?;
     let permit = app.permits.pull().ok_or_else(|| {
-        Problem::unavailable("half of the connections are endless answers to other nodes")
-            .hint("the limit of both is http.max_connections")
+        Problem::unavailable("half of the connections are endless answers to other nodes already")
+            .hint("raise http.max_connections")
     })?;
     let media_type = body.media_type();
     let (sender, receiver) = tokio::sync::mpsc::channel(PARTS_QUEUED);
@@ -127,7 +128,7 @@ pub(super) async fn pull(
             let part = tokio::select! {
                 part = body.next() => part,
                 () = sender.closed() => return,
-                () = crate::tasks::ended(&mut drain) => return,
+                () = crate::tasks::shutdown(&mut drain) => return,
             };
             let Some(part) = part else { return };
             if sender.send(part).await.is_err() {
@@ -144,13 +145,13 @@ pub(super) async fn pull(
 #[derive(ToSchema)]
 #[allow(
     dead_code,
-    reason = "a description; it is read as a SubscriptionRequest"
+    reason = "documentation only; it is parsed as a SubscriptionRequest"
 )]
 pub(crate) struct NewSubscription {
     /// The stream.
     stream: String,
-    /// Where its elements are to be sent: an https or http address with a literal IP host; http
-    /// beyond loopback only where the origin allows clear text.
+    /// Destination of its elements: an https or http URL whose host is an IP address; http beyond
+    /// loopback only where the origin allows clear text.
     contact_point: String,
     /// The SHA-256 of the certificate at an https contact point, in hexadecimal digits.
     fingerprint: Option<String>,
@@ -164,16 +165,16 @@ pub(crate) struct NewSubscription {
     serialization: Option<String>,
 }
 
-/// A subscription that was made.
+/// An accepted subscription.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Subscription {
     /// Its id, for renewing and ending it.
     id: String,
-    /// Renewing and ending it need this in the header `chappe-subscription-secret`.
+    /// The secret for renewing and ending it, sent in the header `chappe-subscription-secret`.
     secret: String,
-    /// Seconds that it lives without being renewed.
+    /// Seconds until it expires unless renewed.
     lease_s: u64,
-    /// It begins behind this position, `EPOCH:N`; of a new one.
+    /// Its elements start after this position, `EPOCH:N`; only for a new subscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<String>,
 }
@@ -189,15 +190,15 @@ impl From<SubscriptionAnswer> for Subscription {
     }
 }
 
-/// Subscribes a contact point to a stream. The contact point is asked before the first element goes
-/// there.
+/// Subscribes a contact point to a stream. The contact point must confirm before elements are sent.
 #[utoipa::path(post, path = "/api/v1/exchange/subscriptions", tag = "links",
     request_body(content = NewSubscription),
     responses((status = 201, body = Subscription), (status = 400, body = Problem),
         (status = 403, body = Problem, description = "the contact point may not be contacted"),
         (status = 404, body = Problem),
         (status = 422, body = Problem, description = "the contact point does not confirm"),
-        (status = 503, body = Problem, description = "there are too many readers, or of this one")))]
+        (status = 503, body = Problem,
+            description = "too many readers, in all or from this address")))]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -205,21 +206,21 @@ pub(super) async fn subscribe(
 ) -> Result<(StatusCode, Json<Subscription>), Problem> {
     let request: SubscriptionRequest = params::json(&app, body).await?;
     let links = parts::exchange(&app)?.links();
-    let made = links.http_subscribe(&request, &reader(peer)).await;
-    let made = made.map_err(refused)?;
-    Ok((StatusCode::CREATED, Json(made.into())))
+    let subscription = links.http_subscribe(&request, &reader(peer)).await;
+    let subscription = subscription.map_err(refusal_problem)?;
+    Ok((StatusCode::CREATED, Json(subscription.into())))
 }
 
-/// How a request proves that it may renew or end a subscription.
-fn credential(who: Principal, headers: &HeaderMap) -> Credential<'_> {
-    if who.is_operator() {
+/// The credential with which a request may renew or end a subscription.
+fn credential(principal: Principal, headers: &HeaderMap) -> Credential<'_> {
+    if principal.is_operator() {
         return Credential::Operator;
     }
     let secret = headers.get(SECRET_HEADER);
     Credential::Secret(secret.and_then(|it| it.to_str().ok()).unwrap_or_default())
 }
 
-/// Renews a subscription: with its secret in a header, or with the node's token.
+/// Renews a subscription, authorized by its secret in a header or by the node's token.
 #[utoipa::path(put, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
     params(("id" = String, Path, description = "The subscription's id"),
         ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
@@ -229,15 +230,15 @@ fn credential(who: Principal, headers: &HeaderMap) -> Credential<'_> {
 pub(super) async fn renew(
     State(app): State<App>,
     Name(id): Name,
-    Who(who): Who,
+    Caller(principal): Caller,
     headers: HeaderMap,
 ) -> Result<Json<Subscription>, Problem> {
     let links = parts::exchange(&app)?.links();
-    let renewed = links.http_renew(&id, credential(who, &headers));
-    Ok(Json(renewed.map_err(refused)?.into()))
+    let renewed = links.http_renew(&id, credential(principal, &headers));
+    Ok(Json(renewed.map_err(refusal_problem)?.into()))
 }
 
-/// Ends a subscription: with its secret in a header, or with the node's token.
+/// Ends a subscription, authorized by its secret in a header or by the node's token.
 #[utoipa::path(delete, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
     params(("id" = String, Path, description = "The subscription's id"),
         ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
@@ -247,19 +248,19 @@ pub(super) async fn renew(
 pub(super) async fn end(
     State(app): State<App>,
     Name(id): Name,
-    Who(who): Who,
+    Caller(principal): Caller,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
     let links = parts::exchange(&app)?.links();
-    let ended = links.http_end(&id, credential(who, &headers));
-    ended.map_err(refused)?;
+    let ended = links.http_end(&id, credential(principal, &headers));
+    ended.map_err(refusal_problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes elements for a link of this node. A status of success says that they are stored.
+/// Receives elements for a link of this node. A success status means that they are stored.
 #[utoipa::path(post, path = "/api/v1/exchange/contact-points/{link}/{secret}", tag = "links",
     params(("link" = String, Path, description = "The link's name"),
-        ("secret" = String, Path, description = "What the origin was told")),
+        ("secret" = String, Path, description = "The secret given to the origin")),
     request_body(content = String, content_type = "application/xml"),
     responses((status = 200), (status = 204, description = "stored"),
         (status = 404, body = Problem), (status = 422, body = Problem)))]
@@ -280,7 +281,7 @@ pub(super) async fn take(
     let bytes = read.map_err(late)?.map_err(|error| {
         Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is not taken: {error}"),
+            format!("the body cannot be read: {error}"),
         )
     })?;
     let kind = headers.get(header::CONTENT_TYPE);
@@ -289,7 +290,7 @@ pub(super) async fn take(
         .links()
         .http_take(&link, &secret, kind, &bytes)
         .await;
-    let taken = taken.map_err(refused)?;
+    let taken = taken.map_err(refusal_problem)?;
     let status = StatusCode::from_u16(taken.status).unwrap_or(StatusCode::NO_CONTENT);
     Ok(match taken.body {
         Some(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
@@ -300,10 +301,10 @@ pub(super) async fn take(
     })
 }
 
-/// Asks whether a contact point is one; what comes back is what was sent.
+/// Confirms a contact point by returning the sent body.
 #[utoipa::path(put, path = "/api/v1/exchange/contact-points/{link}/{secret}", tag = "links",
     params(("link" = String, Path, description = "The link's name"),
-        ("secret" = String, Path, description = "What the origin was told")),
+        ("secret" = String, Path, description = "The secret given to the origin")),
     request_body(content = String, content_type = "application/json"),
     responses((status = 200), (status = 404, body = Problem)))]
 pub(super) async fn confirm(

@@ -1,15 +1,14 @@
-//! What every request passes: the host it names, the origin it comes from, its credential.
+//! Checks that every request passes: its host, its origin, its credential.
 //!
-//! A page of another site can make its visitor's browser send requests here, and by rebinding a
-//! name of its own to our address even read the answers. It can do neither under our own name: so
-//! the `Host` must be an IP address, `localhost` or a configured name, and an `Origin`, where there
-//! is one, must be the host that was asked.
+//! A page of another site can make its visitor's browser send requests to this node, and by DNS
+//! rebinding even read the answers. Therefore the `Host` must be an IP address, `localhost` or a
+//! configured name, and an `Origin`, if present, must equal the requested host.
 //!
-//! A link, a form or an image of another site sends no `Origin`, but browsers say in `Sec-Fetch-Site`
-//! that another site asks: it may open the console's page, and nothing of the interface, since an
-//! answer that nobody reads still costs its work. Programs other than browsers send neither field.
-//! Browsers omit `Sec-Fetch-Site` too where the address is neither https nor this host; there a GET
-//! of a SPARQL query by a browser is refused, and the console sends its queries by POST.
+//! A link, a form or an image of another site sends no `Origin`, but browsers mark such requests in
+//! `Sec-Fetch-Site`. They may open the console's page, but not use the API, because even an unread
+//! answer costs work. Programs other than browsers send neither field. Browsers also omit
+//! `Sec-Fetch-Site` where the address is neither https nor this host; there a browser's GET of a
+//! SPARQL query is refused, and the console sends its queries by POST.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -27,12 +26,12 @@ use crate::shared::App;
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 
-/// Scripts, styles and images of our own only, no frames, no forms, no plugins.
+/// Only this node's scripts, styles and images; no frames, forms or plugins.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
-/// Checks a request, hands it on with its [`Principal`], and completes the answer.
+/// Checks a request, passes it on with its [`Principal`], and adds headers to the response.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
@@ -57,19 +56,20 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         }
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response = not_allowed(&method, &path, &response);
+        response = method_not_allowed(&method, &path, &response);
     }
-    complete(response.headers_mut(), &path);
+    add_headers(response.headers_mut(), &path);
     app.observability
         .metrics
         .request(&method, response.status(), started.elapsed());
     response
 }
 
-type Refused = (&'static str, Problem);
+/// The reason of a refusal, for the drop counters, and the response.
+type Refusal = (&'static str, Problem);
 
-/// Where a request comes from, behind proxies that are trusted.
-fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refused> {
+/// The client of a request, seen through trusted proxies.
+fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refusal> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let Some(ConnectInfo(peer)) = peer else {
         return Ok(None);
@@ -77,12 +77,12 @@ fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refused> {
     let client = client_address::client(*peer, request.headers(), &app.trusted_proxies);
     client.map(Some).map_err(|Contradiction| {
         let detail = "Forwarded and X-Forwarded-For name different clients";
-        let hint = "let the proxy remove the header that it does not write itself";
+        let hint = "configure the proxy to remove the header that it does not set itself";
         ("forwarded", Problem::bad_request(detail).hint(hint))
     })
 }
 
-fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
+fn admit(app: &App, request: &Request) -> Result<Principal, Refusal> {
     let headers = request.headers();
     let host = check_host(app, headers, request.uri())?;
     check_origin(headers, &host)?;
@@ -100,27 +100,27 @@ fn admit(app: &App, request: &Request) -> Result<Principal, Refused> {
     let has_secret = path.starts_with("/api/v1/exchange/contact-points/");
     let open = reads && (app.config.access.read == Read::Open || !is_guarded(path));
     if !open && !has_secret && !principal.is_operator() {
-        let what = if reads { "reading" } else { "changing" };
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{what} needs a token"));
+        let access = if reads { "reading" } else { "changing" };
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{access} needs a token"));
         let problem = problem.hint(
-            "give `chappe` --token TOKEN or CHAPPE_TOKEN, over HTTP send `Authorization: Bearer \
-             TOKEN`; the node's first start wrote the token to `new-token` in its data directory; \
-             to get a new one, remove the file `token` there and restart the node",
+            "pass --token TOKEN or CHAPPE_TOKEN to `chappe`, or send `Authorization: Bearer TOKEN` \
+             over HTTP; the node's first start wrote the token to `new-token` in its data \
+             directory; to get a new one, remove the file `token` there and restart the node",
         );
         return Err(("no_token", problem));
     }
     Ok(principal)
 }
 
-/// Whether the path belongs to the interface, not to the console's page.
+/// Whether the path belongs to the API rather than to the console's page.
 fn is_guarded(path: &str) -> bool {
     path.starts_with("/api/") || path == "/metrics"
 }
 
-fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refused> {
+fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    // A target may name a host too: there must be one name only.
+    // The request target may name a host as well; both must agree.
     let same = |host: &&str| {
         let named = uri.authority().map(|named| named.as_str());
         named.is_none_or(|named| named.eq_ignore_ascii_case(host))
@@ -139,16 +139,16 @@ fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refus
     if known {
         return Ok(host.to_ascii_lowercase());
     }
-    let shown: String = host.chars().take(80).collect();
+    let shortened: String = host.chars().take(80).collect();
     let problem = Problem::new(
         StatusCode::MISDIRECTED_REQUEST,
-        format!("this node does not go by the name {shown:?}"),
+        format!("{shortened:?} is not a name of this node"),
     );
     let hint = format!("to allow it, add `hosts = [{name:?}]` under [http] in node.toml");
     Err(("host", problem.hint(hint)))
 }
 
-/// The name in `name:port` or `[address]:port`; empty when it is neither.
+/// The name in `name:port` or `[address]:port`; empty for other text.
 fn host_name(host: &str) -> &str {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -165,39 +165,39 @@ fn host_name(host: &str) -> &str {
     if port.is_some_and(number) { name } else { "" }
 }
 
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("unreadable");
-        // The console is served by either scheme, by TLS also behind a proxy.
+        // Either scheme is possible, because a proxy may add TLS.
         let named = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"));
         if !named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
             let origin: String = origin.chars().take(80).collect();
-            return Err(foreign(format!(
-                "requests from pages of {origin:?} are not answered"
+            return Err(foreign_origin(format!(
+                "requests from pages of {origin:?} are refused"
             )));
         }
     }
     Ok(())
 }
 
-/// Refuses what another site makes a browser ask, except opening the console's page.
-fn check_site(request: &Request) -> Result<(), Refused> {
+/// Refuses requests that another site caused, except opening the console's page.
+fn check_site(request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
     let path = request.uri().path();
     let field = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let opens_page = field("sec-fetch-mode") == Some("navigate") && !is_guarded(path);
     match field("sec-fetch-site") {
-        Some("cross-site" | "same-site") if !opens_page => Err(foreign(
-            "requests from pages of another site are not answered".to_owned(),
+        Some("cross-site" | "same-site") if !opens_page => Err(foreign_origin(
+            "requests from pages of another site are refused".to_owned(),
         )),
         None => {
             let browser = field("user-agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
             let query = request.method() != Method::POST && path == "/api/v1/sparql";
             if browser && query {
-                let detail = "a browser does not say here which page sends this query";
-                let (reason, problem) = foreign(detail.to_owned());
+                let detail = "the browser does not report which page sends this query";
+                let (reason, problem) = foreign_origin(detail.to_owned());
                 return Err((reason, problem.hint("send it by POST, or use the console")));
             }
             Ok(())
@@ -206,13 +206,13 @@ fn check_site(request: &Request) -> Result<(), Refused> {
     }
 }
 
-fn foreign(detail: String) -> Refused {
+fn foreign_origin(detail: String) -> Refusal {
     let problem = Problem::new(StatusCode::FORBIDDEN, detail)
         .hint("open the console under the node's own address");
     ("origin", problem)
 }
 
-fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refused> {
+fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refusal> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let Some(credential) = credentials.next() else {
         return Ok(Principal::Anonymous);
@@ -226,16 +226,16 @@ fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refused> {
     if token.is_some_and(|token| app.token.accepts(&token)) && credentials.next().is_none() {
         return Ok(Principal::Operator);
     }
-    let problem = Problem::new(StatusCode::UNAUTHORIZED, "the token is not this node's");
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "the token is not valid here");
     Err(("wrong_token", problem))
 }
 
-fn not_allowed(method: &Method, path: &str, response: &Response) -> Response {
+fn method_not_allowed(method: &Method, path: &str, response: &Response) -> Response {
     let allowed = response.headers().get(header::ALLOW).cloned();
-    let detail = format!("{method} is not possible on {path}");
+    let detail = format!("{path} does not support {method}");
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
     let mut response = match &allowed {
-        Some(list) => problem.hint(format!("possible: {}", list.to_str().unwrap_or(""))),
+        Some(list) => problem.hint(format!("supported: {}", list.to_str().unwrap_or(""))),
         None => problem,
     }
     .into_response();
@@ -245,7 +245,7 @@ fn not_allowed(method: &Method, path: &str, response: &Response) -> Response {
     response
 }
 
-fn complete(headers: &mut HeaderMap, path: &str) {
+fn add_headers(headers: &mut HeaderMap, path: &str) {
     const ALWAYS: [(&str, &str); 6] = [
         ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-content-type-options", "nosniff"),
@@ -258,14 +258,14 @@ fn complete(headers: &mut HeaderMap, path: &str) {
         let name = HeaderName::from_static(name);
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let stored = if path.starts_with("/api/") {
+    let caching = if path.starts_with("/api/") {
         "no-store"
     } else {
         "no-cache"
     };
     headers
         .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static(stored));
+        .or_insert(HeaderValue::from_static(caching));
 }
 
 #[cfg(test)]
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_host_is_a_name() {
+    fn only_a_well_formed_host_has_a_name() {
         for (host, name) in [
             ("node.example", "node.example"),
             ("127.0.0.1:8470", "127.0.0.1"),

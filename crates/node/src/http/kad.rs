@@ -1,4 +1,4 @@
-//! The distributed hash table: how the node takes part in it.
+//! The node's part in the distributed hash table.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,8 +6,8 @@ use axum::extract::State;
 use crate::kad::{self, Status};
 use crate::shared::App;
 
-/// How the node takes part in the distributed hash table: whom it knows, what it keeps for others,
-/// what it publishes and searches. All is 0 and `listening` null while it is off.
+/// The node's part in the distributed hash table: its contacts, the records it stores for others, its
+/// publications and searches. While it is off, all numbers are 0 and `listening` is null.
 #[utoipa::path(get, path = "/api/v1/kad", tag = "devices",
     responses((status = 200, body = Status)))]
 pub(super) async fn status(State(app): State<App>) -> Json<Status> {

@@ -1,4 +1,4 @@
-//! Links, both ways: where this node reads, and who reads here.
+//! Links in both directions: this node's own links, and the peers that read here.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ use crate::config::nearest;
 use crate::links::{ChangeError, Exchange, Listening};
 use crate::shared::App;
 
-/// Dead letters in one answer, unless fewer are asked for; reason: a screen or two.
+/// Default limit of dead letters in one answer; reason: a screen or two.
 const LETTERS_DEFAULT: usize = 100;
-/// Dead letters in one answer at most.
+/// Maximum of dead letters in one answer.
 const LETTERS_MAX: usize = 1_000;
 
-/// Links, both ways.
+/// Links in both directions.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Links {
-    /// Where this node reads, by name.
+    /// The links of this node, by name.
     links: Vec<Link>,
-    /// Who reads here now.
+    /// The peers that read here now.
     peers: Vec<Peer>,
-    /// Where others can read here.
+    /// The addresses at which others can read.
     listening: Listening,
 }
 
@@ -45,39 +45,39 @@ pub(crate) struct Link {
     name: String,
     /// zeromq, zeromq_best_effort, http_pull or http_push.
     kind: &'static str,
-    /// Where the origin listens.
+    /// The address of the origin.
     address: String,
-    /// Which streams it takes: names, or beginnings of names with `*`.
+    /// The selected streams: names, or prefixes ending in `*`.
     selects: Vec<String>,
-    /// What stands before the names of its streams here.
+    /// The prefix of its streams' names here.
     as_prefix: Option<String>,
-    /// How elements are written on the way.
+    /// The serialization of elements on the link.
     serialization: String,
-    /// It stands in the node's configuration, and cannot be removed here.
+    /// Whether the configuration defines it, so that it cannot be removed here.
     configured: bool,
     /// connecting, connected, waiting or ended.
     state: String,
     /// The last error.
     last_error: Option<String>,
-    /// What to do about it.
+    /// How to repair it.
     hint: Option<String>,
-    /// How often it was connected again.
+    /// Number of reconnections.
     reconnects: u64,
-    /// Elements a second, lately.
+    /// Current rate in elements per second.
     rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard; null where that cannot be known.
+    /// Elements at the origin that are not here yet, by its last report; null where unknown.
     lag_elements: Option<u64>,
-    /// Seconds that the slowest of its streams is behind.
+    /// Lag of its slowest stream in seconds.
     lag_s: f64,
-    /// Bytes that are here and not stored.
+    /// Bytes received and not yet stored.
     held_bytes: u64,
     /// Bytes received.
     bytes_received: u64,
-    /// Dead letters kept.
+    /// Stored dead letters.
     dead_letters: u64,
     /// Elements refused here, by reason, over all streams.
     refused: BTreeMap<String, u64>,
-    /// Elements that never come, by reason, over all streams.
+    /// Lost elements, by reason, over all streams.
     lost: BTreeMap<String, u64>,
     /// Its streams, by name.
     streams: Vec<LinkStream>,
@@ -92,89 +92,89 @@ pub(crate) struct LinkStream {
     local_name: String,
     /// Why the origin, or this node, refuses it.
     refusal: Option<String>,
-    /// The origin's position of the newest element that is stored here.
+    /// Position at the origin of the newest element stored here.
     stored: Option<String>,
-    /// Elements a second, lately.
+    /// Current rate in elements per second.
     rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard; null where that cannot be known.
+    /// Elements at the origin that are not here yet, by its last report; null where unknown.
     lag_elements: Option<u64>,
     /// Seconds from the newest element's source time to its arrival.
     lag_s: f64,
-    /// How full its window is, 0 to 1.
+    /// Occupation of its window, 0 to 1.
     occupation: f64,
-    /// Bytes that are here and not stored.
+    /// Bytes received and not yet stored.
     held_bytes: u64,
     /// Elements received.
     received: u64,
     /// Elements stored at their level and acknowledged.
     acknowledged: u64,
-    /// Elements that came again and were dropped.
+    /// Dropped duplicates.
     repeated: u64,
-    /// Elements among the dead letters, by reason.
+    /// Elements that became dead letters, by reason.
     refused: BTreeMap<String, u64>,
-    /// Elements that never come, by reason.
+    /// Lost elements, by reason.
     lost: BTreeMap<String, u64>,
-    /// How often the origin went back.
+    /// Number of rollbacks of the origin.
     rollbacks: u64,
 }
 
-/// Somebody who reads here.
+/// A peer that reads here.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Peer {
     /// Its address.
     address: String,
     /// Its public key, if it proved one.
     key: Option<String>,
-    /// How it reads: zeromq, zeromq_best_effort, http_pull or http_push.
+    /// The kind of its link: zeromq, zeromq_best_effort, http_pull or http_push.
     kind: &'static str,
     /// The streams that it reads.
     streams: Vec<String>,
-    /// Since when (RFC 3339).
+    /// Time of its connection (RFC 3339).
     since: String,
-    /// Elements a second, lately.
+    /// Current rate in elements per second.
     rate_per_s: f64,
     /// Elements sent.
     sent: u64,
-    /// Elements sent again.
+    /// Elements retransmitted.
     sent_again: u64,
     /// Elements acknowledged.
     acknowledged: u64,
-    /// Elements on the way.
+    /// Elements in flight.
     in_flight: u64,
-    /// How full its windows are, 0 to 1: the fullest.
+    /// Occupation of its fullest window, 0 to 1.
     occupation: f64,
-    /// Elements that are not acknowledged.
+    /// Elements not acknowledged.
     lag_elements: u64,
-    /// How often its windows were full.
+    /// Number of times that a window was full.
     stalls: u64,
     /// Elements that it refused.
     refused: u64,
-    /// The pacer of its session; none where the kind has no session.
+    /// The pacer of its session; null for kinds without sessions.
     pacing: Option<Pacing>,
 }
 
-/// The pacer of a reader's session: when the next frame may go.
+/// The pacer of a reader's session, which schedules its frames.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Pacing {
     /// The pacer: adaptive, napa, flood, fixed_window or fixed_period.
     pacer: String,
-    /// What it is about: fixed, measuring, idle, rising, holding, falling or draining.
+    /// Its state: fixed, measuring, idle, rising, holding, falling or draining.
     state: String,
-    /// Elements on the way.
+    /// Elements in flight.
     occupation: u64,
-    /// Below so many on the way it sends faster; 0: none.
+    /// It sends faster below this number of elements in flight; 0: no threshold.
     low_threshold: u64,
-    /// Above so many on the way it waits; 0: none.
+    /// It waits above this number of elements in flight; 0: no threshold.
     high_threshold: u64,
-    /// Seconds between two frames; 0: it does not hold back.
+    /// Seconds between two frames; 0: no pause.
     period_s: f64,
-    /// Seconds from sending to acknowledgement, the last.
+    /// The last round trip, from sending to acknowledgement, in seconds.
     round_trip_s: Option<f64>,
-    /// The shortest.
+    /// The shortest round trip in seconds.
     round_trip_min_s: Option<f64>,
-    /// The rate of the slowest part of the way, bytes a second.
+    /// The rate of the slowest part of the path, in bytes per second.
     delivery_rate_bytes_per_s: Option<u64>,
-    /// Elements that one acknowledgement acknowledges.
+    /// Elements covered by one acknowledgement.
     acknowledged_at_once: u64,
 }
 
@@ -195,13 +195,13 @@ impl Pacing {
     }
 }
 
-/// The word of a choice of the configuration.
-fn word(value: impl Serialize) -> String {
-    let word = serde_json::to_value(value).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
+/// The name of an enum value, as in the configuration.
+fn enum_name(value: impl Serialize) -> String {
+    let name = serde_json::to_value(value).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
 }
 
-/// Counts of streams by reason, added up.
+/// Adds up counts by reason.
 fn sum<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for (reason, count) in maps.flatten() {
@@ -220,13 +220,13 @@ impl Link {
             address: config.address.clone(),
             selects: config.streams.clone(),
             as_prefix: config.as_prefix.clone(),
-            serialization: word(config.serialization()),
+            serialization: enum_name(config.serialization()),
             configured: exchange.is_configured(&config.name),
-            state: word(status.state),
+            state: enum_name(status.state),
             last_error: status.last_error,
             hint: status.hint,
             reconnects: status.reconnects,
-            // The sum of nothing is -0.
+            // An empty sum is -0; adding 0 makes it 0.
             rate_per_s: status.rate_per_s + 0.0,
             lag_elements: status.lag_elements,
             lag_s: status.lag_s,
@@ -284,7 +284,7 @@ impl Peer {
     }
 }
 
-/// Links, both ways: where this node reads, and who reads here.
+/// Links in both directions: this node's own links, and the peers that read here.
 #[utoipa::path(get, path = "/api/v1/links", tag = "links",
     responses((status = 200, body = Links)))]
 pub(super) async fn list(State(app): State<App>) -> Result<Json<Links>, Problem> {
@@ -303,34 +303,34 @@ pub(super) async fn list(State(app): State<App>) -> Result<Json<Links>, Problem>
     params(("name" = String, Path, description = "The link's name")),
     responses((status = 200, body = Link), (status = 404, body = Problem)))]
 pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json<Link>, Problem> {
-    Ok(Json(shown(&app, &name)?))
+    Ok(Json(find_link(&app, &name)?))
 }
 
-fn shown(app: &App, name: &str) -> Result<Link, Problem> {
+fn find_link(app: &App, name: &str) -> Result<Link, Problem> {
     let exchange = parts::exchange(app)?;
     let status = exchange.links().show(name);
-    let status = status.map_err(|error| refused(app, error.into()))?;
+    let status = status.map_err(|error| change_problem(app, error.into()))?;
     Ok(Link::of(exchange, status))
 }
 
-/// What makes a link: the keys of `[[links]]` in the configuration, whose JSON Schema `chappe config
-/// schema` prints.
+/// A new link: the keys of `[[links]]` in the configuration; `chappe config schema` prints their JSON
+/// Schema.
 #[derive(ToSchema)]
-#[allow(dead_code, reason = "a description; it is read as a LinkConfig")]
+#[allow(dead_code, reason = "documentation only; it is parsed as a LinkConfig")]
 pub(crate) struct NewLink {
-    /// What it is called here: a-z, 0-9, `_` and `-`.
+    /// Its local name: a-z, 0-9, `_` and `-`.
     name: String,
     /// zeromq, zeromq_best_effort, http_pull or http_push.
     kind: String,
-    /// Where the origin listens: tcp://HOST:PORT or http://HOST:PORT.
+    /// The address of the origin: tcp://HOST:PORT or http://HOST:PORT.
     address: String,
-    /// Which streams: names, or beginnings of names with `*`.
+    /// The selected streams: names, or prefixes ending in `*`.
     streams: Vec<String>,
     /// xml, postcard or message_pack.
     serialization: Option<String>,
     /// memory, process or power.
     level: Option<String>,
-    /// Put before the names of the streams here, with a dot.
+    /// Prefix of the local stream names, joined by a dot.
     as_prefix: Option<String>,
     /// first or new.
     start: Option<String>,
@@ -338,72 +338,72 @@ pub(crate) struct NewLink {
     server_key: Option<String>,
 }
 
-/// Adds a link, which begins at once and outlives restarts.
+/// Adds a link, which starts at once and survives restarts.
 #[utoipa::path(post, path = "/api/v1/links", tag = "links",
     request_body(content = NewLink),
     responses((status = 201, body = Link), (status = 401, body = Problem),
-        (status = 409, body = Problem, description = "there is one of this name"),
-        (status = 422, body = Problem, description = "it cannot be one; nothing was changed")))]
+        (status = 409, body = Problem, description = "a link with this name exists"),
+        (status = 422, body = Problem, description = "the link is invalid; nothing was changed")))]
 pub(super) async fn add(State(app): State<App>, body: Body) -> Result<Response, Problem> {
     let link: LinkConfig = params::json(&app, body).await?;
     let name = link.name.clone();
     crate::links::add(&app, link)
         .await
-        .map_err(|error| refused(&app, error))?;
-    Ok((StatusCode::CREATED, Json(shown(&app, &name)?)).into_response())
+        .map_err(|error| change_problem(&app, error))?;
+    Ok((StatusCode::CREATED, Json(find_link(&app, &name)?)).into_response())
 }
 
-/// Ends and forgets a link. What it brought stays.
+/// Removes a link. Its streams and their elements stay.
 #[utoipa::path(delete, path = "/api/v1/links/{name}", tag = "links",
     params(("name" = String, Path, description = "The link's name")),
     responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "it stands in the configuration")))]
+        (status = 409, body = Problem, description = "the configuration defines it")))]
 pub(super) async fn delete(
     State(app): State<App>,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
     crate::links::remove(&app, &name)
         .await
-        .map_err(|error| refused(&app, error))?;
+        .map_err(|error| change_problem(&app, error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Which dead letters.
+/// The requested dead letters.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichLetters {
-    /// From this number on.
+pub(crate) struct LetterParams {
+    /// The first number.
     from: Option<u64>,
-    /// At most so many.
+    /// Maximum number of dead letters.
     limit: Option<usize>,
 }
 
 /// Dead letters of a link.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Letters {
-    /// The oldest first.
+    /// Oldest first.
     dead_letters: Vec<Letter>,
-    /// There were more than the limit let through.
+    /// Whether there are more.
     truncated: bool,
 }
 
-/// An element that came and could not be stored.
+/// An element that was received and could not be stored.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Letter {
     /// Its number.
     number: u64,
-    /// The stream here that it was for; of `http-push`: that it is from.
+    /// The local stream that it was sent to; for `http-push` the stream that it is from.
     stream: String,
-    /// Its position at the origin; of `http-push`: here.
+    /// Its position at the origin; for `http-push` its local position.
     origin: Option<String>,
-    /// The contact point that refused it, of `http-push`.
+    /// The contact point that refused it, for `http-push`.
     contact: Option<String>,
     /// schema, too_large or unreadable.
     reason: &'static str,
-    /// Why, in words.
+    /// The reason in detail.
     text: String,
-    /// When it came (RFC 3339).
+    /// Time of its arrival (RFC 3339).
     received_at: String,
     /// Its size.
     bytes: u64,
@@ -424,28 +424,28 @@ impl Letter {
     }
 }
 
-/// Dead letters of a link: elements that came and could not be stored.
+/// Dead letters of a link: elements that were received and could not be stored.
 #[utoipa::path(get, path = "/api/v1/links/{name}/dead-letters", tag = "links",
-    params(("name" = String, Path, description = "The link's name"), WhichLetters),
+    params(("name" = String, Path, description = "The link's name"), LetterParams),
     responses((status = 200, body = Letters), (status = 404, body = Problem)))]
 pub(super) async fn dead_letters(
     State(app): State<App>,
     Name(name): Name,
-    Params(which): Params<WhichLetters>,
+    Params(params): Params<LetterParams>,
 ) -> Result<Json<Letters>, Problem> {
-    let limit = which.limit.unwrap_or(LETTERS_DEFAULT);
+    let limit = params.limit.unwrap_or(LETTERS_DEFAULT);
     if limit > LETTERS_MAX {
-        let detail = format!("at most {LETTERS_MAX} dead letters are given at once");
+        let detail = format!("limit: an answer has at most {LETTERS_MAX} dead letters");
         return Err(Problem::bad_request(detail));
     }
     let links = parts::exchange(&app)?.links().clone();
-    let from = which.from.unwrap_or(0);
-    // Reading touches the disk: not on the thread that serves.
+    let from = params.from.unwrap_or(0);
+    // Reading may block on the disk, so it must not run on the serving thread.
     let read = tokio::task::spawn_blocking(move || links.dead_letters(&name, from, limit + 1));
     let read = read
         .await
         .map_err(|_| Problem::internal("reading dead letters failed"))?;
-    let mut letters = read.map_err(|error| refused(&app, error.into()))?;
+    let mut letters = read.map_err(|error| change_problem(&app, error.into()))?;
     let truncated = letters.len() > limit;
     letters.truncate(limit);
     Ok(Json(Letters {
@@ -454,49 +454,49 @@ pub(super) async fn dead_letters(
     }))
 }
 
-/// Which dead letters are meant.
+/// A selection of dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Numbers {
-    /// These; without it all.
+pub(crate) struct LetterNumbers {
+    /// Their numbers; without this, all dead letters.
     numbers: Option<Vec<u64>>,
 }
 
-/// What was done with dead letters.
+/// The result of an action on dead letters.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Done {
-    /// With so many it was done.
+pub(crate) struct LetterResult {
+    /// The number of letters for which it succeeded.
     done: u64,
-    /// Those that stayed.
-    refused: Vec<Stayed>,
+    /// The letters for which it failed.
+    refused: Vec<RefusedLetter>,
 }
 
-/// A dead letter that stayed.
+/// A dead letter for which an action failed.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Stayed {
+pub(crate) struct RefusedLetter {
     /// Its number.
     number: u64,
-    /// Why it stayed.
+    /// The reason.
     why: String,
 }
 
-/// Tries to store dead letters once more (`send-again`), or gives them up (`discard`).
+/// Stores dead letters after all (`send-again`), or deletes them (`discard`).
 #[utoipa::path(post, path = "/api/v1/links/{name}/dead-letters/{verb}", tag = "links",
     params(("name" = String, Path, description = "The link's name"),
         ("verb" = String, Path, description = "send-again or discard")),
-    request_body(content = Numbers),
-    responses((status = 200, body = Done), (status = 401, body = Problem),
+    request_body(content = LetterNumbers),
+    responses((status = 200, body = LetterResult), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
 pub(super) async fn act_on_letters(
     State(app): State<App>,
     Path((name, verb)): Path<(String, String)>,
     body: Body,
-) -> Result<Json<Done>, Problem> {
-    let meant: Numbers = params::json(&app, body).await?;
+) -> Result<Json<LetterResult>, Problem> {
+    let selection: LetterNumbers = params::json(&app, body).await?;
     let links = parts::exchange(&app)?.links().clone();
-    let fail = |error: LinkError| refused(&app, error.into());
+    let fail = |error: LinkError| change_problem(&app, error.into());
     links.dead_letters(&name, 0, 0).map_err(fail)?;
-    let numbers = match meant.numbers {
+    let numbers = match selection.numbers {
         Some(numbers) => numbers,
         None => {
             let (links, name) = (links.clone(), name.clone());
@@ -511,39 +511,39 @@ pub(super) async fn act_on_letters(
                 .collect()
         }
     };
-    let mut done = Done {
+    let mut result = LetterResult {
         done: 0,
         refused: Vec::new(),
     };
     for number in numbers {
-        let result = match verb.as_str() {
+        let outcome = match verb.as_str() {
             "send-again" => links.send_again(&name, number).await,
             "discard" => links.discard(&name, Some(&[number])),
             _ => {
-                let detail = format!("{verb:?} cannot be done with dead letters");
-                return Err(Problem::not_found(detail).hint("send-again or discard"));
+                let detail = format!("{verb:?} is not an action on dead letters");
+                return Err(Problem::not_found(detail).hint("use send-again or discard"));
             }
         };
-        match result {
-            Ok(()) => done.done += 1,
-            Err(error) => done.refused.push(Stayed {
+        match outcome {
+            Ok(()) => result.done += 1,
+            Err(error) => result.refused.push(RefusedLetter {
                 number,
                 why: error.to_string(),
             }),
         }
     }
-    Ok(Json(done))
+    Ok(Json(result))
 }
 
-/// What is told to who wanted a change.
-fn refused(app: &App, error: ChangeError) -> Problem {
+/// Converts the error of a change.
+fn change_problem(app: &App, error: ChangeError) -> Problem {
     let status = match &error {
         ChangeError::Configured(_) | ChangeError::Link(LinkError::Exists(_)) => {
             StatusCode::CONFLICT
         }
         ChangeError::Link(LinkError::Unknown(name)) => return unknown(app, name),
         ChangeError::Link(LinkError::NoLetter(_)) => StatusCode::NOT_FOUND,
-        ChangeError::NotKept(_) | ChangeError::Link(LinkError::Store(_)) => {
+        ChangeError::NotSaved(_) | ChangeError::Link(LinkError::Store(_)) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
         _ => StatusCode::UNPROCESSABLE_ENTITY,
@@ -565,6 +565,6 @@ fn unknown(app: &App, name: &str) -> Problem {
     let problem = Problem::not_found(format!("there is no link {name:?}"));
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
-        None => problem.hint("GET /api/v1/links lists them"),
+        None => problem.hint("GET /api/v1/links lists all links"),
     }
 }

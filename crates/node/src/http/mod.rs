@@ -33,7 +33,7 @@ pub(crate) use server::{Serving, serve};
 use crate::shared::App;
 use problem::Problem;
 
-/// All routes behind the guard.
+/// All routes, protected by the guard.
 pub(crate) fn router(app: App) -> Router {
     let api = Router::new()
         .route("/node", get(node::node))
@@ -89,7 +89,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/ready", get(node::ready))
         .route("/metrics", get(node::metrics))
         .merge(console::routes())
-        .fallback(nothing_here)
+        .fallback(not_found)
         .layer(axum::middleware::from_fn_with_state(
             app.clone(),
             guard::guard,
@@ -97,8 +97,8 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-async fn nothing_here(uri: Uri) -> Problem {
+async fn not_found(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(120).collect();
     Problem::not_found(format!("there is nothing at {path:?}"))
-        .hint("/api/v1/openapi.json lists what there is")
+        .hint("/api/v1/openapi.json lists all paths")
 }

@@ -1,4 +1,4 @@
-//! The node itself: what it is, whether it lives, whether it is ready, what it counts.
+//! The node itself: its identity, health, readiness and metrics.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,23 +21,23 @@ pub(crate) struct Node {
     key: String,
     /// The program's version.
     version: &'static str,
-    /// When it was started (RFC 3339).
+    /// Time of its start (RFC 3339).
     started_at: String,
     /// The address it listens on.
     address: String,
     /// The address of its REST interface and its console, with the scheme.
     url: String,
-    /// Its public CURVE key (Z85), which readers over ZeroMQ have to know.
+    /// Its public CURVE key (Z85), which readers over ZeroMQ need.
     curve_key: String,
-    /// The fingerprint of its certificate (SHA-256, hexadecimal), if it speaks TLS.
+    /// The fingerprint of its certificate (SHA-256, hexadecimal), if TLS is on.
     fingerprint: Option<String>,
-    /// Free bytes under its data directory.
+    /// Free bytes on the disk of its data directory.
     data_directory_free_bytes: u64,
     /// Its resident memory.
     resident_bytes: u64,
 }
 
-/// What the node is.
+/// Name, keys and addresses of the node.
 #[utoipa::path(get, path = "/api/v1/node", tag = "node", responses((status = 200, body = Node)))]
 pub(super) async fn node(State(app): State<App>) -> Json<Node> {
     Json(Node {
@@ -54,22 +54,22 @@ pub(super) async fn node(State(app): State<App>) -> Json<Node> {
     })
 }
 
-/// What was dropped at one hop for one reason from one peer.
+/// Drops at one hop for one reason from one peer.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Drop {
-    /// Where: discovery, address, http, metadata, call, event, element, network.
+    /// The hop: discovery, address, http, metadata, call, event, element, network.
     at_hop: &'static str,
-    /// Why, in words that are always the same.
+    /// The reason, from a fixed set.
     reason: &'static str,
-    /// Whose it was: an address or a device's key; empty when nobody's.
+    /// The sender: an address or a device's key; empty when unknown.
     peer: String,
-    /// How often.
+    /// Number of drops.
     count: u64,
-    /// When last (RFC 3339).
+    /// Time of the last drop (RFC 3339).
     last_at: String,
-    /// What was special about the last one.
+    /// Detail of the last drop.
     detail: String,
-    /// What to do, when it is known.
+    /// How to avoid it, when known.
     hint: Option<String>,
 }
 
@@ -80,21 +80,21 @@ impl Drop {
             reason: dropped.reason,
             peer: dropped.peer,
             count: dropped.count,
-            last_at: clock::rfc3339(clock::of(dropped.last_at)),
+            last_at: clock::rfc3339(clock::timestamp(dropped.last_at)),
             detail: dropped.detail,
             hint: dropped.hint,
         }
     }
 }
 
-/// What was dropped.
+/// Dropped messages and elements.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Drops {
     /// One row for each hop, reason and peer, the latest first.
     drops: Vec<Drop>,
 }
 
-/// What was dropped, and why.
+/// Dropped messages and elements, with the reasons.
 #[utoipa::path(get, path = "/api/v1/drops", tag = "node", responses((status = 200, body = Drops)))]
 pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
     Json(Drops {
@@ -108,14 +108,14 @@ pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
     })
 }
 
-/// What happened lately.
+/// Recent notices.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Notices {
     /// Oldest first.
     notices: Vec<Notice>,
 }
 
-/// What happened lately: devices, bindings, the node's own state.
+/// Recent notices: devices, bindings, the node's own state.
 #[utoipa::path(get, path = "/api/v1/notices", tag = "node",
     responses((status = 200, body = Notices)))]
 pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
@@ -124,17 +124,17 @@ pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
     })
 }
 
-/// State of health.
+/// The node's health or readiness.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     /// `ok`, `damaged`, `ready` or `not ready`.
     status: &'static str,
-    /// Why it is not ready, or what of the stored data is damaged.
+    /// Why it is not ready, or which stored data is damaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
 }
 
-/// Whether the program answers at all, and whether stored data is damaged.
+/// Liveness, and whether stored data is damaged.
 #[utoipa::path(get, path = "/health", tag = "node", responses((status = 200, body = Health)))]
 pub(super) async fn health(State(app): State<App>) -> Json<Health> {
     let reasons = app.storage.damage();
@@ -142,7 +142,8 @@ pub(super) async fn health(State(app): State<App>) -> Json<Health> {
     Json(Health { status, reasons })
 }
 
-/// Whether the node takes data: the log writes, the disk has room, it is not ending.
+/// Readiness: whether the node accepts data. It does unless the log failed, the disk is full or the
+/// node is shutting down.
 #[utoipa::path(get, path = "/ready", tag = "node",
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
@@ -155,7 +156,7 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
     (code, Json(Health { status, reasons }))
 }
 
-/// What the node counts, for Prometheus.
+/// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "node",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
@@ -164,7 +165,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         .observability
         .metrics
         .text()
-        .map_err(|_| Problem::internal("metrics"))?;
+        .map_err(|_| Problem::internal("writing the metrics failed"))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -1,4 +1,4 @@
-//! The description of the interface, made from its handlers.
+//! The OpenAPI document, generated from the handlers.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,9 +13,9 @@ use crate::shared::App;
 #[openapi(
     info(
         title = "Chappe",
-        description = "Devices, their streams and what they mean. Reading is open or needs the \
-            token, as the node is configured; changing always needs `Authorization: Bearer TOKEN`. \
-            Errors are application/problem+json with a hint."
+        description = "Devices, their streams and their metadata. Reading is open or needs the \
+            token, depending on the configuration; writing always needs `Authorization: Bearer \
+            TOKEN`. Errors are application/problem+json with a hint."
     ),
     paths(
         node::node,
@@ -61,13 +61,13 @@ use crate::shared::App;
 )]
 struct Description;
 
-/// The OpenAPI description of the interface, as JSON.
+/// The OpenAPI document of the REST API, as JSON.
 #[must_use]
 pub fn openapi() -> serde_json::Value {
     serde_json::to_value(Description::openapi()).unwrap_or_default()
 }
 
-/// This description.
+/// This document.
 pub(super) async fn route(State(_): State<App>) -> Json<serde_json::Value> {
     Json(openapi())
 }

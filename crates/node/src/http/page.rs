@@ -1,5 +1,5 @@
-//! An answer with elements of a stream: read, written and sent piece by piece as its reader takes it,
-//! so that what it takes of memory does not depend on how much is asked for.
+//! An answer with elements of a stream. It is read, encoded and sent in chunks as the client receives
+//! them, so its memory does not depend on the requested amount.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::problem::Problem;
-use super::streams::refused;
+use super::streams::store_problem;
 use crate::catalogue::Entry;
 use crate::view::ElementView;
 
-/// Bytes of JSON that are gathered before they are sent. A shorter answer is sent whole.
+/// Bytes of JSON in one chunk. A shorter answer is sent whole.
 const CHUNK_BYTES: usize = 256 << 10;
-/// An answer of which nothing is taken for this long is given up.
-const STALLED: Duration = Duration::from_secs(60);
+/// An answer is abandoned if the client receives nothing for this long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What becomes of a gap, where elements are damaged or no longer kept.
+/// The treatment of a gap, where elements are damaged or no longer kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gaps {
-    /// They are passed over, and damaged elements are counted.
-    Passed,
-    /// The answer ends before it; one that begins with it is an error.
+    /// Skip gaps, and count damaged elements.
+    Skip,
+    /// End the answer before the gap; a gap at its start is an error.
     End,
 }
 
-/// An answer under way.
+/// An answer in progress.
 pub(super) struct Page {
     entry: Arc<Entry>,
     scan: Scan,
@@ -44,7 +44,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// At most `limit` elements of what `scan` reads.
+    /// An answer with at most `limit` elements of `scan`.
     pub(super) fn new(entry: Arc<Entry>, scan: Scan, limit: usize, gaps: Gaps) -> Self {
         Self {
             entry,
@@ -57,12 +57,12 @@ impl Page {
         }
     }
 
-    /// The answer; its rest is sent while it is read.
+    /// Builds the response; the chunks after the first are sent while they are read.
     pub(super) async fn respond(self) -> Result<Response, Problem> {
         let name = serde_json::to_string(&self.entry.name);
         let name = name.map_err(|error| Problem::internal(error.to_string()))?;
         let text = format!("{{\"stream\":{name},\"elements\":[");
-        let (text, rest) = self.chunk(text).await?.map_err(refused)?;
+        let (text, rest) = self.chunk(text).await?.map_err(store_problem)?;
         let body = match rest {
             None => Body::from(text),
             Some(page) => {
@@ -74,19 +74,19 @@ impl Page {
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
     }
 
-    /// Sends `text` and the rest of the page. An error cuts the connection: no answer looks whole
-    /// that is not.
+    /// Sends `text` and the rest of the page. An error closes the connection, so that an incomplete
+    /// answer does not look complete.
     async fn send(self, mut text: String, sender: mpsc::Sender<Result<String, StoreError>>) {
         let mut page = self;
         loop {
-            let sent = timeout(STALLED, sender.send(Ok(text))).await;
+            let sent = timeout(STALL_TIMEOUT, sender.send(Ok(text))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
             let (next, rest) = match page.chunk(String::new()).await {
                 Ok(Ok(chunk)) => chunk,
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "an answer with elements was cut");
+                    tracing::error!(%error, "an answer with elements was aborted");
                     let _ = sender.send(Err(error)).await;
                     return;
                 }
@@ -96,23 +96,23 @@ impl Page {
             match rest {
                 Some(rest) => page = rest,
                 None => {
-                    let _ = timeout(STALLED, sender.send(Ok(text))).await;
+                    let _ = timeout(STALL_TIMEOUT, sender.send(Ok(text))).await;
                     return;
                 }
             }
         }
     }
 
-    /// Adds what comes next to `text`, on a thread that may wait for the disk; the page itself while
-    /// there is more.
+    /// Appends the next chunk to `text` on a thread that may block on the disk; returns the page too
+    /// while there is more.
     async fn chunk(
         mut self,
         mut text: String,
     ) -> Result<Result<(String, Option<Self>), StoreError>, Problem> {
         let work = tokio::task::spawn_blocking(move || {
             while text.len() < CHUNK_BYTES {
-                if !self.step(&mut text)? {
-                    self.end(&mut text);
+                if !self.write_piece(&mut text)? {
+                    self.write_end(&mut text);
                     return Ok((text, None));
                 }
             }
@@ -122,10 +122,10 @@ impl Page {
         work.await.map_err(failed)
     }
 
-    /// Writes a piece of elements; whether there are more.
-    fn step(&mut self, text: &mut String) -> Result<bool, StoreError> {
+    /// Writes a piece of elements and returns whether there are more.
+    fn write_piece(&mut self, text: &mut String) -> Result<bool, StoreError> {
         let piece = match self.gaps {
-            Gaps::Passed => self.scan.next_undamaged(self.left)?,
+            Gaps::Skip => self.scan.next_undamaged(self.left)?,
             Gaps::End => match self.scan.next_piece(self.left) {
                 Err(StoreError::Log(Error::Gap { .. })) if self.last.is_some() => {
                     self.truncated = true;
@@ -161,12 +161,12 @@ impl Page {
         Ok(true)
     }
 
-    /// Writes the members that are known at the end.
-    fn end(&self, text: &mut String) {
+    /// Writes the members that are known only at the end.
+    fn write_end(&self, text: &mut String) {
         let numbers = self.first.zip(self.last);
         let numbers = numbers.map(|(first, last)| (first.sequence, last.sequence));
         let damaged = match self.gaps {
-            Gaps::Passed => {
+            Gaps::Skip => {
                 let (first, last) = numbers.unwrap_or((0, u64::MAX));
                 self.entry.log.damaged(first, last)
             }

@@ -1,4 +1,4 @@
-//! What handlers take from a request, with errors as problems.
+//! Extractors of request parameters and bodies, with errors as problems.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::problem::Problem;
 use crate::clock::parse_rfc3339;
 use crate::shared::App;
 
-/// The parameters of the query; unknown ones are refused.
+/// The query parameters; unknown ones are refused.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
@@ -24,7 +24,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
             Err(error) => Err(Problem::bad_request(error.body_text())
-                .hint("the parameters are described in /api/v1/openapi.json")),
+                .hint("/api/v1/openapi.json describes the parameters")),
         }
     }
 }
@@ -42,10 +42,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// Who asks; put into the request by the guard.
-pub(super) struct Who(pub(super) Principal);
+/// The principal of a request, which the guard determined.
+pub(super) struct Caller(pub(super) Principal);
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = std::convert::Infallible;
     async fn from_request_parts(
         parts: &mut Parts,
@@ -55,7 +55,7 @@ impl<S: Sync> FromRequestParts<S> for Who {
     }
 }
 
-/// The range of source time from `from` to before `to` (RFC 3339); `None` when neither is given.
+/// The range of source time from `from` until before `to` (RFC 3339); `None` when neither is given.
 pub(super) fn times(
     from: Option<&str>,
     to: Option<&str>,
@@ -63,8 +63,8 @@ pub(super) fn times(
     let time = |name: &str, text: Option<&str>, default: i64| match text {
         None => Ok(Timestamp(default)),
         Some(text) => parse_rfc3339(text).ok_or_else(|| {
-            Problem::bad_request(format!("{name}: {text:?} is no time"))
-                .hint("write it as 2026-11-21T10:00:00Z; a + of an offset is %2B in an address")
+            Problem::bad_request(format!("{name}: {text:?} is not a time"))
+                .hint("write it as 2026-11-21T10:00:00Z; encode the + of an offset as %2B in a URL")
         }),
     };
     if from.is_none() && to.is_none() {
@@ -75,7 +75,7 @@ pub(super) fn times(
     ))
 }
 
-/// Reads a body within its limits of size and time.
+/// Reads a body within its size and time limits.
 pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
     let limit = app.config.http.max_body_bytes as usize;
     let time = Duration::from_millis(u64::from(app.config.http.request_timeout_ms));
@@ -84,7 +84,7 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
         Ok(Err(error)) if error.to_string().contains("length limit") => {
             let detail = format!("the body is longer than {limit} bytes");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-                .hint("the limit is http.max_body_bytes"))
+                .hint("http.max_body_bytes sets the limit"))
         }
         Ok(Err(error)) => Err(Problem::bad_request(format!(
             "the body cannot be read: {error}"
@@ -93,7 +93,7 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time",
         )
-        .hint("the limit is http.request_timeout_ms")),
+        .hint("http.request_timeout_ms sets the limit")),
     }
 }
 
@@ -101,5 +101,5 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
 pub(super) async fn json<T: DeserializeOwned>(app: &App, content: Body) -> Result<T, Problem> {
     let bytes = body(app, content).await?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad_request(format!("the body is not as expected: {error}")))
+        .map_err(|error| Problem::bad_request(format!("the body is invalid: {error}")))
 }

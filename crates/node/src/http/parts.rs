@@ -1,4 +1,4 @@
-//! Parts of the node that a request may find missing or busy.
+//! Parts of the node that may be unavailable or busy when a request arrives.
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -9,7 +9,7 @@ use crate::shared::Shared;
 /// The links to and from other nodes.
 ///
 /// # Errors
-/// The node is still starting them.
+/// The node has not started them yet.
 pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
     let exchange = app.exchange.get();
     exchange.ok_or_else(|| Problem::unavailable("the node is starting its links"))
@@ -18,10 +18,10 @@ pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
 /// A permit for one query.
 ///
 /// # Errors
-/// `limits.queries` queries run already.
+/// `limits.queries` queries are running.
 pub(super) fn query_permit(app: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
     app.permits.query().ok_or_else(|| {
         Problem::unavailable("query limit reached")
-            .hint("try again in a moment; the limit is limits.queries")
+            .hint("retry in a moment, or raise limits.queries")
     })
 }

@@ -1,4 +1,4 @@
-//! Errors of the REST interface: `application/problem+json` (RFC 9457) with a hint.
+//! Errors of the REST API: `application/problem+json` (RFC 9457) with a hint.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,19 +8,19 @@ use utoipa::ToSchema;
 /// An error as the client sees it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// What kind of error, in a few words.
+    /// The kind of error.
     pub(crate) title: String,
     /// The HTTP status.
     pub(crate) status: u16,
-    /// What is wrong with this request.
+    /// The error of this request.
     pub(crate) detail: String,
-    /// What to do, when it is known.
+    /// How to avoid it, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
 }
 
 impl Problem {
-    /// An error of this status.
+    /// An error with this status.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -30,29 +30,29 @@ impl Problem {
         }
     }
 
-    /// The client's fault.
+    /// A fault of the client.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// There is no such thing.
+    /// A missing resource.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// Not now.
+    /// A temporary refusal.
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
-    /// Our own fault; the detail is logged as well.
+    /// A fault of the node; its detail is logged.
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail);
         tracing::error!(detail = problem.detail, "a request failed");
         problem
     }
 
-    /// With a hint.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -21,23 +21,23 @@ use crate::catalogue::Entry;
 use crate::shared::App;
 use crate::view::ValueView;
 
-/// Names what an answer lacks: `elements` of a stream, `rows` of the result, or both.
+/// The header of an incomplete answer: `elements` of a stream are missing, `rows` of the result, or both.
 const PARTIAL: HeaderName = HeaderName::from_static("chappe-partial");
 
-/// A question.
+/// A query.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
     /// One SELECT statement; each stream is a table (`"ward.bed1.ecg"` or `ward_bed1_ecg`).
     sql: String,
-    /// Rows at most.
+    /// Maximum number of rows.
     limit: Option<u32>,
-    /// Only elements whose source time is not before this (RFC 3339).
+    /// Only elements with a source time at or after this (RFC 3339).
     from: Option<String>,
-    /// Only elements whose source time is before this (RFC 3339).
+    /// Only elements with a source time before this (RFC 3339).
     to: Option<String>,
-    /// Where a stream has more than one query reads, answer from its newest elements; otherwise that
-    /// is an error.
+    /// Whether to answer from the newest elements if a stream has more elements than one query reads;
+    /// otherwise such a query fails.
     #[serde(default)]
     partial: bool,
 }
@@ -57,37 +57,37 @@ impl Question {
 pub(crate) struct Rows {
     /// Names of the columns.
     columns: Vec<String>,
-    /// The rows, a value for each column.
+    /// The rows, each with one value per column.
     rows: Vec<Vec<serde_json::Value>>,
-    /// Rows were left out at the limit.
+    /// Whether rows beyond the limit were omitted.
     truncated: bool,
-    /// Elements that were asked for were not read: the rows are those of the elements in `read`.
+    /// Whether not all requested elements were read; `read` lists the elements behind the rows.
     partial: bool,
-    /// What was read of which stream.
+    /// The elements read of each stream.
     read: Vec<Read>,
 }
 
-/// What was read of a stream.
+/// The elements read of one stream.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Read {
     stream: String,
-    /// How many of its newest elements.
+    /// The number of elements read, the newest first.
     elements: u64,
-    /// How many elements it keeps, of whatever time.
+    /// The number of elements in the stream.
     kept: u64,
-    /// Whether these were all that were asked for.
+    /// Whether all requested elements were read.
     complete: bool,
-    /// Damaged elements that may be missing among them.
+    /// The number of damaged elements that may be missing.
     damaged: u64,
 }
 
-/// Asks stored streams in SQL. Nothing can be changed by it.
+/// Queries stored streams in SQL. A query cannot change anything.
 #[utoipa::path(post, path = "/api/v1/streams/query", tag = "streams", request_body = Question,
     responses(
-        (status = 200, body = Rows, headers(("chappe-partial" = String, description = "What the \
-            answer lacks, if anything: `elements` of a stream, `rows` of the result, or both"))),
-        (status = 400, body = Problem, description = "also when a stream has more elements than one \
-            query reads and `partial` is not set"),
+        (status = 200, body = Rows, headers(("chappe-partial" = String, description = "The missing \
+            part of an incomplete answer: `elements` of a stream, `rows` of the result, or both"))),
+        (status = 400, body = Problem, description = "the statement is invalid, or a stream has more \
+            elements than one query reads and `partial` is not set"),
         (status = 403, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response, Problem> {
     let question: Question = params::json(&app, body).await?;
@@ -101,8 +101,8 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let (handle_sender, handle) = oneshot::channel();
     let work = tokio::task::spawn_blocking(move || {
         let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
-        // Rows may be 64 MiB: they are written here, and the thread that serves goes on.
-        let answer = answer.map(response).map_err(refused);
+        // Rows may be 64 MiB: encode them here, not on the serving thread.
+        let answer = answer.map(response).map_err(query_problem);
         drop(permit);
         answer
     });
@@ -134,23 +134,23 @@ fn run(
         ..defaults
     };
     let query = HistoryQuery::new(sql, &streams, limits)?;
-    // The receiver is gone when the client is: then nobody stops the query but its own limits.
+    // Fails when the client has disconnected; the query's own limits still stop it.
     let _ = handle.send(query.stop_handle());
     query.run(scope)
 }
 
 fn response(answer: Answer) -> Response {
     let partial = answer.is_partial();
-    let lacks = match (partial, answer.truncated) {
+    let missing = match (partial, answer.truncated) {
         (false, false) => None,
         (true, false) => Some("elements"),
         (false, true) => Some("rows"),
         (true, true) => Some("elements, rows"),
     };
     let mut response = Json(rows_of(answer, partial)).into_response();
-    if let Some(lacks) = lacks {
+    if let Some(missing) = missing {
         let headers = response.headers_mut();
-        headers.insert(PARTIAL, HeaderValue::from_static(lacks));
+        headers.insert(PARTIAL, HeaderValue::from_static(missing));
     }
     response
 }
@@ -176,7 +176,7 @@ fn rows_of(answer: Answer, partial: bool) -> Rows {
     }
 }
 
-fn refused(error: QueryError) -> Problem {
+fn query_problem(error: QueryError) -> Problem {
     let detail = error.to_string();
     match error {
         QueryError::Statement { .. } => Problem::bad_request(detail)
@@ -184,15 +184,15 @@ fn refused(error: QueryError) -> Problem {
         QueryError::Refused(_) => Problem::new(StatusCode::FORBIDDEN, detail)
             .hint("a query is one SELECT statement over streams"),
         QueryError::Interrupted => Problem::bad_request("the query was stopped at its time limit")
-            .hint("ask for less; the limit is limits.query_time_ms"),
+            .hint("narrow the query; limits.query_time_ms sets the limit"),
         QueryError::Incomplete { .. } => Problem::bad_request(detail).hint(
-            "ask for a range of source time with --from and --to, or allow an answer from the newest \
+            "restrict the source time with --from and --to, or allow an answer from the newest \
              elements with --partial; over REST these are the members from, to and partial",
         ),
         QueryError::Ambiguous { .. } => {
-            Problem::bad_request(detail).hint("write the one that you mean, with its double quotes")
+            Problem::bad_request(detail).hint("write the full stream name in double quotes")
         }
-        QueryError::Limit { .. } => Problem::bad_request(detail).hint("ask for less"),
+        QueryError::Limit { .. } => Problem::bad_request(detail).hint("narrow the query"),
         QueryError::Read(_) | QueryError::Engine(_) => Problem::internal(detail),
         _ => Problem::bad_request(detail),
     }

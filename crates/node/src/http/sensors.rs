@@ -1,4 +1,4 @@
-//! Virtual sensors: what they are bound to and why, and their files.
+//! Virtual sensors: their bindings and their files.
 
 use axum::Json;
 use axum::body::Body;
@@ -16,7 +16,7 @@ use crate::shared::App;
 /// All virtual sensors.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct VirtualSensors {
-    /// By name; those whose file is wrong included.
+    /// By name, including sensors with an invalid file.
     virtual_sensors: Vec<Sensor>,
 }
 
@@ -40,12 +40,12 @@ pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json
         .ok_or_else(|| unknown(&app, &name))
 }
 
-/// Writes the file of a virtual sensor; it runs within a second.
+/// Writes the file of a virtual sensor; the change takes effect within a second.
 #[utoipa::path(put, path = "/api/v1/virtual-sensors/{name}", tag = "virtual sensors",
     params(("name" = String, Path, description = "The sensor's name")),
     request_body(content = String, content_type = "application/toml"),
     responses((status = 204), (status = 401, body = Problem),
-        (status = 422, body = Problem, description = "the file is wrong; nothing was changed")))]
+        (status = 422, body = Problem, description = "the file is invalid; nothing was changed")))]
 pub(super) async fn put(
     State(app): State<App>,
     Name(name): Name,
@@ -53,7 +53,7 @@ pub(super) async fn put(
 ) -> Result<StatusCode, Problem> {
     let bytes = params::body(&app, body).await?;
     let text = String::from_utf8(bytes.into())
-        .map_err(|_| Problem::bad_request("a sensor's file is UTF-8"))?;
+        .map_err(|_| Problem::bad_request("the sensor file is not UTF-8"))?;
     let done = tokio::task::spawn_blocking({
         let app = app.clone();
         move || sensors::write(&app, &name, &text)
@@ -88,9 +88,9 @@ fn written(
 ) -> Result<StatusCode, Problem> {
     match done {
         Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
-        Ok(Err(FileError::Wrong(wrong))) => {
-            let hint = wrong.hint.clone();
-            let text = wrong.to_string();
+        Ok(Err(FileError::Invalid(fault))) => {
+            let hint = fault.hint.clone();
+            let text = fault.to_string();
             let text = text.lines().next().unwrap_or_default();
             let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
             Err(match hint {
@@ -108,6 +108,6 @@ fn unknown(app: &App, name: &str) -> Problem {
     let problem = Problem::not_found(format!("there is no virtual sensor {name:?}"));
     match nearest(name, sensors.iter().map(|sensor| sensor.name.as_str())) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
-        None => problem.hint("GET /api/v1/virtual-sensors lists them"),
+        None => problem.hint("GET /api/v1/virtual-sensors lists all virtual sensors"),
     }
 }

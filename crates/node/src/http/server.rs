@@ -1,7 +1,7 @@
-//! The accept loop: bounded connections, deadlines for slow clients, an orderly end.
+//! The accept loop: bounded connections, deadlines for slow clients, an orderly shutdown.
 //!
-//! When as many connections are open as may be, the one that has waited longest for a request
-//! gives way: who opens many and asks for nothing keeps nobody out.
+//! At the connection limit, a new connection replaces the one that has been idle longest, so a client
+//! that opens many idle connections cannot block others.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,38 +21,38 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::bodies::{Arriving, Leaving};
+use super::bodies::{RequestBody, ResponseBody};
 use crate::config;
 use crate::metrics::Metrics;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
 /// Largest head of a request; reason: browsers stay below 16 kB.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Time that sent bytes may stay unacknowledged by a client that reads no more.
+/// Time that sent bytes may stay unacknowledged by a client that stopped reading.
 const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How long answers under way may still take once the node ends.
-const DRAIN: Duration = Duration::from_secs(3);
+/// Time for answers in progress when the node shuts down.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause after the system refused a connection (no more file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What every connection needs.
+/// The shared state of all connections.
 #[derive(Clone)]
 pub(crate) struct Serving {
-    /// What answers.
+    /// The routes.
     pub(crate) router: Router,
-    /// TLS, if it is spoken.
+    /// TLS; `None`: plain HTTP.
     pub(crate) tls: Option<tls::Server>,
     /// The limits.
     pub(crate) limits: config::Http,
-    /// What is counted.
+    /// The metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// What is refused.
+    /// The record of refused connections.
     pub(crate) drops: Drops,
-    /// Becomes true when the node ends.
+    /// Becomes true when the node shuts down.
     pub(crate) drain: watch::Receiver<bool>,
 }
 
-/// Serves until `drain` becomes true, then lets what is under way finish.
+/// Serves until `drain` becomes true, then waits for answers in progress.
 pub(crate) async fn serve(listener: TcpListener, serving: Serving) {
     let limits = &serving.limits;
     let mut drain = serving.drain.clone();
@@ -62,7 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, serving: Serving) {
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &places, &serving.drops) => accepted,
-            () = ended(&mut drain) => break,
+            () = shutdown(&mut drain) => break,
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
@@ -70,24 +70,28 @@ pub(crate) async fn serve(listener: TcpListener, serving: Serving) {
                 let serving = serving.clone();
                 connections.spawn(async move {
                     serving.metrics.connections.inc();
-                    serving.connection(stream, peer, place).await;
+                    serving.serve_connection(stream, peer, place).await;
                     serving.metrics.connections.dec();
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
     let rest = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN, rest).await.is_err() {
-        tracing::warn!(open = connections.len(), "connections cut at the end");
+    if tokio::time::timeout(DRAIN_TIMEOUT, rest).await.is_err() {
+        let open = connections.len();
+        tracing::warn!(
+            open,
+            "connections closed before their answers were complete"
+        );
     }
 }
 
-/// The next connection. What cannot be served waits in the system's queue.
+/// Accepts the next connection; at the limit, further ones wait in the system's queue.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Places>,
@@ -98,8 +102,8 @@ async fn accept(
         match places.take(peer) {
             Taking::Free(place) => return Ok((stream, peer, place)),
             Taking::Displaced(place, _) => {
-                let (reason, detail) = ("too many connections", "one that asked nothing gave way");
-                let hint = "the limit is http.max_connections".to_owned();
+                let (reason, detail) = ("too many connections", "an idle connection was closed");
+                let hint = "http.max_connections sets the limit".to_owned();
                 drops.record(Hop::Http, reason, peer.ip(), detail, Some(hint));
                 return Ok((stream, peer, place));
             }
@@ -109,17 +113,17 @@ async fn accept(
 }
 
 impl Serving {
-    async fn connection(&self, stream: TcpStream, peer: SocketAddr, place: Place) {
-        // Without it, small answers wait for the client's acknowledgement.
+    async fn serve_connection(&self, stream: TcpStream, peer: SocketAddr, place: Place) {
+        // Without this, small answers wait for the client's acknowledgement.
         let _ = prepare(&stream, WRITE_DEADLINE);
         let mut drain = self.drain.clone();
         let stream = tokio::select! {
-            stream = self.secured(stream, peer) => stream,
+            stream = self.handshake(stream, peer) => stream,
             () = place.displaced() => return,
-            () = ended(&mut drain) => return,
+            () = shutdown(&mut drain) => return,
         };
         if let Some(stream) = stream {
-            self.requests(stream, peer, place).await;
+            self.serve_requests(stream, peer, place).await;
         }
     }
 
@@ -127,8 +131,8 @@ impl Serving {
         Duration::from_millis(u64::from(self.limits.request_timeout_ms))
     }
 
-    /// The connection with TLS where it is spoken; `None` when the handshake failed.
-    async fn secured(&self, stream: TcpStream, peer: SocketAddr) -> Option<tls::Stream> {
+    /// Performs the TLS handshake, if TLS is on; `None` when it failed.
+    async fn handshake(&self, stream: TcpStream, peer: SocketAddr) -> Option<tls::Stream> {
         let Some(server) = &self.tls else {
             return Some(tls::Stream::Plain(stream));
         };
@@ -144,18 +148,18 @@ impl Serving {
         }
     }
 
-    async fn requests(&self, stream: tls::Stream, peer: SocketAddr, place: Place) {
+    async fn serve_requests(&self, stream: tls::Stream, peer: SocketAddr, place: Place) {
         let router = TowerToHyperService::new(self.router.clone());
         let place = Arc::new(place);
-        let telling = place.clone();
+        let shared_place = place.clone();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
-            let (router, place) = (router.clone(), telling.clone());
-            let request = request.map(|body| Body::new(Arriving::new(body, place.clone())));
+            let (router, place) = (router.clone(), shared_place.clone());
+            let request = request.map(|body| Body::new(RequestBody::new(body, place.clone())));
             async move {
                 let answer = hyper::service::Service::call(&router, request).await;
                 let answer = answer.unwrap_or_else(|never| match never {});
-                Ok::<_, Infallible>(answer.map(|body| Leaving::new(body, place)))
+                Ok::<_, Infallible>(answer.map(|body| ResponseBody::new(body, place)))
             }
         });
         let connection = http1::Builder::new()
@@ -168,7 +172,7 @@ impl Serving {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = place.displaced() => return,
-            () = ended(&mut drain) => {
+            () = shutdown(&mut drain) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

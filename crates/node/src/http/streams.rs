@@ -33,21 +33,21 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     /// Its name.
     name: String,
-    /// What its elements survive: memory, process or power.
+    /// Its durability level: memory, process or power.
     level: &'static str,
-    /// The present lineage of its numbers, 16 hexadecimal digits.
+    /// The current lineage of its numbers, 16 hexadecimal digits.
     epoch: String,
-    /// The first number still kept; one more than `last` when there is none.
+    /// The first number still kept; `last` + 1 when the stream is empty.
     first: u64,
     /// The last acknowledged number; 0 when there was none yet.
     last: u64,
-    /// Elements a second, lately.
+    /// Current rate in elements per second.
     rate_per_s: f64,
     /// The source time of the newest element (RFC 3339).
     last_time: Option<String>,
-    /// The key of the device, or the name of the virtual sensor, that yields it.
+    /// The key of its device, or the name of its virtual sensor.
     source: String,
-    /// What its elements consist of.
+    /// The fields of its elements.
     fields: Vec<FieldView>,
     /// What an element's key identifies, for streams with keys.
     key: Option<String>,
@@ -61,7 +61,7 @@ impl Stream {
         let log = entry.log.log();
         Self {
             name: entry.name.clone(),
-            level: level_word(log.level()),
+            level: level_name(log.level()),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
             last: log.last(),
@@ -75,8 +75,8 @@ impl Stream {
     }
 }
 
-/// The word of a level.
-pub(super) fn level_word(level: Level) -> &'static str {
+/// The name of a durability level.
+pub(super) fn level_name(level: Level) -> &'static str {
     match level {
         Level::Memory => "memory",
         Level::Process => "process",
@@ -102,29 +102,29 @@ pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json
     Ok(Json(Stream::of(&*find(&app, &name)?)))
 }
 
-/// How a stream is removed.
+/// Parameters of a removal.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Removal {
-    /// Also when it holds elements.
+pub(crate) struct RemovalParams {
+    /// Whether to remove the stream even if it holds elements.
     #[serde(default)]
     force: bool,
 }
 
-/// Removes a stream with all its elements. One of this name that comes later has another epoch.
+/// Removes a stream with all its elements. A later stream of the same name has another epoch.
 #[utoipa::path(delete, path = "/api/v1/streams/{name}", tag = "streams",
-    params(("name" = String, Path, description = "The stream's name"), Removal),
+    params(("name" = String, Path, description = "The stream's name"), RemovalParams),
     responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "its source or a reader is there, or it holds \
+        (status = 409, body = Problem, description = "its source or a reader is present, or it holds \
             elements and `force` is not set")))]
 pub(super) async fn delete(
     State(app): State<App>,
     Name(name): Name,
-    Params(removal): Params<Removal>,
+    Params(params): Params<RemovalParams>,
 ) -> Result<StatusCode, Problem> {
     find(&app, &name)?;
-    match catalogue::remove(&app, &name, removal.force).await {
+    match catalogue::remove(&app, &name, params.force).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(error) => {
             let status = match &error {
@@ -137,58 +137,55 @@ pub(super) async fn delete(
     }
 }
 
-/// Which elements: the newest, those after a position, or those of a time.
+/// The requested elements: the newest, those after a position, or those in a range of time.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
-    /// The newest elements, so many of them.
+pub(crate) struct ElementParams {
+    /// This number of newest elements.
     newest: Option<u32>,
-    /// Elements after this position, `EPOCH:N`; `0:0` is the beginning.
+    /// Elements after this position, `EPOCH:N`; `0:0` is the start.
     after: Option<String>,
-    /// Elements whose source time is not before this (RFC 3339).
+    /// Elements with a source time at or after this (RFC 3339).
     from: Option<String>,
-    /// Elements whose source time is before this (RFC 3339).
+    /// Elements with a source time before this (RFC 3339).
     to: Option<String>,
-    /// Elements at most.
+    /// Maximum number of elements.
     limit: Option<u32>,
 }
 
 /// Elements of a stream, in the order of their numbers.
 #[derive(ToSchema)]
-#[allow(
-    dead_code,
-    reason = "a description; elements are written by ElementView"
-)]
+#[allow(dead_code, reason = "documentation only; ElementView writes elements")]
 pub(crate) struct Elements {
     /// The stream's name.
     stream: String,
     /// Its elements.
     elements: Vec<ElementShape>,
-    /// There are more than the limit let through, or than there are before a gap.
+    /// Whether there are more, beyond the limit or after a gap.
     truncated: bool,
-    /// The position after which to go on.
+    /// The value of `after` for the next request.
     next_after: Option<String>,
-    /// Damaged elements that may be missing among these. After a position there are none: the answer
+    /// Damaged elements that may be missing. Always 0 for elements after a position, because the answer
     /// ends before a gap.
     damaged: u64,
 }
 
 /// Elements of a stream.
 #[utoipa::path(get, path = "/api/v1/streams/{name}/elements", tag = "streams",
-    params(("name" = String, Path, description = "The stream's name"), Which),
+    params(("name" = String, Path, description = "The stream's name"), ElementParams),
     responses((status = 200, body = Elements), (status = 400, body = Problem),
         (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "the log went back behind the position"),
+        (status = 409, body = Problem, description = "the log rolled back past the position"),
         (status = 410, body = Problem, description = "the elements are no longer kept")))]
 pub(super) async fn elements(
     State(app): State<App>,
     Name(name): Name,
-    Params(which): Params<Which>,
+    Params(params): Params<ElementParams>,
 ) -> Result<Response, Problem> {
     let entry = find(&app, &name)?;
     let most = app.config.limits.elements;
-    let selection = Selection::of(which, most)?;
+    let selection = Selection::of(params, most)?;
     selection.page(entry)?.respond().await
 }
 
@@ -199,15 +196,15 @@ enum Selection {
 }
 
 impl Selection {
-    fn of(which: Which, most: u32) -> Result<Self, Problem> {
-        let given = which.limit.or(which.newest).unwrap_or(most.min(1_000));
-        if given > most {
-            let detail = format!("at most {most} elements are given at once");
-            return Err(Problem::bad_request(detail).hint("the limit is limits.elements"));
+    fn of(params: ElementParams, most: u32) -> Result<Self, Problem> {
+        let requested = params.limit.or(params.newest).unwrap_or(most.min(1_000));
+        if requested > most {
+            let detail = format!("an answer has at most {most} elements, not {requested}");
+            return Err(Problem::bad_request(detail).hint("limits.elements sets the limit"));
         }
-        let limit = given as usize;
-        let times = params::times(which.from.as_deref(), which.to.as_deref())?;
-        match (which.newest, which.after, times) {
+        let limit = requested as usize;
+        let times = params::times(params.from.as_deref(), params.to.as_deref())?;
+        match (params.newest, params.after, times) {
             (_, None, None) => Ok(Self::Newest(limit)),
             (None, Some(after), None) => {
                 let position = after
@@ -217,7 +214,7 @@ impl Selection {
             }
             (None, None, Some(times)) => Ok(Self::Range(times, limit)),
             _ => Err(Problem::bad_request(
-                "newest, after, and from with to exclude each other",
+                "only one of newest, after, and from with to is allowed",
             )),
         }
     }
@@ -227,9 +224,9 @@ impl Selection {
         let (scan, limit, gaps) = match self {
             Self::Newest(limit) => {
                 let from = log.log().newest_from(limit as u64);
-                (log.scan(from, None), limit, Gaps::Passed)
+                (log.scan(from, None), limit, Gaps::Skip)
             }
-            Self::Range(times, limit) => (log.scan(0, Some(times)), limit, Gaps::Passed),
+            Self::Range(times, limit) => (log.scan(0, Some(times)), limit, Gaps::Skip),
             Self::After(position, limit) => (
                 log.scan(next_after(&entry, position)?, None),
                 limit,
@@ -240,7 +237,7 @@ impl Selection {
     }
 }
 
-/// The number that follows a position; 0 for the first kept.
+/// The number after a position; 0 stands for the first kept.
 fn next_after(entry: &Entry, position: Position) -> Result<u64, Problem> {
     if position.sequence == 0 {
         return Ok(0);
@@ -249,27 +246,27 @@ fn next_after(entry: &Entry, position: Position) -> Result<u64, Problem> {
         let epoch = chappe_stream::Epoch(entry.log.log().epoch());
         let before = rollback.next.saturating_sub(1);
         Problem::new(StatusCode::CONFLICT, rollback.to_string())
-            .hint(format!("go on after {epoch}:{before}"))
+            .hint(format!("continue after {epoch}:{before}"))
     })
 }
 
-pub(super) fn refused(error: StoreError) -> Problem {
+pub(super) fn store_problem(error: StoreError) -> Problem {
     let text = error.to_string();
     match error {
         StoreError::Log(Error::Gap { next, .. }) => Problem::new(StatusCode::GONE, text)
-            .hint(format!("the next one kept has number {next}")),
+            .hint(format!("continue with number {next}, the next one kept")),
         _ => Problem::internal(text),
     }
 }
 
-/// The stream, or a problem that names the nearest.
+/// The stream, or a problem with the most similar name as hint.
 pub(super) fn find(app: &App, name: &str) -> Result<Arc<Entry>, Problem> {
     app.catalogue.get(name).ok_or_else(|| {
         let entries = app.catalogue.entries();
         let problem = Problem::not_found(format!("there is no stream {name:?}"));
         match nearest(name, entries.iter().map(|entry| entry.name.as_str())) {
             Some(near) => problem.hint(format!("did you mean {near:?}?")),
-            None => problem.hint("GET /api/v1/streams lists them"),
+            None => problem.hint("GET /api/v1/streams lists all streams"),
         }
     })
 }

@@ -1,5 +1,5 @@
-//! Where multicast does not reach: the devices of this node are published in the distributed hash
-//! table, those of others found there, into the one list of devices.
+//! Discovery where multicast does not reach: this node publishes its devices in the distributed hash
+//! table, and adds devices found there to its device table.
 
 mod publish;
 mod search;
@@ -18,25 +18,25 @@ use utoipa::ToSchema;
 use crate::clock;
 use crate::error::StartError;
 use crate::shared::{App, Shared};
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
 pub(crate) use publish::publish;
 pub(crate) use search::search;
 
-/// Time for taking back what was published, when the node ends.
+/// Time for withdrawing publications when the node shuts down.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
-fn refused(reason: impl ToString, hint: Option<&str>) -> StartError {
+fn start_error(reason: impl ToString, hint: Option<&str>) -> StartError {
     StartError::Kad {
         reason: reason.to_string(),
         hint: hint.map(str::to_owned),
     }
 }
 
-/// Takes part, if the configuration says so.
+/// Joins the network, if configured.
 ///
 /// # Errors
-/// An address that cannot be listened on, a certificate that is none of this node's.
+/// The node cannot listen on the address, or the certificate is not for this node.
 pub(crate) fn start(app: &App) -> Result<(), StartError> {
     let config = &app.config.kad;
     let Some(listen) = config.address() else {
@@ -45,9 +45,9 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
     let directory = app.config.data_directory.clone();
     let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
     let membership = config.membership();
-    let membership = membership.map_err(|(_, what, hint)| refused(what, Some(hint)))?;
+    let membership = membership.map_err(|(_, fault, hint)| start_error(fault, Some(hint)))?;
     let key = match membership {
-        Some(membership) => certified(key, &membership)?,
+        Some(membership) => check_certificate(key, &membership)?,
         None => key,
     };
     let options = KadNodeOptions {
@@ -58,42 +58,42 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
         ..KadNodeOptions::at(listen)
     };
     let node = KadNode::start(key, options, app.observability.drops.clone()).map_err(|source| {
-        let hint = "take another address with kad.listen; see who has it: ss -lunp";
-        refused(format!("{listen}: {source}"), Some(hint))
+        let hint = "find the program that uses it: ss -lunp; or set kad.listen to another address";
+        start_error(format!("cannot listen on {listen}: {source}"), Some(hint))
     })?;
     app.kad.get_or_init(|| node);
     Ok(())
 }
 
-/// The key, when the owner's certificate is its own and has not ended.
-fn certified(
+/// Checks that the owner's certificate is for this key and has not expired.
+fn check_certificate(
     key: chappe_identity::Key,
     membership: &Membership,
 ) -> Result<chappe_identity::Key, StartError> {
     let (public, certificate) = (key.public(), membership.certificate);
     let hint = format!("on the owner's host: chappe key admit {public}");
     let now_s = u64::try_from(clock::now().0 / 1_000_000_000).unwrap_or(0);
-    // Who judges it needs a key, and any will do.
+    // The check needs some key to run as; any will do.
     let judge = NodeKey::new(chappe_identity::Key::from_seed([1; 32]));
     if !certificate.is_of(&judge, &membership.owner, &public) {
         let reason = "kad.certificate is not for this node's key, or not of kad.owner";
-        return Err(refused(reason, Some(&hint)));
+        return Err(start_error(reason, Some(&hint)));
     }
     if certificate.expires_s <= now_s {
-        return Err(refused("kad.certificate has ended", Some(&hint)));
+        return Err(start_error("kad.certificate has expired", Some(&hint)));
     }
     Ok(key)
 }
 
-/// Tells the local network where it is entered, until the node ends; then takes back what was
-/// published.
+/// Announces the node as an entrance on the local network until shutdown, then withdraws its
+/// publications.
 pub(crate) async fn run(app: App) {
     let Some(node) = app.kad.get() else { return };
     let mut drain = app.drain.clone();
     let discovery = &app.config.discovery;
     let announced = discovery.enabled && discovery.multicast && app.config.kad.announce;
     let interfaces = announced.then(|| interfaces(&discovery.interfaces));
-    let telling = async {
+    let announcing = async {
         if let Some(interfaces) = interfaces {
             let endpoint = format!("urn:chappe:kad:{}", app.identity.public_key.clone());
             announce(
@@ -107,8 +107,8 @@ pub(crate) async fn run(app: App) {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = ended(&mut drain) => {}
-        () = telling => {}
+        () = shutdown(&mut drain) => {}
+        () = announcing => {}
     }
     node.close(CLOSE_PATIENCE).await;
 }
@@ -121,14 +121,15 @@ fn interfaces(names: &[String]) -> Vec<Interface> {
     selection.resolve().unwrap_or_default()
 }
 
-/// Whether what was found says of itself that it is a node of the distributed hash table.
-pub(crate) fn says_entrance(found: &Found) -> bool {
+/// Whether a found target service claims to be a node of the distributed hash table.
+pub(crate) fn claims_entrance(found: &Found) -> bool {
     found.types.contains(&entrance_type())
 }
 
-/// Whether what was found by multicast is an entrance and no device; if it is, it is entered by.
+/// Whether a service found by multicast is an entrance and not a device; if so, the node joins through
+/// it.
 pub(crate) async fn is_entrance(app: &App, found: &Found) -> bool {
-    if !says_entrance(found) {
+    if !claims_entrance(found) {
         return false;
     }
     if let (Some(node), Some(address)) = (app.kad.get(), entrance(&found.xaddrs, found.from.ip()))
@@ -140,32 +141,32 @@ pub(crate) async fn is_entrance(app: &App, found: &Found) -> bool {
     true
 }
 
-/// How the node takes part in the distributed hash table.
+/// The node's part in the distributed hash table.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Status {
     /// The UDP address it listens on; null when it is off.
     listening: Option<String>,
-    /// Whether only nodes with the owner's certificate are heard.
+    /// Whether only nodes with the owner's certificate are accepted.
     members_only: bool,
-    /// Nodes that it knows.
+    /// Known nodes.
     contacts: usize,
-    /// Nodes of the network, as far as it can tell.
+    /// Estimated number of nodes in the network.
     network_nodes: Option<u64>,
-    /// Records that it keeps for others.
+    /// Records stored for others.
     records: usize,
-    /// Bytes of those.
+    /// Bytes of these records.
     record_bytes: usize,
-    /// Devices that it publishes.
+    /// Published devices.
     publications: usize,
-    /// Searches at work.
+    /// Running searches.
     searches: usize,
     /// Searches since the start.
     searches_begun: u64,
     /// Requests to others since the start.
     requests: u64,
-    /// Of those, the ones that nobody answered in time.
+    /// Requests that timed out.
     timeouts: u64,
-    /// Requests of others that were answered.
+    /// Answered requests of others.
     served: u64,
     /// Bytes sent since the start.
     sent_bytes: u64,
@@ -173,7 +174,7 @@ pub(crate) struct Status {
     received_bytes: u64,
 }
 
-/// How it is, a few seconds ago at most.
+/// The status, at most a few seconds old.
 pub(crate) fn status(app: &Shared) -> Status {
     let Some(node) = app.kad.get() else {
         return Status::default();

@@ -1,4 +1,4 @@
-//! The devices that multicast finds here, published for those it does not reach.
+//! Publishes the devices that multicast finds here for nodes that multicast does not reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use chappe_transport::kad::KadNode;
 
 use crate::devices::{Device, DeviceState};
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// Time between two looks at the devices.
+/// Time between two checks of the devices.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Devices that are published. Reason: whoever keeps records takes so many of one publisher.
+/// Maximum of published devices; reason: nodes store this many records of one publisher.
 const PUBLISHED_MAX: usize = 256;
 
-/// Publishes until the node ends.
+/// Publishes until the node shuts down.
 pub(crate) async fn publish(app: App) {
     let Some(node) = app.kad.get() else { return };
     let mut drain = app.drain.clone();
@@ -45,7 +45,7 @@ pub(crate) async fn publish(app: App) {
                 Some((_, before)) if *before == announcement => continue,
                 Some((slot, _)) => *slot,
                 None if published.len() >= PUBLISHED_MAX => {
-                    let detail = format!("{key}: {PUBLISHED_MAX} are published already");
+                    let detail = format!("{key}: {PUBLISHED_MAX} devices are already published");
                     let hint = Some("let a second node publish the others".to_owned());
                     app.observability.drops.record(
                         Hop::Discovery,
@@ -57,7 +57,7 @@ pub(crate) async fn publish(app: App) {
                     continue;
                 }
                 None => {
-                    // A number that was just taken back is not used again at once.
+                    // A slot that was just withdrawn is not reused at once.
                     while published.values().any(|(slot, _)| *slot == next_slot) {
                         next_slot = next_slot.wrapping_add(1);
                     }
@@ -69,14 +69,14 @@ pub(crate) async fn publish(app: App) {
             published.insert(key, (slot, announcement));
         }
         tokio::select! {
-            () = ended(&mut drain) => return,
+            () = shutdown(&mut drain) => return,
             () = tokio::time::sleep(PERIOD) => {}
         }
     }
 }
 
-/// What is said of a device: nothing while it cannot be used, was found in the table itself, or has
-/// no address that others reach.
+/// The announcement of a device; `None` while it is not usable, was not found by multicast, or has no
+/// address that others can reach.
 fn announcement(device: &Device, node: &KadNode) -> Option<Announcement> {
     let by_multicast = device.found_by.iter().any(|way| way == "discovery");
     if device.state != DeviceState::Usable || !by_multicast {
@@ -100,7 +100,7 @@ fn announcement(device: &Device, node: &KadNode) -> Option<Announcement> {
         types: device.types.clone(),
         scopes: device.scopes.clone(),
         addresses,
-        // The node fills it in.
+        // The node sets it.
         port: 0,
     })
 }

@@ -1,4 +1,4 @@
-//! The devices that others publish, looked for again and again.
+//! Periodic searches for the devices that others publish.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use chappe_transport::kad::{Finding, KadNode, Sighting};
 
 use crate::shared::App;
 
-/// How long a device is remembered that nobody tells of any more: twice a record's life.
+/// A device is forgotten when no record of it was found for this long: twice a record's lifetime.
 const REMEMBERED: Duration = Duration::from_secs(2 * 3_600);
 
-/// What was last told of a device by one publisher.
-struct Told {
+/// The last sighting of a device by one publisher.
+struct LastSighting {
     sequence: u64,
     confirmed: bool,
     at: Instant,
 }
 
-/// What is remembered of what was told.
-type Memory = HashMap<(String, PublicKey), Told>;
+/// The last sightings by endpoint and publisher.
+type Memory = HashMap<(String, PublicKey), LastSighting>;
 
 /// Searches until it is aborted.
 pub(crate) async fn search(app: App, client: Arc<DeviceClient>) {
@@ -34,13 +34,13 @@ pub(crate) async fn search(app: App, client: Arc<DeviceClient>) {
     let mut memory = Memory::new();
     let mut report = node.report();
     loop {
-        // Alone, and nothing was stored here: there is nothing to find. Devices that publish themselves
-        // are no contacts, since they serve nobody.
-        let something = |report: &Report| !report.contacts.is_empty() || report.records > 0;
-        if report.wait_for(something).await.is_err() {
+        // Without contacts and records there is nothing to find. Devices that publish themselves are
+        // not contacts, because they serve no requests.
+        let can_search = |report: &Report| !report.contacts.is_empty() || report.records > 0;
+        if report.wait_for(can_search).await.is_err() {
             return;
         }
-        let types = app.config.kad.types.iter().map(|of| type_key(of));
+        let types = app.config.kad.types.iter().map(|name| type_key(name));
         let mut keys: Vec<_> = types.collect();
         if keys.is_empty() {
             keys.push(device_key());
@@ -51,21 +51,21 @@ pub(crate) async fn search(app: App, client: Arc<DeviceClient>) {
             while let Some(finding) = findings.recv().await {
                 match finding {
                     Finding::Seen(sighting) => {
-                        seen(&app, (node, &client), &mut memory, &sighting).await
+                        on_sighting(&app, (node, &client), &mut memory, &sighting).await
                     }
                     Finding::Ended {
                         exhausted: true, ..
-                    } => tell_exhausted(&app),
+                    } => record_exhausted(&app),
                     Finding::Ended { .. } => {}
                 }
             }
         }
-        forget(&client, &mut memory).await;
+        forget_old(&client, &mut memory).await;
         tokio::time::sleep(period).await;
     }
 }
 
-async fn seen(
+async fn on_sighting(
     app: &App,
     (node, client): (&KadNode, &DeviceClient),
     memory: &mut Memory,
@@ -76,48 +76,47 @@ async fn seen(
     }
     let endpoint = &sighting.announcement.endpoint;
     app.devices
-        .mark(&crate::devices::key_of(endpoint), Way::Kad);
+        .mark(&crate::devices::device_key(endpoint), Way::Kad);
     let name = (endpoint.clone(), sighting.publisher);
-    // A record outlives its device: only who renews it is taken for alive.
+    // A record may outlive its device, so only a renewed record counts as a sign of life.
     let confirmed = sighting.confirmed.is_some();
-    let news = memory
+    let is_news = memory
         .get(&name)
-        .is_none_or(|told| sighting.sequence > told.sequence || confirmed && !told.confirmed);
+        .is_none_or(|last| sighting.sequence > last.sequence || confirmed && !last.confirmed);
     let room = 2 * app.config.discovery.max_devices as usize;
     if memory.contains_key(&name) || memory.len() < room {
         let (sequence, at) = (sighting.sequence, Instant::now());
-        let told = Told {
+        let last = LastSighting {
             sequence,
             confirmed,
             at,
         };
-        memory.insert(name, told);
+        memory.insert(name, last);
     }
-    if news {
+    if is_news {
         client.learn(Found::published(sighting)).await;
     }
 }
 
-fn tell_exhausted(app: &App) {
+fn record_exhausted(app: &App) {
     let detail = format!(
         "more than {} bytes were offered",
         app.config.kad.search_bytes
     );
-    let hint =
-        Some("raise kad.search_bytes, or name the types that matter in kad.types".to_owned());
+    let hint = Some("raise kad.search_bytes, or restrict the search with kad.types".to_owned());
     app.observability
         .drops
         .record(Hop::Discovery, "search cut off", "", detail, hint);
 }
 
-async fn forget(client: &DeviceClient, memory: &mut Memory) {
-    let old = |told: &Told| told.at.elapsed() >= REMEMBERED;
-    let gone: Vec<_> = memory.iter().filter(|(_, told)| old(told)).collect();
+async fn forget_old(client: &DeviceClient, memory: &mut Memory) {
+    let is_old = |last: &LastSighting| last.at.elapsed() >= REMEMBERED;
+    let gone: Vec<_> = memory.iter().filter(|(_, last)| is_old(last)).collect();
     let gone: Vec<String> = gone
         .into_iter()
         .map(|((endpoint, _), _)| endpoint.clone())
         .collect();
-    memory.retain(|_, told| !old(told));
+    memory.retain(|_, last| !is_old(last));
     for endpoint in gone {
         if memory.keys().all(|(other, _)| *other != endpoint) {
             client.unlearn(&endpoint).await;

@@ -1,4 +1,4 @@
-//! The links of a node, and the changes that outlive a restart.
+//! The links of a node, and changes of them that survive a restart.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,28 +6,28 @@ use chappe_links::{LinkConfig, LinkError, Links, PeerStatus};
 use chappe_transport::key_file;
 use tokio::task::AbortHandle;
 
-use super::kept::Kept;
+use super::kept::StateFile;
 use super::listen::Listening;
-use super::opening::Opening;
+use super::opening::PendingOpens;
 
-/// The links of a node, and which of them the configuration names.
+/// The links of a node, both configured and added at run time.
 pub(crate) struct Exchange {
     pub(super) links: Links,
     pub(super) configured: Vec<String>,
     pub(super) listening: Listening,
-    /// What serves others over ZeroMQ.
+    /// The tasks that serve others over ZeroMQ.
     pub(super) serving: Mutex<Vec<AbortHandle>>,
-    pub(super) kept: Kept<LinkConfig>,
-    pub(super) opening: Arc<Opening>,
-    /// Those added while the node runs, as they are kept; locked while the file is written.
+    pub(super) kept: StateFile<LinkConfig>,
+    pub(super) opening: Arc<PendingOpens>,
+    /// The links added at run time, as saved; locked while the file is written.
     pub(super) added: Mutex<Vec<LinkConfig>>,
 }
 
-/// Why a link is not added or removed.
+/// A link cannot be added or removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
-    /// The configuration names it.
-    #[error("the link {0:?} stands in the node's configuration")]
+    /// The configuration defines it.
+    #[error("the node's configuration defines the link {0:?}")]
     Configured(String),
     /// The node has not started its links yet.
     #[error("the node is starting its links")]
@@ -35,31 +35,31 @@ pub(crate) enum ChangeError {
     /// The file of its token cannot be used.
     #[error(transparent)]
     TokenFile(#[from] key_file::Error),
-    /// The links refuse.
+    /// The link is invalid or cannot be changed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// What was changed cannot be kept.
-    #[error("the change cannot be kept over a restart: {0}")]
-    NotKept(#[from] std::io::Error),
+    /// The change cannot be saved.
+    #[error("the change cannot be saved: {0}")]
+    NotSaved(#[from] std::io::Error),
 }
 
 impl ChangeError {
-    /// What can be done.
+    /// How to repair it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Configured(_) => {
-                Some("change it under [[links]] in node.toml and start the node anew".to_owned())
+                Some("change it under [[links]] in node.toml and restart the node".to_owned())
             }
-            Self::Starting => Some("try again in a moment".to_owned()),
+            Self::Starting => Some("retry in a moment".to_owned()),
             Self::TokenFile(error) => error.hint(),
             Self::Link(error) => error.hint(),
-            Self::NotKept(_) => Some("make room on the disk of the data directory".to_owned()),
+            Self::NotSaved(_) => Some("free space on the disk of the data directory".to_owned()),
         }
     }
 }
 
 impl Exchange {
-    /// Ends all links and what is served to others.
+    /// Ends all links and all tasks that serve others.
     pub(crate) fn close(&self) {
         self.links.close();
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,29 +73,29 @@ impl Exchange {
         &self.links
     }
 
-    /// Who reads here.
+    /// The peers that read here.
     pub(crate) fn peers(&self) -> Vec<PeerStatus> {
         self.links.peers()
     }
 
-    /// Where others can read here.
+    /// The addresses at which others can read.
     pub(crate) fn listening(&self) -> Listening {
         self.listening.clone()
     }
 
-    /// Whether the configuration names a link.
+    /// Whether the configuration defines a link.
     pub(crate) fn is_configured(&self, name: &str) -> bool {
         self.configured.iter().any(|known| known == name)
     }
 
-    /// Adds a link and keeps it.
+    /// Adds a link and saves it.
     pub(super) fn add(&self, link: LinkConfig) -> Result<(), ChangeError> {
         let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
         self.links.add(with_token(&link)?)?;
         let mut wanted = added.clone();
         wanted.push(link.clone());
         if let Err(error) = self.kept.write(&wanted) {
-            // What would be gone after a restart is not there now either.
+            // A link that would not survive a restart is not added at all.
             let _ = self.links.remove(&link.name);
             return Err(error.into());
         }
@@ -103,7 +103,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Removes a link and keeps it no more.
+    /// Removes a link, also from the saved file.
     pub(super) fn remove(&self, name: &str) -> Result<(), ChangeError> {
         if self.is_configured(name) {
             return Err(ChangeError::Configured(name.to_owned()));
@@ -118,7 +118,7 @@ impl Exchange {
     }
 }
 
-/// The link with the token that its file holds, if it names one.
+/// The link with the token from its token file, if it names one.
 pub(super) fn with_token(link: &LinkConfig) -> Result<LinkConfig, ChangeError> {
     let mut link = link.clone();
     if let Some(path) = link.token_file.take() {

@@ -14,26 +14,26 @@ use chappe_registry::{Entity, EntityKind, vocabulary};
 use chappe_stream::{StoreError, StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
 
-use super::kept::Kept;
-use super::opening::Opening;
-use super::{is_removed, key_of, name_of_key};
+use super::kept::StateFile;
+use super::opening::PendingOpens;
+use super::{is_removed, link_key, link_name};
 use crate::catalogue::{CatalogueError, Entry};
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, streams};
 
-/// The node, as its links see it; it may be gone before they are.
+/// The node, as its links see it; it may be dropped before they are.
 pub(super) struct Host {
     node: Weak<Shared>,
-    subscriptions: Kept<KeptSubscription>,
-    opening: Arc<Opening>,
+    subscriptions: StateFile<KeptSubscription>,
+    opening: Arc<PendingOpens>,
 }
 
 impl Host {
     pub(super) fn new(
         app: &App,
-        subscriptions: Kept<KeptSubscription>,
-        opening: Arc<Opening>,
+        subscriptions: StateFile<KeptSubscription>,
+        opening: Arc<PendingOpens>,
     ) -> Self {
         Self {
             node: Arc::downgrade(app),
@@ -44,16 +44,16 @@ impl Host {
 
     fn app(&self) -> Result<App, HostError> {
         self.node.upgrade().ok_or_else(|| HostError {
-            text: "the node ends".to_owned(),
+            text: "the node is shutting down".to_owned(),
             transient: true,
         })
     }
 
-    /// Opens a stream of a link. One that has to be defined, or to change hands, is opened by a task.
+    /// Opens a stream of a link. A task opens it if it must be defined or change its owner.
     ///
     /// # Errors
     /// Transient while that task runs.
-    fn opened(
+    fn open_stream(
         &self,
         app: &App,
         name: &str,
@@ -61,16 +61,16 @@ impl Host {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, HostError> {
-        let asked = (source.to_owned(), name.to_owned());
+        let key = (source.to_owned(), name.to_owned());
         let mut streams = self.opening.streams();
-        let under_way = || HostError {
+        let pending_error = || HostError {
             text: format!("{name} is being defined"),
             transient: true,
         };
-        match streams.get_mut(&asked).map(Option::take) {
-            Some(None) => return Err(under_way()),
+        match streams.get_mut(&key).map(Option::take) {
+            Some(None) => return Err(pending_error()),
             Some(Some(error)) => {
-                streams.remove(&asked);
+                streams.remove(&key);
                 return Err(error);
             }
             None => {}
@@ -79,48 +79,46 @@ impl Host {
         if let Some(entry) = app.catalogue.get(name).filter(|entry| is_usable(entry)) {
             return Ok(entry);
         }
-        streams.insert(asked.clone(), None);
-        let opening = streams::Opening {
+        streams.insert(key.clone(), None);
+        let spec = streams::StreamSpec {
             name: name.to_owned(),
             schema: schema.clone(),
             source: source.to_owned(),
             level,
         };
-        let (app, under_way_streams) = (app.clone(), self.opening.clone());
+        let (app, pending) = (app.clone(), self.opening.clone());
         tokio::spawn(async move {
             let may_take = |owner: &str| is_orphan(&app, owner);
-            match opening.open(&app, may_take).await {
+            match spec.open(&app, may_take).await {
                 Ok(_) => {
-                    under_way_streams.streams().remove(&asked);
-                    unregister_removed(&app, &opening).await;
+                    pending.streams().remove(&key);
+                    unregister_removed(&app, &spec).await;
                 }
                 Err(error) => {
-                    // Unless the link is removed.
-                    if let Some(outcome) = under_way_streams.streams().get_mut(&asked) {
-                        *outcome = Some(refused(&error));
+                    // The entry is missing if the link was removed meanwhile.
+                    if let Some(outcome) = pending.streams().get_mut(&key) {
+                        *outcome = Some(host_error(&error));
                     }
                 }
             }
         });
-        Err(under_way())
+        Err(pending_error())
     }
 }
 
-/// Takes a stream out of the registry again whose link was removed while it was registered. After this the
-/// removal of the link finds the stream.
-async fn unregister_removed(app: &App, opening: &streams::Opening) {
-    let owner = app.catalogue.get(&opening.name).map(|entry| entry.source());
-    let is_its = owner.is_none_or(|owner| owner == opening.source);
-    if is_orphan(app, &opening.source) && is_its {
-        app.registrar
-            .remove(vec![catalogue::key(&opening.name)])
-            .await;
+/// Unregisters a stream if its link was removed while the stream was being registered. A later removal
+/// of the link finds the stream itself.
+async fn unregister_removed(app: &App, spec: &streams::StreamSpec) {
+    let owner = app.catalogue.get(&spec.name).map(|entry| entry.source());
+    let is_its = owner.is_none_or(|owner| owner == spec.source);
+    if is_orphan(app, &spec.source) && is_its {
+        app.registrar.remove(vec![catalogue::key(&spec.name)]).await;
     }
 }
 
 impl Arrivals for Entry {
     fn came(&self, elements: u64, newest: Timestamp) {
-        Entry::came(self, elements, newest);
+        self.record_arrivals(elements, newest);
     }
 }
 
@@ -133,18 +131,18 @@ impl LinkHost for Host {
         level: Option<Level>,
     ) -> Result<Opened, HostError> {
         let app = self.app()?;
-        let source = key_of(link);
-        let entry = self.opened(&app, name, schema, &source, level)?;
+        let source = link_key(link);
+        let entry = self.open_stream(&app, name, schema, &source, level)?;
         if !app.registrar.is_registered(&entry.key()) {
-            let opening = streams::Opening {
+            let spec = streams::StreamSpec {
                 name: name.to_owned(),
                 schema: schema.clone(),
                 source,
                 level,
             };
             tokio::spawn(async move {
-                opening.register(&app).await;
-                unregister_removed(&app, &opening).await;
+                spec.register(&app).await;
+                unregister_removed(&app, &spec).await;
             });
         }
         Ok(Opened {
@@ -156,12 +154,12 @@ impl LinkHost for Host {
     fn may_feed(&self, link: &str, name: &str) -> Result<(), HostError> {
         let app = self.app()?;
         let owner = app.catalogue.get(name).map(|entry| entry.source());
-        match owner.filter(|owner| !owner.is_empty() && *owner != key_of(link)) {
+        match owner.filter(|owner| !owner.is_empty() && *owner != link_key(link)) {
             Some(owner) if !is_orphan(&app, &owner) => {
                 let stream = name.to_owned();
                 let taken = CatalogueError::Taken { stream, owner };
                 Err(HostError {
-                    text: format!("{taken}; end that, or give this link an as_prefix"),
+                    text: format!("{taken}; remove that, or set as_prefix for this link"),
                     transient: false,
                 })
             }
@@ -190,11 +188,11 @@ impl LinkHost for Host {
             return;
         };
         let label = match reason {
-            // Elements that are corrupt here are counted by the log under that word.
+            // The log itself counts locally corrupt elements under `corrupt`.
             LossReason::Corrupt => "corrupt_at_origin",
             other => other.as_str(),
         };
-        app.observability.count_lost(stream, elements, label);
+        app.observability.count_loss(stream, elements, label);
         let detail = format!("{elements} elements of {stream}");
         app.observability
             .drops
@@ -204,10 +202,12 @@ impl LinkHost for Host {
     fn notice(&self, notice: LinkNotice) {
         if let Some(app) = self.node.upgrade() {
             let (link, text) = (notice.link(), notice.to_string());
-            // The subject is shown beside it.
+            // A notice shows its subject separately.
             let rest = text.strip_prefix(&format!("link {link}"));
             let text = rest.map_or(&*text, |rest| rest.trim_start_matches([':', ' ']));
-            app.observability.notices.tell(NoticeKind::Link, link, text);
+            app.observability
+                .notices
+                .notify(NoticeKind::Link, link, text);
         }
     }
 
@@ -230,7 +230,7 @@ impl LinkHost for Host {
     }
 
     fn contact_base(&self) -> Option<String> {
-        // An origin can only come to an address that is one.
+        // An origin cannot connect to an unspecified address.
         let app = self.node.upgrade()?;
         let reachable = !app.identity.address.ip().is_unspecified();
         reachable.then(|| app.identity.url())
@@ -248,7 +248,7 @@ impl LinkHost for Host {
 
     fn keep_subscriptions(&self, subscriptions: &[KeptSubscription]) {
         if let Err(error) = self.subscriptions.write(subscriptions) {
-            let hint = "make room on the disk of the data directory".to_owned();
+            let hint = "free space on the disk of the data directory".to_owned();
             let (reason, detail) = ("subscriptions not kept", error.to_string());
             self.dropped(reason, "", detail, Some(hint));
         }
@@ -263,7 +263,7 @@ impl LinkHost for Host {
     }
 }
 
-fn refused(error: &CatalogueError) -> HostError {
+fn host_error(error: &CatalogueError) -> HostError {
     HostError {
         text: error.to_string(),
         transient: matches!(
@@ -273,14 +273,14 @@ fn refused(error: &CatalogueError) -> HostError {
     }
 }
 
-/// Whether a source was a link that is no more.
+/// Whether a source was a link that has been removed.
 fn is_orphan(app: &App, owner: &str) -> bool {
-    name_of_key(owner).is_some_and(|link| is_removed(app, link))
+    link_name(owner).is_some_and(|link| is_removed(app, link))
 }
 
-/// What the registry says of a link.
+/// The registry entity of a link.
 pub(super) fn entity(link: &LinkConfig) -> Entity {
-    let key = key_of(&link.name);
+    let key = link_key(&link.name);
     let mut entity = Entity::new(key.clone(), EntityKind::Other, link.name.clone());
     entity.types = vec!["Link".to_owned()];
     let address = Literal::new_simple_literal(link.address.clone());
@@ -299,7 +299,7 @@ mod tests {
     use crate::links::SUBSCRIPTIONS;
     use crate::node::tests::on_node;
 
-    /// Asks until the stream is not under way; why it cannot be opened.
+    /// Retries until the stream is no longer pending, and returns why it cannot be opened.
     async fn refusal(host: &Host, link: &str) -> String {
         let asking = async {
             loop {
@@ -312,38 +312,38 @@ mod tests {
             }
         };
         let limited = tokio::time::timeout(Duration::from_secs(60), asking).await;
-        limited.expect("it takes far too long")
+        limited.expect("opened within a minute")
     }
 
     #[test]
-    fn an_error_is_told_only_to_the_link_that_asked() {
+    fn only_the_link_that_asked_receives_the_error() {
         let one = |config: &mut crate::config::Config| config.log.max_streams = 1;
         on_node(one, async |app| {
             let schema = StreamSchema::default();
             let other = app.catalogue.create("other", &schema, "a", None);
             other.await.unwrap();
-            let opening = Arc::<Opening>::default();
-            let kept = Kept::new(&app.config.data_directory, SUBSCRIPTIONS);
+            let opening = Arc::<PendingOpens>::default();
+            let kept = StateFile::new(&app.config.data_directory, SUBSCRIPTIONS);
             let host = Host::new(app, kept, opening.clone());
             let ask = |link: &str| {
                 let opened = host.open(link, "s", &schema, None);
                 opened.map(|_| ()).unwrap_err().transient
             };
             let failed = async |link: &str| {
-                let asked = (key_of(link), "s".to_owned());
-                while opening.streams().get(&asked).is_some_and(Option::is_none) {
+                let key = (link_key(link), "s".to_owned());
+                while opening.streams().get(&key).is_some_and(Option::is_none) {
                     tokio::task::yield_now().await;
                 }
             };
             assert!(ask("a"), "it is being defined");
             failed("a").await;
-            // There is room by now; link `a` is removed and has not fetched its error.
+            // Now there is room; link `a` is removed without having fetched its error.
             assert_eq!(
                 crate::catalogue::remove(app, "other", true).await.unwrap(),
                 0
             );
             assert_eq!(refusal(&host, "b").await, "it is opened");
-            opening.forget(&key_of("a"));
+            opening.forget(&link_key("a"));
             assert_eq!(refusal(&host, "a").await, "it is opened");
         });
     }

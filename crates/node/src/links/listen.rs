@@ -1,4 +1,4 @@
-//! The addresses at which other nodes read here over ZeroMQ.
+//! The addresses at which other nodes read over ZeroMQ.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::config::Exchange;
 use crate::error::StartError;
 
-/// The addresses at which other nodes read here.
+/// The addresses at which other nodes read.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub(crate) struct Listening {
     /// Address of sessions.
@@ -23,23 +23,23 @@ pub(crate) struct Listening {
     pub(crate) publish: Option<String>,
     /// Address of the directory.
     pub(crate) directory: Option<String>,
-    /// The node's public CURVE key (Z85), where CURVE is spoken.
+    /// The node's public CURVE key (Z85), if CURVE is used.
     pub(crate) curve_key: Option<String>,
 }
 
-/// What listens, before it is handed to the links.
+/// The listening sockets, before they are passed to the links.
 pub(crate) struct Sockets {
     /// For sessions.
     pub(crate) sessions: Option<Router>,
     /// For best effort.
     pub(crate) publisher: Option<Publisher>,
-    /// For questions about streams.
+    /// For the directory.
     pub(crate) directory: Option<Reply>,
-    /// The addresses that were taken.
+    /// The bound addresses.
     pub(crate) listening: Listening,
 }
 
-/// Listens where the configuration says.
+/// Binds the configured addresses.
 pub(crate) async fn bind(
     config: &Exchange,
     secret: &CurveSecret,
@@ -89,7 +89,7 @@ pub(crate) async fn bind(
     Ok(sockets)
 }
 
-/// How an address is secured.
+/// The security of an address.
 fn security(
     config: &Exchange,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What is measured of links, for Prometheus.
+//! Measures links for Prometheus.
 
 use chappe_links::LinkState;
 use chappe_links::http::PUSH_LETTERS;
@@ -9,11 +9,11 @@ use crate::metrics::{
     LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics, PacerStateLabel, ReaderLabel,
 };
 
-/// Readers that have a label of their own in metrics; reason: each costs six lines of every scrape.
+/// Readers with a label of their own in metrics; reason: each costs six lines per scrape.
 const READERS_NAMED_MAX: usize = 256;
 
 impl Exchange {
-    /// Brings the metrics of links up to date.
+    /// Updates the metrics of links.
     pub(crate) fn measure(&self, metrics: &Metrics, limits: &Limits) {
         let of = &metrics.links;
         of.clear();
@@ -33,7 +33,7 @@ impl Exchange {
                 .get_or_create(&label)
                 .set(gauge(status.dead_letters));
             for stream in status.streams {
-                // Those beyond the limit share a label, and so are added up.
+                // Streams beyond the limit share a label, so their values are added up.
                 let labels = LinkStreamLabels {
                     link: link.clone(),
                     stream: metrics.stream_label(&stream.local_name, limits),
@@ -65,7 +65,7 @@ impl Exchange {
                 }
             }
         }
-        // A log that does not read has no figure; what it says is told where letters are listed.
+        // A log that cannot be read has no value; listing the letters reports its error.
         if let Ok(letters) = self.links.push_dead_letters() {
             let link = PUSH_LETTERS.to_owned();
             let kept = of.dead_letters.get_or_create(&LinkLabel { link });
@@ -80,7 +80,7 @@ impl Exchange {
                 true => peer.key.unwrap_or(peer.address),
                 false => "other".to_owned(),
             };
-            // Several sessions of one reader are added up; of their periods the longest is told.
+            // Several sessions of one reader are added up; the longest of their periods counts.
             let label = ReaderLabel { reader };
             let rate = of.reader_rate.get_or_create(&label);
             rate.set(rate.get() + peer.rate_per_s);

@@ -1,8 +1,7 @@
-//! Links: streams of other nodes, brought here; and what other nodes read here.
+//! Links, which copy streams of other nodes to this node, and access of other nodes to this one.
 //!
-//! `chappe-links` speaks the links. Here they are wired: those of the configuration and those
-//! added while the node runs, what the node is to them ([`host`]), the addresses at which others
-//! read.
+//! `chappe-links` implements links. This module wires them to the node: configured links and links
+//! added at run time, the node as their host ([`host`]), and the listening addresses.
 
 mod exchange;
 mod host;
@@ -25,27 +24,27 @@ use tokio::task::AbortHandle;
 use exchange::with_token;
 pub(crate) use exchange::{ChangeError, Exchange};
 use host::Host;
-pub(crate) use kept::{Kept, LINKS, SUBSCRIPTIONS};
+pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile};
 pub(crate) use listen::{Listening, Sockets, bind};
-use opening::Opening;
+use opening::PendingOpens;
 
-/// The key of a link in the registry, which is the source of the streams that it brings.
-pub(crate) fn key_of(link: &str) -> String {
+/// The key of a link in the registry, which is also the source of its streams.
+pub(crate) fn link_key(link: &str) -> String {
     format!("urn:chappe:link:{link}")
 }
 
 /// The name of the link with this key in the registry.
-pub(crate) fn name_of_key(key: &str) -> Option<&str> {
+pub(crate) fn link_name(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:link:")
 }
 
-/// Whether there is no link of this name; false before the node has started its links.
+/// Whether no link has this name; false before the node has started its links.
 pub(crate) fn is_removed(app: &App, link: &str) -> bool {
     let links = app.exchange.get().map(Exchange::links);
     links.is_some_and(|links| links.show(link).is_err())
 }
 
-/// Adds a link, which begins at once, is registered, and outlives restarts.
+/// Adds a link, which starts at once, is registered, and survives restarts.
 pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> {
     let entity = host::entity(&link);
     change(
@@ -58,11 +57,11 @@ pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> 
     .await
 }
 
-/// Ends and forgets a link; what it brought stays.
+/// Removes a link; its streams stay.
 pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
     exchange.links.show(name)?;
-    let key = key_of(name);
+    let key = link_key(name);
     let name = name.to_owned();
     change(
         app,
@@ -71,7 +70,7 @@ pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
             if let Some(exchange) = app.exchange.get() {
                 exchange.opening.forget(&key);
             }
-            // Its streams stay in the log, and are registered no more.
+            // Its streams stay in the log but are unregistered.
             let entries = app.catalogue.entries();
             let streams = entries.iter().filter(|entry| entry.source() == key);
             let mut keys: Vec<String> = streams.map(|entry| entry.key()).collect();
@@ -82,8 +81,8 @@ pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     .await
 }
 
-/// Changes the links, which writes and syncs a file, on a thread that may wait for the disk; then the
-/// registry. Also when nobody waits for the result any more.
+/// Changes the links, which syncs a file, on a thread that may block on the disk, then the registry.
+/// The change completes even if its caller is dropped.
 async fn change<F: Future<Output = ()> + Send>(
     app: &App,
     links: impl FnOnce(&Exchange) -> Result<(), ChangeError> + Send + 'static,
@@ -102,10 +101,10 @@ async fn change<F: Future<Output = ()> + Send>(
     changing.await.map_err(std::io::Error::other)?
 }
 
-/// Starts the links of the configuration and those that were added before.
+/// Starts the configured links and those added in earlier runs.
 ///
 /// # Errors
-/// A link of the configuration that cannot be one.
+/// A configured link is invalid.
 pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError> {
     let limits = &app.config.exchange;
     let bounds = LinksConfig {
@@ -115,22 +114,22 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         linger: std::time::Duration::from_millis(u64::from(limits.linger_ms)),
         ..LinksConfig::default()
     };
-    let subscriptions = Kept::new(&app.config.data_directory, SUBSCRIPTIONS);
+    let subscriptions = StateFile::new(&app.config.data_directory, SUBSCRIPTIONS);
     let subscribed = subscriptions.read().unwrap_or_else(|error| {
-        let text = format!("the subscriptions made before are not there: {error}");
+        let text = format!("cannot restore subscriptions of earlier runs: {error}");
         app.observability
             .notices
-            .tell(NoticeKind::Health, &app.identity.name, text);
+            .notify(NoticeKind::Health, &app.identity.name, text);
         Vec::new()
     });
-    let opening = Arc::<Opening>::default();
+    let opening = Arc::<PendingOpens>::default();
     let host = Arc::new(Host::new(app, subscriptions, opening.clone()));
     let zeromq = ZeromqConfig {
         secret: Some(app.identity.key.curve()),
         ..ZeromqConfig::default()
     };
     let links = Links::new(host, app.catalogue.store(), bounds, zeromq);
-    let kept = Kept::new(&app.config.data_directory, LINKS);
+    let kept = StateFile::new(&app.config.data_directory, LINKS);
     let configured: Vec<String> = app
         .config
         .links
@@ -138,10 +137,10 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         .map(|link| link.name.clone())
         .collect();
     let added = kept.read().unwrap_or_else(|error| {
-        let text = format!("the links that were added before are not there: {error}");
+        let text = format!("cannot restore links added in earlier runs: {error}");
         app.observability
             .notices
-            .tell(NoticeKind::Health, &app.identity.name, text);
+            .notify(NoticeKind::Health, &app.identity.name, text);
         Vec::new()
     });
     let exchange = Exchange {
@@ -153,7 +152,7 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         opening,
         added: Mutex::new(added.clone()),
     };
-    // Links ask for it as soon as they run.
+    // Links use it as soon as they run.
     let exchange = app.exchange.get_or_init(|| exchange);
     for link in &app.config.links {
         let ready = with_token(link).and_then(|link| Ok(exchange.links.add(link)?));
@@ -174,10 +173,10 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
                 detail.clone(),
                 error.hint(),
             );
-            let text = format!("it is not started: {detail}");
+            let text = format!("cannot start: {detail}");
             app.observability
                 .notices
-                .tell(NoticeKind::Link, &name, text);
+                .notify(NoticeKind::Link, &name, text);
         }
     }
     exchange.links.http_restore(subscribed);
@@ -187,7 +186,7 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
     Ok(())
 }
 
-/// Hands what listens to the links.
+/// Starts serving on the listening sockets.
 fn serve(links: &Links, sockets: Sockets) -> Vec<AbortHandle> {
     let mut serving = Vec::new();
     if let Some(router) = sockets.sessions {

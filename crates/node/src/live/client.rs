@@ -16,19 +16,19 @@ use super::{After, STREAMS_MAX, Wanted};
 use crate::catalogue::Entry;
 use crate::notices::{Notice, NoticeKind};
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// How long elements are gathered before they are sent together.
+/// Time for which elements are collected into one event.
 const GATHER: Duration = Duration::from_millis(50);
-/// A silent connection is kept alive with a comment this often.
+/// Time between comments that keep an idle connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A connection that takes nothing for this long is given up.
-const STALLED: Duration = Duration::from_secs(60);
+/// A connection is abandoned if the client receives nothing for this long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The connection's side of a client.
 pub(crate) type Sender = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
 
-/// Sends live data until the connection closes, stalls, or the node ends.
+/// Sends live data until the connection closes, stalls, or the node shuts down.
 pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: Sender) {
     let client = Client {
         notices: app.observability.notices.watch(),
@@ -40,7 +40,7 @@ pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: 
     };
     client.app.observability.metrics.live_clients.inc();
     let gauge = client.app.observability.metrics.live_clients.clone();
-    // An error only says that the client has gone.
+    // Fails only when the client has disconnected.
     let _ = client.serve(after).await;
     gauge.dec();
 }
@@ -54,12 +54,12 @@ struct Client {
     sender: Sender,
     notices: broadcast::Receiver<Notice>,
     cursors: Cursors,
-    /// Bytes of the last event. The next one is expected to have as many: events that are expected to be
-    /// large are made apart from the serving thread.
+    /// Bytes of the last event, an estimate for the next one. Large events are prepared outside the
+    /// serving thread.
     event_bytes: usize,
 }
 
-/// What woke a client.
+/// The reason why a client's task woke up.
 enum Woken {
     Elements,
     Streams,
@@ -77,7 +77,7 @@ impl Client {
         loop {
             let woken = tokio::select! {
                 biased;
-                () = ended(&mut drain) => Woken::Draining,
+                () = shutdown(&mut drain) => Woken::Draining,
                 _ = self.sender.closed() => return Err(Gone),
                 _ = streams.changed() => Woken::Streams,
                 notice = self.notices.recv() => Woken::Notice(notice),
@@ -85,17 +85,17 @@ impl Client {
                 () = tokio::time::sleep(KEEP_ALIVE) => Woken::Quiet,
             };
             match woken {
-                Woken::Draining => return self.send(": the node ends\n\n".into()).await,
+                Woken::Draining => return self.send(": shutting down\n\n".into()).await,
                 Woken::Quiet => self.send(": keep-alive\n\n".into()).await?,
-                Woken::Streams => self.join().await?,
+                Woken::Streams => self.follow_new_streams().await?,
                 Woken::Notice(notice) => self.notice(notice).await?,
                 Woken::Elements => self.deliver().await?,
             }
         }
     }
 
-    /// Sets the cursors: behind the elements that the vector names, else at the newest. A stream
-    /// that a complete vector does not name has come since, and begins with its first element.
+    /// Sets the cursors: after the positions of the vector, else after the newest element. A stream
+    /// missing from a complete vector is new and starts with its first element.
     async fn begin(&mut self, after: Option<After>) -> Result<(), Gone> {
         for entry in self.app.catalogue.entries() {
             if !self.wanted.takes(&entry.name) {
@@ -113,13 +113,13 @@ impl Client {
             let next = match next {
                 Ok(next) => next,
                 Err(rollback) => {
-                    self.rollback(&entry, &rollback).await?;
+                    self.send_rollback(&entry, &rollback).await?;
                     rollback.next
                 }
             };
             self.follow(entry, next).await?;
         }
-        // An empty event brings the vector to a client to which nothing happens yet.
+        // An empty event gives the client its vector before the first element.
         let text = format!(
             "retry: 1000\nevent: elements\nid: {}\ndata: {{\"elements\":[]}}\n\n",
             self.cursors.vector()
@@ -127,8 +127,8 @@ impl Client {
         self.send(text).await
     }
 
-    /// Adds the streams that have come.
-    async fn join(&mut self) -> Result<(), Gone> {
+    /// Follows streams that are new.
+    async fn follow_new_streams(&mut self) -> Result<(), Gone> {
         for entry in self.app.catalogue.entries() {
             let known = self.cursors.follows(&entry.name);
             if !known && self.wanted.takes(&entry.name) {
@@ -140,24 +140,24 @@ impl Client {
 
     async fn follow(&mut self, entry: Arc<Entry>, next: u64) -> Result<(), Gone> {
         if self.cursors.len() >= STREAMS_MAX {
-            let text = format!("left out: a client has at most {STREAMS_MAX} streams");
-            return self.tell(NoticeKind::Lag, &entry.name, text).await;
+            let text = format!("not included: a client has at most {STREAMS_MAX} streams");
+            return self.notify(NoticeKind::Lag, &entry.name, text).await;
         }
         self.cursors.follow(entry, next);
         Ok(())
     }
 
-    /// Sends one event of elements, and what interrupted them. It is read when the connection takes it,
-    /// so a client that does not read holds up no thread, and one that waits for its turn holds no elements.
+    /// Sends one event of elements, and handles an interruption. Elements are read only when the
+    /// connection has room, so a client that does not read occupies no thread and no memory.
     async fn deliver(&mut self) -> Result<(), Gone> {
         if self.event_bytes <= EVENT_BYTES {
-            // One event carries all that comes together.
+            // Elements that arrive together share one event.
             sleep(GATHER).await;
         }
         if self.sender.capacity() == 0 {
-            // Meanwhile more may have come than usual.
+            // More elements than usual may arrive during the wait.
             self.event_bytes = self.event_bytes.max(EVENT_BYTES);
-            match timeout(STALLED, self.sender.reserve()).await {
+            match timeout(STALL_TIMEOUT, self.sender.reserve()).await {
                 Ok(Ok(_)) => {}
                 _ => return Err(Gone),
             }
@@ -170,7 +170,7 @@ impl Client {
         let readers = &self.app.permits.live_readers;
         let read = readers.run_if_large(self.event_bytes, reading).await;
         let (cursors, piece) = read.map_err(|error| {
-            tracing::error!(%error, "a client of live data was cut");
+            tracing::error!(%error, "a client of live data was disconnected");
             Gone
         })?;
         self.cursors = cursors;
@@ -181,8 +181,8 @@ impl Client {
     async fn send_piece(&mut self, piece: Piece) -> Result<(), Gone> {
         for (name, behind) in piece.lagging {
             self.app.observability.metrics.live_lagged.inc();
-            let text = format!("{behind} elements behind; they are sent from the log");
-            self.tell(NoticeKind::Lag, &name, text).await?;
+            let text = format!("lags by {behind} elements, which are sent from the log");
+            self.notify(NoticeKind::Lag, &name, text).await?;
         }
         if let Some(event) = piece.event {
             self.app
@@ -193,36 +193,36 @@ impl Client {
             self.send(event).await?;
         }
         match piece.interruption {
-            Some((name, error)) => self.interrupted(&name, error).await,
+            Some((name, error)) => self.handle_interruption(&name, error).await,
             None => Ok(()),
         }
     }
 
-    /// Goes on after a gap or a rollback; a stream that cannot be read is left.
-    async fn interrupted(&mut self, name: &str, error: StoreError) -> Result<(), Gone> {
+    /// Continues after a gap or a rollback; stops following a stream that cannot be read.
+    async fn handle_interruption(&mut self, name: &str, error: StoreError) -> Result<(), Gone> {
         match error {
             StoreError::Log(Error::Gap {
                 from, next, reason, ..
             }) => {
-                self.cursors.pass(name, next);
+                self.cursors.skip_to(name, next);
                 let text = format!("elements {from} to {} are missing: {reason}", next - 1);
-                self.tell(NoticeKind::Lag, name, text).await
+                self.notify(NoticeKind::Lag, name, text).await
             }
             StoreError::Log(Error::Rollback(rollback)) => {
                 let Some(entry) = self.cursors.remove(name) else {
                     return Ok(());
                 };
-                self.rollback(&entry, &rollback).await?;
+                self.send_rollback(&entry, &rollback).await?;
                 self.follow(entry, rollback.next).await
             }
             error => {
                 self.cursors.remove(name);
                 let is_removed = matches!(error, StoreError::Log(Error::Removed { .. }));
                 let text = format!("cannot be read: {error}");
-                self.tell(NoticeKind::Lag, name, text).await?;
-                // Another stream may have its name by now, and have come while this one was followed.
+                self.notify(NoticeKind::Lag, name, text).await?;
+                // A new stream of the same name may have been defined while this one was followed.
                 if is_removed {
-                    self.join().await
+                    self.follow_new_streams().await
                 } else {
                     Ok(())
                 }
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    async fn rollback(
+    async fn send_rollback(
         &mut self,
         entry: &Entry,
         rollback: &chappe_log::Rollback,
@@ -252,15 +252,15 @@ impl Client {
         match notice {
             Ok(notice) => self.send_notice(&notice).await,
             Err(RecvError::Lagged(missed)) => {
-                self.tell(NoticeKind::Lag, "", format!("{missed} notices missed"))
+                self.notify(NoticeKind::Lag, "", format!("{missed} notices missed"))
                     .await
             }
             Err(RecvError::Closed) => Err(Gone),
         }
     }
 
-    /// Tells this client alone.
-    async fn tell(&mut self, kind: NoticeKind, subject: &str, text: String) -> Result<(), Gone> {
+    /// Sends a notice to this client only.
+    async fn notify(&mut self, kind: NoticeKind, subject: &str, text: String) -> Result<(), Gone> {
         let notice = Notice::now(kind, subject, text);
         self.send_notice(&notice).await
     }
@@ -271,7 +271,7 @@ impl Client {
     }
 
     async fn send(&mut self, text: String) -> Result<(), Gone> {
-        match timeout(STALLED, self.sender.send(Ok(text.into()))).await {
+        match timeout(STALL_TIMEOUT, self.sender.send(Ok(text.into()))).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(Gone),
         }

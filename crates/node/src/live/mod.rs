@@ -1,11 +1,10 @@
 //! Live data: one stream of server-sent events that carries many streams of elements.
 //!
 //! A client is a task with a cursor into the log for each of its streams, and a queue of two events
-//! towards its connection. It reads from the log when the connection takes more, so a slow client
-//! holds nothing but its own place: it never blocks another, and it is told how far it is behind.
-//! Large events are read and written apart from the serving thread, two at a time.
-//! Each event carries the client's whole vector of positions as its id; a client that comes back
-//! with it goes on behind the last element it has got.
+//! towards its connection. It reads from the log when the connection has room, so a slow client never
+//! blocks another, and a notice reports its lag. Large events are read and encoded outside the
+//! serving thread, two at a time. Each event carries the client's vector of all positions as its id; a
+//! client that reconnects with it resumes after its last element.
 
 mod client;
 mod reading;
@@ -19,26 +18,26 @@ pub(crate) use vector::Vector;
 /// Streams of one client; reason: the vector is sent with each event, about 50 bytes a stream.
 pub(crate) const STREAMS_MAX: usize = 1_000;
 
-/// Where a client goes on.
+/// The position from which a client resumes.
 #[derive(Debug, Clone)]
 pub(crate) struct After {
-    /// What it has got.
+    /// The last positions that it received.
     pub(crate) vector: Vector,
-    /// The vector names all streams that there were: it is the id of an event.
+    /// Whether the vector names all streams of its time, because it is the id of an event.
     pub(crate) complete: bool,
 }
 
-/// Which streams a client wants.
+/// The streams that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// All that there are, and those that come.
+    /// All streams, including future ones.
     All,
-    /// These, whether they exist yet or not.
+    /// These streams, whether they exist yet or not.
     Names(BTreeSet<String>),
 }
 
 impl Wanted {
-    /// Whether the client wants this stream.
+    /// Whether the client requests this stream.
     pub(crate) fn takes(&self, stream: &str) -> bool {
         match self {
             Self::All => true,

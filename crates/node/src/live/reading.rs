@@ -1,7 +1,7 @@
-//! The next event of a client: its elements are read from the log and written as JSON.
+//! Builds the next event of a client: reads elements from the log and writes them as JSON.
 //!
-//! An event of 256 KiB takes milliseconds, and many clients may be far behind. Nothing here waits, so
-//! that it can run apart from the serving thread.
+//! An event of 256 KiB takes milliseconds, and many clients may lag far. Nothing here waits, so that
+//! it can run outside the serving thread.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,9 +15,9 @@ use super::Vector;
 use crate::catalogue::Entry;
 use crate::view::ElementView;
 
-/// Bytes of records read at once, and gathered into one event.
+/// Bytes of records in one read, and in one event.
 pub(super) const EVENT_BYTES: usize = 256 << 10;
-/// Elements behind the newest from which a client counts as slow, and is notified of it.
+/// Lag in elements from which a client counts as slow and is notified of it.
 const LAG: u64 = 5_000;
 
 /// A client's position in each of its streams.
@@ -38,23 +38,23 @@ struct Cursor {
     is_slow: bool,
 }
 
-/// What was read at once.
+/// The result of one read.
 #[derive(Default)]
 pub(super) struct Piece {
     /// The event, if there are elements.
     pub(super) event: Option<String>,
-    /// How many elements it carries.
+    /// The number of elements in it.
     pub(super) elements: u64,
-    /// Their bytes, before they were written.
+    /// Their bytes in memory.
     pub(super) bytes: usize,
-    /// Streams in which the client has become slow, and how many elements it is behind.
+    /// Streams in which the client has become slow, with its lag in elements.
     pub(super) lagging: Vec<(String, u64)>,
-    /// The stream that could not be read further, and why; its elements so far are in the event.
+    /// The stream whose reading failed, with the error; its earlier elements are in the event.
     pub(super) interruption: Option<(String, StoreError)>,
 }
 
-/// Elements of one stream that are to be sent, and the schema that they were read with: the stream may
-/// have another one by then.
+/// Elements of one stream to send, with the schema that they were read with; the stream's schema may
+/// have changed since.
 struct Gathered {
     entry: Arc<Entry>,
     schema: Arc<StreamSchema>,
@@ -71,7 +71,7 @@ fn before(entry: &Entry, next: u64) -> Position {
 }
 
 impl Cursors {
-    /// How many streams are followed.
+    /// The number of followed streams.
     pub(super) fn len(&self) -> usize {
         self.of_stream.len()
     }
@@ -95,19 +95,19 @@ impl Cursors {
         self.of_stream.insert(entry.name.clone(), cursor);
     }
 
-    /// Follows a stream no longer.
+    /// Stops following a stream.
     pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
         self.of_stream.remove(name).map(|cursor| cursor.entry)
     }
 
-    /// The elements before number `next` are missing.
-    pub(super) fn pass(&mut self, name: &str, next: u64) {
+    /// Moves past missing elements: `next` is the next number.
+    pub(super) fn skip_to(&mut self, name: &str, next: u64) {
         if let Some(cursor) = self.of_stream.get_mut(name) {
             cursor.position = before(&cursor.entry, next);
         }
     }
 
-    /// The position in each stream, after what was read.
+    /// The position of the last element read in each stream.
     pub(super) fn vector(&self) -> Vector {
         let positions = self.of_stream.iter();
         Vector(
@@ -117,7 +117,7 @@ impl Cursors {
         )
     }
 
-    /// Waits until there is something to read. It reads nothing.
+    /// Waits until there is something to read, without reading it.
     pub(super) async fn ready(&mut self) {
         poll_fn(|context| {
             for cursor in self.of_stream.values_mut() {
@@ -130,7 +130,7 @@ impl Cursors {
         .await;
     }
 
-    /// Reads what there is, up to an event, and writes it.
+    /// Reads available elements, at most one event, and encodes them.
     pub(super) fn read(&mut self) -> Piece {
         let mut piece = Piece::default();
         let mut all = Vec::new();
@@ -150,8 +150,7 @@ impl Cursors {
         piece
     }
 
-    /// What comes next in any stream; the search begins after the stream that was `last`, so that none
-    /// starves.
+    /// The next elements of any stream. The search starts after the stream `last`, so that none starves.
     fn next(&mut self) -> Option<(String, Result<Vec<StreamElement>, StoreError>)> {
         // `ready` leaves the waker.
         let mut context = Context::from_waker(Waker::noop());

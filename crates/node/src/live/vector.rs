@@ -1,4 +1,4 @@
-//! Where a client stands in each of its streams: `stream@EPOCH:N`, joined by commas.
+//! A client's position in each of its streams: `stream@EPOCH:N`, joined by commas.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ impl Vector {
         let mut positions = BTreeMap::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let shown: String = part.chars().take(80).collect();
-            let form = || format!("{shown:?} is no position in a stream: write stream@EPOCH:N");
+            let form = || format!("{shown:?} is not a position: write it as stream@EPOCH:N");
             let (stream, position) = part.split_once('@').ok_or_else(form)?;
             check_name(stream).map_err(|error| error.to_string())?;
             let position = position.parse().map_err(|_| form())?;
             if positions.insert(stream.to_owned(), position).is_some() {
-                return Err(format!("{stream} stands twice"));
+                return Err(format!("{stream} is named twice"));
             }
         }
         Ok(Self(positions))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_survives_and_wrong_ones_are_refused() {
+    fn a_vector_round_trips_and_invalid_ones_are_refused() {
         let text = "a.b@000000000000000a:7,c@0000000000000001:0";
         assert_eq!(Vector::parse(text).unwrap().to_string(), text);
         assert_eq!(Vector::parse("").unwrap(), Vector::default());

@@ -25,24 +25,20 @@ pub(crate) struct KadMetrics {
 
 impl KadMetrics {
     pub(crate) fn register(&self, r: &mut Registry) {
-        r.register(
-            "kad_contacts",
-            "Nodes that are known",
-            self.contacts.clone(),
-        );
-        let text = "Nodes of the network, estimated";
+        r.register("kad_contacts", "Known nodes", self.contacts.clone());
+        let text = "Estimated nodes of the network";
         r.register("kad_network_nodes", text, self.network_nodes.clone());
-        let text = "Records kept for others";
+        let text = "Records stored for others";
         r.register("kad_records", text, self.records.clone());
-        let (text, bytes) = ("Size of the records kept for others", Unit::Bytes);
+        let (text, bytes) = ("Size of the records stored for others", Unit::Bytes);
         r.register_with_unit("kad_record", text, bytes, self.record_bytes.clone());
         let text = "Devices published";
         r.register("kad_publications", text, self.publications.clone());
-        r.register("kad_searches", "Searches begun", self.searches.clone());
+        r.register("kad_searches", "Searches started", self.searches.clone());
         r.register("kad_requests", "Requests to others", self.requests.clone());
-        let text = "Requests that nobody answered in time";
+        let text = "Requests that timed out";
         r.register("kad_timeouts", text, self.timeouts.clone());
-        let text = "Requests of others that were answered";
+        let text = "Answered requests of others";
         r.register("kad_served", text, self.served.clone());
         let (text, bytes) = ("Sent to other nodes", Unit::Bytes);
         r.register_with_unit("kad_sent", text, bytes, self.sent.clone());

@@ -15,17 +15,17 @@ pub(crate) struct LinkLabel {
     pub(crate) link: String,
 }
 
-/// Who reads, by key or address, or `other` beyond the limit.
+/// A reader, or `other` beyond the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ReaderLabel {
-    /// Its key, or its address where it proved none.
+    /// Its key, or its address if it proved no key.
     pub(crate) reader: String,
 }
 
-/// What pacers are about.
+/// The state of pacers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct PacerStateLabel {
-    /// The word.
+    /// Its name.
     pub(crate) state: String,
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct LinkStreamLabels {
     pub(crate) stream: String,
 }
 
-/// Why something of a stream of a link was refused.
+/// The reason of a refusal on a stream of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LinkReasonLabels {
     /// The link's name.
     pub(crate) link: String,
     /// The stream's name here.
     pub(crate) stream: String,
-    /// Why.
+    /// The reason.
     pub(crate) reason: String,
 }
 
@@ -54,45 +54,45 @@ pub(crate) struct LinkReasonLabels {
 pub(crate) struct LinkMetrics {
     /// 1 while a link carries elements.
     pub(crate) connected: Family<LinkLabel, Gauge>,
-    /// How often a link was connected again.
+    /// Reconnections of a link.
     pub(crate) reconnects: Family<LinkLabel, Counter>,
     /// Bytes received by a link.
     pub(crate) received_bytes: Family<LinkLabel, Counter>,
-    /// Elements a second, lately.
+    /// Current rate in elements per second.
     pub(crate) rate: Family<LinkLabel, Gauge<f64, AtomicU64>>,
-    /// Dead letters kept.
+    /// Stored dead letters.
     pub(crate) dead_letters: Family<LinkLabel, Gauge>,
     /// Elements acknowledged.
     pub(crate) acknowledged: Family<LinkStreamLabels, Counter>,
-    /// Elements that came again and were dropped.
+    /// Dropped duplicates.
     pub(crate) repeated: Family<LinkStreamLabels, Counter>,
-    /// Elements that are at the origin and not here.
+    /// Elements at the origin that are not here yet.
     pub(crate) lag_elements: Family<LinkStreamLabels, Gauge>,
-    /// Time that the newest element took.
+    /// Delay of the newest element.
     pub(crate) lag: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
-    /// Bytes that are here and not stored.
+    /// Bytes received and not yet stored.
     pub(crate) held: Family<LinkStreamLabels, Gauge>,
-    /// How full the window is.
+    /// Occupation of the window.
     pub(crate) occupation: Family<LinkStreamLabels, Gauge<f64, AtomicU64>>,
-    /// Elements among the dead letters, by reason.
+    /// Elements that became dead letters, by reason.
     pub(crate) refused: Family<LinkReasonLabels, Counter>,
     /// Sessions and subscriptions of others here.
     pub(crate) peers: Gauge,
     /// Elements sent to others and not acknowledged.
     pub(crate) peers_in_flight: Gauge,
-    /// Elements a second that a reader is sent, lately.
+    /// Current sending rate to a reader in elements per second.
     pub(crate) reader_rate: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
     /// Elements sent to a reader.
     pub(crate) reader_sent: Family<ReaderLabel, Counter>,
-    /// Of them, elements sent again.
+    /// Retransmitted elements among them.
     pub(crate) reader_sent_again: Family<ReaderLabel, Counter>,
-    /// Elements that a reader does not have.
+    /// Elements that a reader does not have yet.
     pub(crate) reader_lag_elements: Family<ReaderLabel, Gauge>,
-    /// Elements on the way, as its pacer sees them.
+    /// Elements in flight, as the pacer counts them.
     pub(crate) pacer_occupation: Family<ReaderLabel, Gauge>,
     /// Time between two frames.
     pub(crate) pacer_period: Family<ReaderLabel, Gauge<f64, AtomicU64>>,
-    /// What the pacers are about.
+    /// Pacers by state.
     pub(crate) pacer_states: Family<PacerStateLabel, Gauge>,
 }
 
@@ -100,25 +100,25 @@ impl LinkMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
         let text = "1 while the link carries elements";
         r.register("link_connected", text, self.connected.clone());
-        let text = "Times a link was connected again";
+        let text = "Reconnections of a link";
         r.register("link_reconnects", text, self.reconnects.clone());
         let (text, bytes) = ("Received by a link", Unit::Bytes);
         r.register_with_unit("link_received", text, bytes, self.received_bytes.clone());
-        let text = "Elements a second that a link brings, over the last seconds";
+        let text = "Elements per second received by a link, over the last seconds";
         r.register("link_elements_per_second", text, self.rate.clone());
-        let text = "Dead letters kept";
+        let text = "Stored dead letters";
         r.register("link_dead_letters", text, self.dead_letters.clone());
         let text = "Elements stored and acknowledged";
         r.register("link_acknowledged", text, self.acknowledged.clone());
-        let text = "Elements that came again";
+        let text = "Dropped duplicates";
         r.register("link_repeated", text, self.repeated.clone());
-        let text = "Elements at the origin and not here";
+        let text = "Elements at the origin that are not here yet";
         r.register("link_lag_elements", text, self.lag_elements.clone());
         let (text, seconds) = ("From source time to arrival", Unit::Seconds);
         r.register_with_unit("link_lag", text, seconds, self.lag.clone());
-        let (text, bytes) = ("Here and not stored", Unit::Bytes);
+        let (text, bytes) = ("Received and not yet stored", Unit::Bytes);
         r.register_with_unit("link_held", text, bytes, self.held.clone());
-        let text = "How full the window is, 0 to 1";
+        let text = "Occupation of the window, 0 to 1";
         r.register("link_window_occupation", text, self.occupation.clone());
         let text = "Elements that could not be stored";
         r.register("link_refused", text, self.refused.clone());
@@ -126,31 +126,31 @@ impl LinkMetrics {
         r.register("link_peers", text, self.peers.clone());
         let text = "Elements sent to others and not acknowledged";
         r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
-        let text = "Elements a second sent to a reader, over the last seconds";
+        let text = "Elements per second sent to a reader, over the last seconds";
         let rate = self.reader_rate.clone();
         r.register("link_reader_elements_per_second", text, rate);
-        let text = "Elements sent to a reader since it came";
+        let text = "Elements sent to a reader since it connected";
         r.register("link_reader_sent", text, self.reader_sent.clone());
-        let text = "Elements sent to a reader again";
+        let text = "Elements retransmitted to a reader";
         let again = self.reader_sent_again.clone();
         r.register("link_reader_sent_again", text, again);
-        let text = "Elements here that a reader does not have";
+        let text = "Elements here that a reader does not have yet";
         let lag = self.reader_lag_elements.clone();
         r.register("link_reader_lag_elements", text, lag);
-        let text = "Elements on the way to a reader, as its pacer sees them";
+        let text = "Elements in flight to a reader, as its pacer counts them";
         r.register("link_pacer_occupation", text, self.pacer_occupation.clone());
-        let text = "Between two frames to a reader; 0 while nothing is held back";
+        let text = "Between two frames to a reader; 0 without pacing";
         r.register_with_unit(
             "link_pacer_period",
             text,
             Unit::Seconds,
             self.pacer_period.clone(),
         );
-        let text = "Pacers by what they are about";
+        let text = "Pacers by state";
         r.register("link_pacers", text, self.pacer_states.clone());
     }
 
-    /// Forgets what was measured.
+    /// Clears all values.
     pub(crate) fn clear(&self) {
         self.connected.clear();
         self.reconnects.clear();

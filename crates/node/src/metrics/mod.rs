@@ -1,7 +1,8 @@
-//! What the node counts, in the form that Prometheus reads.
+//! The metrics of the node, for Prometheus.
 //!
-//! Names begin with `chappe_`, times are seconds, sizes bytes, counters end in `_total`. Labels
-//! have few values: routes and peers are none, streams only up to `limits.metric_streams`.
+//! Names have the prefix `chappe_`, times are in seconds, sizes in bytes, counters end in `_total`.
+//! Labels have few values: there are none for routes and peers, and at most `limits.metric_streams`
+//! for streams.
 
 mod kad;
 mod links;
@@ -30,7 +31,7 @@ pub(crate) use links::{
 #[cfg(feature = "dds")]
 pub(crate) use topics::measure as measure_topics;
 
-/// Bounds of the durations of requests in seconds; reason: from a read of memory to a query's limit.
+/// Bucket bounds of request durations in seconds; reason: from a memory read to a query's time limit.
 const DURATION_BOUNDS: [f64; 8] = [0.000_5, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 30.0];
 
 /// Method and status of a request.
@@ -43,7 +44,7 @@ pub(crate) struct RequestLabels {
 /// A state of devices or sensors.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct StateLabel {
-    /// The state's word.
+    /// The state.
     pub(crate) state: &'static str,
 }
 
@@ -54,14 +55,14 @@ pub(crate) struct QuotaLabel {
     pub(crate) quota: &'static str,
 }
 
-/// What became of an event of a notification tree.
+/// The outcome of an event of a notification tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct TreeLabel {
-    /// The word.
+    /// Its name.
     pub(crate) outcome: &'static str,
 }
 
-/// Where and why something was dropped; both are words of the program, not of a peer.
+/// Hop and reason of a drop, both from fixed sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct DropLabels {
     /// The hop.
@@ -77,12 +78,12 @@ pub(crate) struct StreamLabel {
     pub(crate) stream: String,
 }
 
-/// What was lost of which stream.
+/// Stream and reason of a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LostLabels {
-    /// Its name.
+    /// The stream's name.
     pub(crate) stream: String,
-    /// Why.
+    /// The reason.
     pub(crate) reason: &'static str,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct LostLabels {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// Streams that have a label of their own.
+    /// Streams with a label of their own.
     named: Mutex<BTreeSet<String>>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
@@ -100,31 +101,31 @@ pub(crate) struct Metrics {
     pub(crate) live_clients: Gauge,
     /// Elements sent to clients of live data.
     pub(crate) live_elements: Counter,
-    /// Times a client of live data was too slow to be sent elements as they came.
+    /// Number of times that a client of live data became slow.
     pub(crate) live_lagged: Counter,
     /// Elements acknowledged by the log.
     pub(crate) elements: Family<StreamLabel, Counter>,
-    /// Elements that are lost.
+    /// Lost elements.
     pub(crate) lost: Family<LostLabels, Counter>,
-    /// Of those that were damaged, elements put back from another node.
+    /// Damaged elements restored from another node.
     pub(crate) restored: Family<StreamLabel, Counter>,
-    /// Elements that are missing from the middle of a stream.
+    /// Elements missing from the middle of a stream.
     pub(crate) missing: Family<StreamLabel, Gauge>,
-    /// Bytes that the scrub has read.
+    /// Bytes read by the scrub.
     pub(crate) scrubbed: Counter,
-    /// What was dropped at a hop.
+    /// Drops by hop and reason.
     pub(crate) dropped: Family<DropLabels, Counter>,
     /// Devices by state.
     pub(crate) devices: Family<StateLabel, Gauge>,
-    /// Times that a device was made to wait.
+    /// Number of times that a quota slowed a device down.
     pub(crate) devices_slowed: Family<QuotaLabel, Counter>,
-    /// Events of devices' notification trees, by what became of them.
+    /// Events of devices' notification trees, by outcome.
     pub(crate) tree_events: Family<TreeLabel, Counter>,
     /// Virtual sensors by state.
     pub(crate) sensors: Family<StateLabel, Gauge>,
     /// Streams of the log.
     pub(crate) streams: Gauge,
-    /// 1 while the log takes records.
+    /// 1 while the log accepts records.
     pub(crate) log_healthy: Gauge,
     /// Bytes written by the log.
     pub(crate) log_bytes: Counter,
@@ -139,13 +140,13 @@ pub(crate) struct Metrics {
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: topics::TopicMetrics,
-    /// Free bytes under the data directory.
+    /// Free bytes on the disk of the data directory.
     pub(crate) disk_free: Gauge,
     /// Resident memory.
     pub(crate) resident: Gauge,
     /// Start of the process, seconds since 1970.
     pub(crate) start_time: Gauge<f64, AtomicU64>,
-    /// When the certificate of HTTP ends; 0: never, or there is none.
+    /// Expiry of the HTTP certificate, seconds since 1970; 0: none.
     pub(crate) certificate_ends: Gauge,
 }
 
@@ -224,7 +225,7 @@ impl Metrics {
         );
         r.register(
             "live_lagged",
-            "Times a live client lagged",
+            "Number of times that a live client lagged",
             self.live_lagged.clone(),
         );
         r.register(
@@ -232,12 +233,8 @@ impl Metrics {
             "Elements acknowledged by the log",
             self.elements.clone(),
         );
-        r.register(
-            "lost",
-            "Elements that are lost, by reason",
-            self.lost.clone(),
-        );
-        let text = "Damaged elements put back from another node";
+        r.register("lost", "Lost elements by reason", self.lost.clone());
+        let text = "Damaged elements restored from another node";
         r.register("restored", text, self.restored.clone());
         r.register(
             "missing",
@@ -246,7 +243,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "log_scrubbed",
-            "Read again to find damage",
+            "Read by the scrub to find damage",
             Unit::Bytes,
             self.scrubbed.clone(),
         );
@@ -256,11 +253,11 @@ impl Metrics {
             self.dropped.clone(),
         );
         r.register("devices", "Devices by state", self.devices.clone());
-        let text = "Times a device was made to wait, by the quota that it was above";
+        let text = "Number of times that a device was slowed down, by the exceeded quota";
         r.register("devices_slowed", text, self.devices_slowed.clone());
         r.register(
             "tree_events",
-            "Events of devices' notification trees by what became of them",
+            "Events of devices' notification trees by outcome",
             self.tree_events.clone(),
         );
         r.register(
@@ -271,7 +268,7 @@ impl Metrics {
         r.register("streams", "Streams of the log", self.streams.clone());
         r.register(
             "log_healthy",
-            "1 while the log takes records",
+            "1 while the log accepts records",
             self.log_healthy.clone(),
         );
         r.register(
@@ -304,7 +301,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "certificate_end",
-            "End of the certificate of HTTP since 1970; 0: never",
+            "Expiry of the HTTP certificate since 1970; 0: never",
             Unit::Seconds,
             self.certificate_ends.clone(),
         );
@@ -328,7 +325,7 @@ impl Metrics {
         self.request_seconds.observe(took.as_secs_f64());
     }
 
-    /// Takes what was counted of notification trees.
+    /// Updates the counters of notification trees.
     pub(crate) fn measure_tree(&self, counts: TreeCounts) {
         for (outcome, count) in [
             ("delivered", counts.delivered),
@@ -343,7 +340,7 @@ impl Metrics {
         }
     }
 
-    /// The label of a stream: itself while there are few, `other` beyond the limit.
+    /// The label of a stream: its name, or `other` beyond the limit.
     pub(crate) fn stream_label(&self, stream: &str, limits: &Limits) -> String {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if named.contains(stream) {
@@ -356,7 +353,7 @@ impl Metrics {
         stream.to_owned()
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;

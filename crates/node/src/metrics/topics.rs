@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::PacerStateLabel;
 
-/// A topic; there are no more than the configuration names.
+/// A topic; the configuration bounds their number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct TopicLabel {
     topic: String,
@@ -49,34 +49,34 @@ impl TopicMetrics {
         r.register("dds_sent", "Samples written", self.sent.clone());
         let text = "Samples acknowledged by all reliable readers";
         r.register("dds_acknowledged", text, self.acknowledged.clone());
-        let text = "Samples given up for a reader that acknowledged nothing";
+        let text = "Samples abandoned for a reader that acknowledged nothing";
         r.register("dds_given_up", text, self.given_up.clone());
         r.register("dds_received", "Samples received", self.received.clone());
-        let text = "Samples passed over, by the writers' numbers";
+        let text = "Samples skipped, by the writers' sequence numbers";
         r.register("dds_lost", text, self.lost.clone());
-        let text = "Ends elsewhere whose quality of service does not fit";
+        let text = "Remote endpoints with incompatible quality of service";
         r.register("dds_mismatches", text, self.mismatches.clone());
-        let text = "Times a reader acknowledged nothing";
+        let text = "Number of times that a reader acknowledged nothing";
         r.register("dds_reader_stalls", text, self.stalls.clone());
-        let (text, unit) = ("Time with a sample and no room for it", Unit::Seconds);
+        let (text, unit) = ("Time that a sample waited for room", Unit::Seconds);
         r.register_with_unit("dds_blocked", text, unit, self.blocked.clone());
-        let text = "Deadlines that passed without a sample while somebody matched";
+        let text = "Deadlines that passed without a sample while endpoints matched";
         let missed = self.deadlines_missed.clone();
         r.register("dds_deadlines_missed", text, missed);
-        let text = "Samples on the way, as the writer's pacer sees them";
+        let text = "Samples in flight, as the writer's pacer counts them";
         let occupation = self.pacer_occupation.clone();
         r.register("dds_pacer_occupation", text, occupation);
         let (text, unit) = ("Time between two samples", Unit::Seconds);
         let period = self.pacer_period.clone();
         r.register_with_unit("dds_pacer_period", text, unit, period);
-        let text = "Pacers of writers by what they are about";
+        let text = "Pacers of writers by state";
         r.register("dds_pacers", text, self.pacer_states.clone());
-        let text = "Times the participant was made anew";
+        let text = "Restarts of the participant";
         r.register("dds_restarts", text, self.restarts.clone());
         r.register("dds_panics", "Panics of the library", self.panics.clone());
-        let text = "Times nothing moved in the library";
+        let text = "Number of times that the library stalled";
         r.register("dds_stalls", text, self.library_stalls.clone());
-        let text = "Participants elsewhere";
+        let text = "Remote participants";
         r.register("dds_peers", text, self.peers.clone());
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
         let Some(pacer) = writer.pacer else { continue };
         let occupation = of.pacer_occupation.get_or_create(&label);
         occupation.inc_by(gauge(pacer.occupation));
-        // Of several writers of a topic the longest period is told.
+        // With several writers of a topic, the longest period counts.
         let period = of.pacer_period.get_or_create(&label);
         period.set(period.get().max(pacer.period.as_secs_f64()));
         let state = pacer.state.as_str().to_owned();

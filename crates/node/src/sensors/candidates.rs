@@ -1,4 +1,4 @@
-//! Which streams a source may take: those that the registry has and that are what it asks for.
+//! Candidates for a source: the registered streams that match its selection.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use chappe_registry::{
 use chappe_stream::descriptor::Source;
 use chappe_stream::{Candidate, Selection, StreamQuery};
 
-use crate::catalogue::{key, name_of};
+use crate::catalogue::{key, stream_name};
 use crate::shared::App;
 
-/// Streams looked at for one source; reason: a query that is this wide is no query.
+/// Streams considered for one source; reason: a query that matches more is too broad.
 const MATCHES_MAX: usize = 1_000;
-/// Time for a source's SPARQL query.
+/// Time limit of a source's SPARQL query.
 const SPARQL_TIME: Duration = Duration::from_secs(1);
 
-/// The streams that match `source` now; `own` is the sensor's output, which it never takes.
+/// The streams that match `source` now, except `own`, the sensor's output.
 ///
 /// # Errors
-/// A SPARQL query that does not run, in words.
+/// The SPARQL query failed.
 pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Candidate>, String> {
     let found = match &source.selection {
         Selection::Stream(name) => {
@@ -32,12 +32,12 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
     };
     let mut candidates = Vec::new();
     for entity in found {
-        let Some(entry) = name_of(&entity.key).and_then(|name| app.catalogue.get(name)) else {
+        let Some(entry) = stream_name(&entity.key).and_then(|name| app.catalogue.get(name)) else {
             continue;
         };
         let schema = entry.log.schema();
         let why = match &source.selection {
-            Selection::Stream(_) => "it is named".to_owned(),
+            Selection::Stream(_) => "the sensor names it".to_owned(),
             Selection::Query(query) => {
                 if entry.name == own || query.value_field(&schema).is_err() {
                     continue;
@@ -106,10 +106,10 @@ fn streams_by_sparql(app: &App, sparql: &str) -> Result<HashSet<String>, String>
         .sparql(sparql, &Principal::Operator, &limits, &interrupt)
         .map_err(|error| error.to_string())?;
     let SparqlAnswer::Solutions { variables, rows } = answer else {
-        return Err("a source takes a SELECT, not an ASK".to_owned());
+        return Err("the SPARQL query of a source must be a SELECT".to_owned());
     };
     let column = variables.iter().position(|name| name.as_str() == "stream");
-    let column = column.ok_or("the SELECT gives no variable ?stream")?;
+    let column = column.ok_or("the SELECT has no variable ?stream")?;
     let keys = rows
         .into_iter()
         .filter_map(|row| match row.into_iter().nth(column) {
@@ -119,27 +119,27 @@ fn streams_by_sparql(app: &App, sparql: &str) -> Result<HashSet<String>, String>
     Ok(keys.collect())
 }
 
-/// Why a stream matches, in words.
+/// The reasons why a stream matches.
 fn why(query: &StreamQuery) -> String {
     let parts = [
         ("observes", &query.observed_property),
         ("in", &query.unit),
-        ("is of a", &query.entity_type),
-        ("lies in", &query.scope),
-        ("its name begins with", &query.name_prefix),
+        ("has type", &query.entity_type),
+        ("is in scope", &query.scope),
+        ("has the name prefix", &query.name_prefix),
     ];
     let mut words: Vec<String> = parts
         .iter()
         .filter_map(|(verb, value)| Some(format!("{verb} {}", value.as_ref()?)))
         .collect();
     if query.sparql.is_some() {
-        words.push("the SPARQL query names it".to_owned());
+        words.push("is selected by the SPARQL query".to_owned());
     }
     words.join(", ")
 }
 
-/// The query of a source as it is shown.
-pub(super) fn shown(query: &StreamQuery) -> String {
+/// The query of a source, for display.
+pub(super) fn describe(query: &StreamQuery) -> String {
     let parts = [
         ("observed_property", &query.observed_property),
         ("unit", &query.unit),

@@ -1,22 +1,22 @@
-//! Elements that a virtual sensor does not use, or not as long as its window says.
+//! Elements that a virtual sensor does not use, or that leave its window early.
 
 use chappe_stream::VirtualSensor;
 
-/// Reasons that each window counts: its element came too late, or it reached a bound of its size and put
-/// elements out before their time.
-const OF_WINDOW: [&str; 3] = ["late", "window_elements", "window_bytes"];
-/// Reasons that the sensor counts: the element has another shape than its stream had when it was bound or
-/// is too long for a table, or its stream is not bound any more.
-const OF_SENSOR: [&str; 2] = ["misfit", "not_bound"];
+/// Reasons counted per window: the element was late, or the window reached a size limit and removed
+/// elements early.
+const WINDOW_REASONS: [&str; 3] = ["late", "window_elements", "window_bytes"];
+/// Reasons counted per sensor: the element's structure differs from the bound schema or is too long for
+/// a table, or its stream is no longer bound.
+const SENSOR_REASONS: [&str; 2] = ["misfit", "not_bound"];
 
-/// The counters of a sensor as they were last.
+/// The last known counters of a sensor.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     of_windows: Vec<[u64; 3]>,
     of_sensor: [u64; 2],
 }
 
-/// Elements of which one more was not used, of this source if it is known.
+/// Newly unused elements, with their source if known.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unused<'a> {
     pub(super) alias: Option<&'a str>,
@@ -25,8 +25,8 @@ pub(super) struct Unused<'a> {
 }
 
 impl Dropped {
-    /// What has been counted since the last call. A machine that is new begins at zero.
-    pub(super) fn look<'a>(
+    /// The drops counted since the last call. The counters of a new machine start at zero.
+    pub(super) fn take_new<'a>(
         &mut self,
         machine: &VirtualSensor,
         aliases: impl Iterator<Item = &'a str>,
@@ -45,12 +45,12 @@ impl Dropped {
                 counters.over_bytes,
             ];
             let before = std::mem::replace(&mut self.of_windows[index], now);
-            drops.extend(since(OF_WINDOW, before, now, Some(alias)));
+            drops.extend(since(WINDOW_REASONS, before, now, Some(alias)));
         }
         let counters = machine.counters();
         let now = [counters.misfits, counters.strangers];
         let before = std::mem::replace(&mut self.of_sensor, now);
-        drops.extend(since(OF_SENSOR, before, now, None));
+        drops.extend(since(SENSOR_REASONS, before, now, None));
         drops
     }
 }

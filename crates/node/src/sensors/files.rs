@@ -12,23 +12,23 @@ use chappe_device::mapping::rules::Rules;
 
 use crate::config::{Config, ConfigError, Problem};
 
-/// Longest file in bytes; what is longer is refused unread.
+/// Largest file in bytes; a larger one is refused unread.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// Most files of one directory; reason: each is a task with windows of its own.
+/// Maximum of files in the directory; reason: each is a task with its own windows.
 const FILES_MAX: usize = 1_000;
 
-/// What checking a configuration with all its files found.
+/// The result of checking a configuration with all its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// The names of the virtual sensors.
     pub sensors: Vec<String>,
 }
 
-/// Checks what a configuration refers to: the files of its virtual sensors and
-/// path rules, and the addresses of this host.
+/// Checks the items that a configuration refers to: sensor files, path rules, and addresses of this
+/// host.
 ///
 /// # Errors
-/// Everything that is wrong, by file, line, key and hint.
+/// All faults, with file, line, key and hint.
 pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     let mut problems = Vec::new();
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
@@ -47,7 +47,7 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
                 Ok(descriptor) => {
                     if let Some(other) = names.insert(descriptor.name.clone(), path.clone()) {
                         let text = format!(
-                            "the name {:?} is also that of {}",
+                            "the name {:?} is already used by {}",
                             descriptor.name,
                             other.display()
                         );
@@ -59,19 +59,19 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     }
     let (_, wrong) = Rules::read(&config.rules_directory);
     problems.extend(wrong.into_iter().map(|error| Problem {
-        place: error.file,
+        location: error.file,
         line: Some(error.line).filter(|line| *line > 0),
         key: None,
-        what: error.message,
+        message: error.message,
         hint: error.hint,
     }));
     #[cfg(feature = "dds")]
     if let Err(error) = config.dds.check_host() {
         problems.push(Problem {
-            place: "configuration".to_owned(),
+            location: "configuration".to_owned(),
             line: None,
             key: Some("dds.interfaces".to_owned()),
-            what: error.to_string(),
+            message: error.to_string(),
             hint: error.hint().map(str::to_owned),
         });
     }
@@ -82,28 +82,28 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     Err(ConfigError { problems })
 }
 
-/// A fault of a descriptor as a problem of the configuration.
+/// Converts a fault of a descriptor.
 pub(super) fn problem(error: DescriptorError) -> Problem {
     Problem {
-        place: error.file,
+        location: error.file,
         line: Some(error.line),
         key: Some(error.key).filter(|key| !key.is_empty()),
-        what: error.message,
+        message: error.message,
         hint: error.hint,
     }
 }
 
-fn problem_of(path: &Path, what: String) -> Problem {
+fn problem_of(path: &Path, message: String) -> Problem {
     Problem {
-        place: path.display().to_string(),
+        location: path.display().to_string(),
         line: None,
         key: None,
-        what,
+        message,
         hint: None,
     }
 }
 
-/// What tells whether a file has changed.
+/// File metadata that reveals a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified: Option<SystemTime>,
@@ -126,7 +126,7 @@ pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
         if name.starts_with('.') || !name.ends_with(".toml") {
             continue;
         }
-        // A file may be gone by now.
+        // The file may have been removed since.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -142,7 +142,7 @@ pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     Ok(found)
 }
 
-/// The text of a file, or why it cannot be read.
+/// Reads a file, or returns the reason why it cannot be read.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if bytes > FILE_BYTES_MAX {
@@ -151,38 +151,38 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-/// Why a file was not written.
+/// A sensor file was not written.
 pub(crate) enum FileError {
-    /// It is wrong.
-    Wrong(Box<Problem>),
-    /// The disk refuses.
+    /// It is invalid.
+    Invalid(Box<Problem>),
+    /// It cannot be written.
     Io(String),
 }
 
-/// Writes the file of the sensor `name`, whole or not at all.
+/// Writes the file of the sensor `name` atomically.
 pub(super) fn write(
     directory: &Path,
     path: Option<PathBuf>,
     name: &str,
     text: &str,
 ) -> Result<(), FileError> {
-    let wrong = |what: String, hint: Option<&str>| {
-        FileError::Wrong(Box::new(Problem {
-            place: format!("{name}.toml"),
+    let wrong = |message: String, hint: Option<&str>| {
+        FileError::Invalid(Box::new(Problem {
+            location: format!("{name}.toml"),
             line: None,
             key: Some("name".to_owned()),
-            what,
+            message,
             hint: hint.map(str::to_owned),
         }))
     };
     check_name(name).map_err(|error| wrong(error.to_string(), None))?;
     let descriptor = Descriptor::parse(&format!("{name}.toml"), text)
-        .map_err(|error| FileError::Wrong(Box::new(problem(error))))?;
+        .map_err(|error| FileError::Invalid(Box::new(problem(error))))?;
     if descriptor.name != name {
-        let what = format!("the file is that of {:?}, not of {name:?}", descriptor.name);
+        let message = format!("the file defines {:?}, not {name:?}", descriptor.name);
         return Err(wrong(
-            what,
-            Some("the name stands in the path and in the file"),
+            message,
+            Some("use the same name in the path and in the file"),
         ));
     }
     let path = path.unwrap_or_else(|| directory.join(format!("{name}.toml")));
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_written_only_when_it_is_right_and_under_its_own_name() {
+    fn a_file_is_written_only_when_valid_and_under_its_own_name() {
         let directory = tempfile::tempdir().unwrap();
         let sensors = directory.path().join("sensors");
         let text = "name = \"a.b\"\n[[source]]\nalias = \"x\"\nstream = \"s\"\n\
@@ -216,7 +216,7 @@ mod tests {
             ("a.b", ""),
         ] {
             let refused = write(&sensors, None, name, text);
-            assert!(matches!(refused, Err(FileError::Wrong(_))), "{name}");
+            assert!(matches!(refused, Err(FileError::Invalid(_))), "{name}");
         }
         let path = sensors.join("a.b.toml");
         assert_eq!(read(&path).unwrap(), text);

@@ -1,4 +1,4 @@
-//! What a virtual sensor reads: the streams that it is bound to, from where it was.
+//! The inputs of a virtual sensor: it follows its bound streams from its last position.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,18 +14,17 @@ use chappe_stream::{
 };
 
 use super::progress::Evaluated;
-use super::run::{Given, Running};
+use super::run::{Running, SensorMachineInput};
 
-/// Elements before the first one to be evaluated that are recalled into the windows; reason: as many
-/// as a window of the usual size has.
+/// Evaluated elements that are recalled into the windows; reason: the size of a usual window.
 const RECALLED_MAX: u64 = 65_536;
-/// Elements read at once for that.
+/// Elements read per step of a recall.
 const RECALL_STEP: u64 = 1_024;
 
 impl Running {
-    /// Follows the streams that a source is bound to, and no others: from where it was before, in
-    /// this run or an earlier one, else from now on. What the windows are to hold of what was before.
-    pub(super) async fn follow_bound(&mut self) -> Vec<Given> {
+    /// Follows exactly the bound streams, each from its last position in this or an earlier run, or from
+    /// now on. Returns the earlier elements that the windows must hold.
+    pub(super) async fn follow_bound(&mut self) -> Vec<SensorMachineInput> {
         let mut wanted: Vec<String> = Vec::new();
         for binding in &self.bindings {
             wanted.extend(binding.bound().map(|bound| bound.candidate.stream.clone()));
@@ -45,13 +44,13 @@ impl Running {
             let next = match evaluated.map(|evaluated| log.resume(evaluated.at)) {
                 None => {
                     let next = log.log().last() + 1;
-                    // From here on nothing is passed over, whatever ends this run.
+                    // Store the start, so that no element after it is skipped if this run ends.
                     let at = Position {
                         epoch: Epoch(log.log().epoch()),
                         sequence: next - 1,
                     };
-                    let begun = self.progress.begin(self.taken_back, &stream, at);
-                    self.told(begun);
+                    let stored = self.progress.begin(self.rollbacks_seen, &stream, at);
+                    self.on_progress_stored(stored);
                     next
                 }
                 Some(Ok(next)) => {
@@ -64,7 +63,7 @@ impl Running {
                     rollback.next
                 }
             };
-            let follower = match self.eager {
+            let follower = match self.reads_uncommitted {
                 true => log.follow_eagerly(next),
                 false => log.follow(next),
             };
@@ -73,27 +72,28 @@ impl Running {
         recalled
     }
 
-    /// How far an earlier run has evaluated a stream.
+    /// The progress of an earlier run on a stream.
     fn evaluated(&self, stream: &str, log: &StreamLog) -> Option<Evaluated> {
-        let told = self.progress.of(stream)?;
-        // An output of one stream alone says it itself.
+        let recorded = self.progress.of(stream)?;
+        // The output of a single stream carries its position itself.
         let newest = self.output.log.newest(1).ok()?;
-        let said = newest.last().and_then(|element| element.origin);
+        let origin = newest.last().and_then(|element| element.origin);
         let epochs = log.log().epochs();
-        let said = said.filter(|said| epochs.iter().any(|(epoch, _)| *epoch == said.epoch.0));
-        let later =
-            |said: &Position| said.epoch != told.at.epoch || said.sequence > told.at.sequence;
-        let at = said.filter(later).unwrap_or(told.at);
-        Some(Evaluated { at, ..told })
+        let is_known = |at: &Position| epochs.iter().any(|(epoch, _)| *epoch == at.epoch.0);
+        let is_later =
+            |at: &Position| at.epoch != recorded.at.epoch || at.sequence > recorded.at.sequence;
+        let at = origin.filter(is_known).filter(is_later);
+        let at = at.unwrap_or(recorded.at);
+        Some(Evaluated { at, ..recorded })
     }
 
-    /// Reads what was evaluated of late into the windows.
+    /// Reads recently evaluated elements back into the windows.
     async fn recall(
         &mut self,
         stream: &str,
         log: &StreamLog,
         evaluated: Range<u64>,
-    ) -> Option<Given> {
+    ) -> Option<SensorMachineInput> {
         if evaluated.is_empty() {
             return None;
         }
@@ -120,7 +120,7 @@ impl Running {
     }
 }
 
-/// The newest of these elements that a window of so many elements, or of such a length, holds.
+/// The newest of the evaluated elements that a window of this many elements or this length holds.
 fn before(
     log: &StreamLog,
     evaluated: Range<u64>,
@@ -159,14 +159,14 @@ fn before(
         if reached || enough || from == first {
             return found;
         }
-        // Twice as far back.
+        // Double the distance.
         from = from
             .saturating_sub((next - from).max(RECALL_STEP))
             .max(first);
     }
 }
 
-/// The elements that come next in any stream; the search begins behind the one that was `last`.
+/// The next elements of any stream. The search starts after the stream `last`, so that none starves.
 pub(super) async fn next_batch(
     followers: &mut BTreeMap<Arc<str>, StreamFollower>,
     last: &mut Arc<str>,

@@ -1,7 +1,7 @@
 //! Virtual sensors: their files, their bindings, their outputs.
 //!
-//! The directory is looked at once a second. A changed file takes effect without a restart; one that
-//! is wrong is shown with line, key and hint, while the sensor goes on as it was.
+//! The directory is scanned once a second. A changed file takes effect without a restart; an invalid
+//! one is reported with line, key and hint, while the sensor keeps running unchanged.
 
 mod candidates;
 mod dropped;
@@ -29,9 +29,9 @@ use table::{SensorError, SensorState};
 use crate::config::Problem;
 use crate::notices::NoticeKind;
 use crate::shared::App;
-use crate::tasks::ended;
+use crate::tasks::shutdown;
 
-/// How often the directory is looked at.
+/// Time between two scans of the directory.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Writes the file of a sensor.
@@ -49,10 +49,10 @@ pub(crate) fn remove(app: &App, name: &str) -> Result<(), FileError> {
         .map_err(|error| FileError::Io(format!("{}: {error}", sensor.file)))
 }
 
-/// A file that was seen.
-struct Seen {
+/// A loaded sensor file.
+struct LoadedFile {
     stamp: Stamp,
-    /// The name under which it is shown.
+    /// The name of its entry in the table of sensors.
     name: String,
     running: Option<Run>,
 }
@@ -63,141 +63,153 @@ struct Run {
 }
 
 impl Run {
-    async fn end(self) {
+    async fn stop(self) {
         self.stop.send_replace(true);
         // A failed task has ended as well.
         let _ = self.task.await;
     }
 }
 
-/// Runs what the directory holds until the node ends.
+/// Runs the sensors of the directory until the node shuts down.
 pub(crate) async fn watch(app: App) {
     let mut drain = app.drain.clone();
-    let mut seen: BTreeMap<PathBuf, Seen> = BTreeMap::new();
-    let mut told = None;
+    let mut loaded: BTreeMap<PathBuf, LoadedFile> = BTreeMap::new();
+    let mut notified = None;
     loop {
         let directory = app.config.sensors_directory.clone();
         let scanned = tokio::task::spawn_blocking(move || files::scan(&directory)).await;
         match scanned {
             Ok(Ok(found)) => {
-                told = None;
-                renew(&app, &mut seen, found).await;
+                notified = None;
+                reload(&app, &mut loaded, found).await;
             }
             Ok(Err(error)) => {
                 let text = format!("cannot be read: {error}");
-                if told.as_ref() != Some(&text) {
+                if notified.as_ref() != Some(&text) {
                     let directory = app.config.sensors_directory.display().to_string();
                     app.observability
                         .notices
-                        .tell(NoticeKind::Health, &directory, text.clone());
-                    told = Some(text);
+                        .notify(NoticeKind::Health, &directory, text.clone());
+                    notified = Some(text);
                 }
             }
             Err(_) => {}
         }
         tokio::select! {
-            () = ended(&mut drain) => break,
+            () = shutdown(&mut drain) => break,
             () = app.sensors.rescan.notified() => {}
             () = tokio::time::sleep(PERIOD) => {}
         }
     }
-    for (_, one) in seen {
-        if let Some(running) = one.running {
-            running.end().await;
+    for (_, file) in loaded {
+        if let Some(running) = file.running {
+            running.stop().await;
         }
     }
 }
 
-/// Ends what is gone, begins what is new, and takes up what changed.
-async fn renew(app: &App, seen: &mut BTreeMap<PathBuf, Seen>, found: BTreeMap<PathBuf, Stamp>) {
-    let gone: Vec<PathBuf> = seen
+/// Stops sensors whose files were removed, and starts those whose files are new or changed.
+async fn reload(
+    app: &App,
+    loaded: &mut BTreeMap<PathBuf, LoadedFile>,
+    found: BTreeMap<PathBuf, Stamp>,
+) {
+    let removed: Vec<PathBuf> = loaded
         .keys()
         .filter(|path| !found.contains_key(*path))
         .cloned()
         .collect();
-    for path in gone {
-        if let Some(one) = seen.remove(&path) {
-            if let Some(running) = one.running {
-                running.end().await;
+    for path in removed {
+        if let Some(file) = loaded.remove(&path) {
+            if let Some(running) = file.running {
+                running.stop().await;
             }
-            app.sensors.remove(&one.name);
-            app.observability
-                .notices
-                .tell(NoticeKind::Binding, &one.name, "its file is gone");
+            app.sensors.remove(&file.name);
+            app.observability.notices.notify(
+                NoticeKind::Binding,
+                &file.name,
+                "its file was removed",
+            );
         }
     }
     for (path, stamp) in found {
-        let known = seen.get(&path);
+        let known = loaded.get(&path);
         if known.is_some_and(|known| known.stamp == stamp) {
             continue;
         }
         let file = path.clone();
         let text = tokio::task::spawn_blocking(move || files::read(&file)).await;
-        let text = text.unwrap_or_else(|_| Err("it cannot be read".to_owned()));
-        let before = seen.remove(&path);
-        let taken = |name: &str| seen.values().any(|other| other.name == name);
-        let parsed = parse(&path, text, taken);
-        let one = match parsed {
-            Ok((descriptor, text)) => begin(app, before, &path, stamp, descriptor, &text).await,
+        let text = text.unwrap_or_else(|_| Err("the file cannot be read".to_owned()));
+        let before = loaded.remove(&path);
+        let is_taken = |name: &str| loaded.values().any(|other| other.name == name);
+        let parsed = parse(&path, text, is_taken);
+        let file = match parsed {
+            Ok((descriptor, text)) => start(app, before, &path, stamp, descriptor, &text).await,
             Err(problem) => refuse(app, before, &path, stamp, *problem),
         };
-        seen.insert(path, one);
+        loaded.insert(path, file);
     }
 }
 
 fn parse(
     path: &Path,
     text: Result<String, String>,
-    taken: impl Fn(&str) -> bool,
+    is_taken: impl Fn(&str) -> bool,
 ) -> Result<(Descriptor, String), Box<Problem>> {
-    let place = path.display().to_string();
-    let plain = |what: String| {
+    let location = path.display().to_string();
+    let plain = |message: String| {
         Box::new(Problem {
-            place: place.clone(),
+            location: location.clone(),
             line: None,
             key: None,
-            what,
+            message,
             hint: None,
         })
     };
     let text = text.map_err(plain)?;
-    let descriptor = Descriptor::parse(&place, &text);
+    let descriptor = Descriptor::parse(&location, &text);
     let descriptor = descriptor.map_err(|error| Box::new(files::problem(error)))?;
-    if taken(&descriptor.name) {
-        let what = format!("another file has the name {:?} already", descriptor.name);
-        return Err(plain(what));
+    if is_taken(&descriptor.name) {
+        let message = format!("another file already has the name {:?}", descriptor.name);
+        return Err(plain(message));
     }
     Ok((descriptor, text))
 }
 
-async fn begin(
+async fn start(
     app: &App,
-    before: Option<Seen>,
+    before: Option<LoadedFile>,
     path: &Path,
     stamp: Stamp,
     descriptor: Descriptor,
     text: &str,
-) -> Seen {
+) -> LoadedFile {
     let name = descriptor.name.clone();
     if let Some(before) = before {
         if let Some(running) = before.running {
-            running.end().await;
+            running.stop().await;
         }
         app.sensors.remove(&before.name);
     }
     let file = path.display().to_string();
-    app.sensors.show(run::shown(&descriptor, &file, text));
+    app.sensors.insert(run::describe(&descriptor, &file, text));
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(run::run(app.clone(), descriptor, stopped));
-    Seen {
+    LoadedFile {
         stamp,
         name,
         running: Some(Run { stop, task }),
     }
 }
 
-/// Shows what is wrong with a file. A sensor that runs goes on as it was.
-fn refuse(app: &App, before: Option<Seen>, path: &Path, stamp: Stamp, problem: Problem) -> Seen {
+/// Reports an invalid file. A running sensor keeps running unchanged.
+fn refuse(
+    app: &App,
+    before: Option<LoadedFile>,
+    path: &Path,
+    stamp: Stamp,
+    problem: Problem,
+) -> LoadedFile {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let (name, running) = match before {
         Some(before) => (before.name, before.running),
@@ -205,9 +217,9 @@ fn refuse(app: &App, before: Option<Seen>, path: &Path, stamp: Stamp, problem: P
     };
     app.observability
         .notices
-        .tell(NoticeKind::Health, &name, problem.to_string());
+        .notify(NoticeKind::Health, &name, problem.to_string());
     let error = SensorError {
-        message: problem.what,
+        message: problem.message,
         line: problem.line,
         key: problem.key,
         hint: problem.hint,
@@ -216,7 +228,7 @@ fn refuse(app: &App, before: Option<Seen>, path: &Path, stamp: Stamp, problem: P
         app.sensors
             .update(&name, |sensor| sensor.error = Some(error));
     } else {
-        app.sensors.show(Sensor {
+        app.sensors.insert(Sensor {
             name: name.clone(),
             file: path.display().to_string(),
             state: SensorState::Failed,
@@ -224,7 +236,7 @@ fn refuse(app: &App, before: Option<Seen>, path: &Path, stamp: Stamp, problem: P
             ..Sensor::default()
         });
     }
-    Seen {
+    LoadedFile {
         stamp,
         name,
         running,

@@ -1,10 +1,9 @@
-//! How far a virtual sensor has evaluated its streams, so that after a restart it goes on there.
+//! The progress of a virtual sensor on its streams, from which it resumes after a restart.
 //!
-//! A sensor bound to one stream needs nothing of it while it brings forth: each output names its
-//! newest input, and both are one record. For what brings forth nothing, and for several streams, a
-//! record in a stream of the log of its own says it, with only the newest one kept: written behind
-//! the outputs that it covers, so that a crash between them repeats an evaluation rather than omits
-//! one.
+//! Each output of a sensor with one stream carries the position of its newest input. For several
+//! streams, and for inputs without output, a progress record is stored in a log stream of its own,
+//! of which only the newest is kept. It is written after the outputs that it covers, so that a crash
+//! in between repeats an evaluation rather than omits one.
 
 use std::collections::BTreeMap;
 
@@ -12,40 +11,40 @@ use chappe_log::{Appended, Error, Level, Store, Stream};
 use chappe_stream::{Epoch, Position};
 use serde::{Deserialize, Serialize};
 
-/// Streams whose positions are kept for a sensor; reason: a thousand rebindings are history.
+/// Maximum of positions kept for a sensor; reason: a thousand rebindings are enough history.
 const STREAMS_MAX: usize = 1_024;
 /// The version of the record.
 const FORMAT: u8 = 1;
 
-/// What is stored: name, epoch, sequence, first.
+/// The stored record: name, epoch, sequence, first.
 #[derive(Serialize, Deserialize)]
 struct Record(Vec<(String, u64, u64, u64)>);
 
-/// How far a stream is evaluated.
+/// The evaluated part of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Evaluated {
-    /// The newest element that was.
+    /// The newest evaluated element.
     pub(super) at: Position,
-    /// The number of the first one that ever was to be: windows do not reach behind it.
+    /// The number of the first element ever evaluated; windows hold no earlier one.
     pub(super) first: u64,
 }
 
 /// The progress of one sensor.
 pub(super) struct Progress {
     stream: Stream,
-    /// How far this run knows it to be.
+    /// The progress of this run.
     known: BTreeMap<String, Evaluated>,
     stored: BTreeMap<String, Evaluated>,
     pending: Option<(Appended, BTreeMap<String, Evaluated>)>,
 }
 
 impl Progress {
-    /// What the log says of the sensor `name`.
+    /// Reads the stored progress of the sensor `name`.
     pub(super) fn open(store: &Store, name: &str, level: Level) -> Result<Self, Error> {
         let stream = store.stream(&format!("sensor-progress/{name}"), level, &[FORMAT])?;
         let newest = stream.newest(1)?;
         let record = newest.last().map(|record| record.payload.as_slice());
-        // One that a newer program wrote says nothing here.
+        // The record of a newer program is ignored.
         let known = record.and_then(|bytes| match bytes.split_first() {
             Some((&FORMAT, bytes)) => postcard::from_bytes::<Record>(bytes).ok(),
             _ => None,
@@ -65,28 +64,28 @@ impl Progress {
         })
     }
 
-    /// How far the stream is evaluated.
+    /// The progress on a stream.
     pub(super) fn of(&self, stream: &str) -> Option<Evaluated> {
         self.known.get(stream).copied()
     }
 
-    /// Stores where evaluation begins: behind `at`.
+    /// Stores the start of evaluation: after `at`.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log failed.
     pub(super) fn begin(
         &mut self,
-        taken_back: u64,
+        rollbacks_seen: u64,
         stream: &str,
         at: Position,
     ) -> Result<(), Error> {
         let first = at.sequence + 1;
         self.known
             .insert(stream.to_owned(), Evaluated { at, first });
-        self.store(taken_back)
+        self.store(rollbacks_seen)
     }
 
-    /// Notes how far evaluation is.
+    /// Records new positions in memory.
     pub(super) fn note<'a>(&mut self, positions: impl Iterator<Item = (&'a str, Position)>) {
         for (name, at) in positions {
             if let Some(known) = self.known.get_mut(name) {
@@ -95,55 +94,56 @@ impl Progress {
         }
     }
 
-    /// Stores what has been noted, behind what was queued before.
+    /// Appends the recorded positions after everything queued before.
     ///
     /// # Errors
-    /// What the log says.
-    pub(super) fn tell(&mut self, taken_back: u64) -> Result<(), Error> {
+    /// The log failed.
+    pub(super) fn flush(&mut self, rollbacks_seen: u64) -> Result<(), Error> {
         self.settle();
         if self.pending.is_some() || self.known == self.stored {
-            // What is on its way is followed by the next, which covers it.
+            // A later record covers the positions recorded while one is pending.
             return Ok(());
         }
-        self.store(taken_back)
+        self.store(rollbacks_seen)
     }
 
-    fn store(&mut self, taken_back: u64) -> Result<(), Error> {
-        let mut told = self.known.clone();
-        while told.len() > STREAMS_MAX {
-            told.pop_first();
+    fn store(&mut self, rollbacks_seen: u64) -> Result<(), Error> {
+        let mut positions = self.known.clone();
+        while positions.len() > STREAMS_MAX {
+            positions.pop_first();
         }
-        let flat = told
+        let flat = positions
             .iter()
             .map(|(name, it)| (name.clone(), it.at.epoch.0, it.at.sequence, it.first));
         let record = Record(flat.collect());
         let mut bytes = vec![FORMAT];
-        // Plain data: it can always be written.
+        // Plain data always encodes.
         bytes.extend(postcard::to_allocvec(&record).unwrap_or_default());
-        let appended = self.stream.append_derived(taken_back, vec![(0, bytes)])?;
-        self.pending = Some((appended, told));
+        let batch = vec![(0, bytes)];
+        let appended = self.stream.append_derived(rollbacks_seen, batch)?;
+        self.pending = Some((appended, positions));
         Ok(())
     }
 
-    /// Notes what has been stored meanwhile.
+    /// Handles the result of a finished append.
     pub(super) fn settle(&mut self) {
-        let Some((appended, told)) = self.pending.take() else {
+        let Some((appended, positions)) = self.pending.take() else {
             return;
         };
         match appended.try_result() {
-            None => self.pending = Some((appended, told)),
+            None => self.pending = Some((appended, positions)),
             Some(Ok(())) => {
-                // Only the newest counts; without the mark an older one is kept longer.
+                // Only the newest record counts; if trimming fails, older ones are kept longer.
                 drop(self.stream.trim(appended.first.sequence));
-                self.stored = told;
+                self.stored = positions;
             }
-            // Nothing is known of it.
+            // The outcome is unknown.
             Some(Err(_)) => {}
         }
     }
 
-    /// Forgets what was not stored.
-    pub(super) fn take_back(&mut self) {
+    /// Rolls back to the stored progress.
+    pub(super) fn roll_back(&mut self) {
         self.settle();
         self.pending = None;
         self.known = self.stored.clone();
@@ -181,23 +181,23 @@ mod tests {
         for sequence in 4..=9 {
             let both = [("a", at(sequence)), ("b", at(9)), ("c", at(1))];
             progress.note(both.into_iter());
-            progress.tell(store.retractions()).unwrap();
+            progress.flush(store.retractions()).unwrap();
             let stored = |progress: &Progress| progress.stored["a"].at;
             assert_ne!(stored(&progress), at(sequence), "not before it is stored");
             settled(&mut progress);
             assert_eq!(stored(&progress), at(sequence));
         }
-        progress.tell(store.retractions()).unwrap();
+        progress.flush(store.retractions()).unwrap();
         assert!(progress.pending.is_none(), "nothing has changed");
         progress.note([("a", at(77))].into_iter());
-        progress.take_back();
+        progress.roll_back();
         assert_eq!(progress.of("a").unwrap().at, at(9));
         let again = open();
         let of = |at, first| Some(Evaluated { at, first });
         assert_eq!(again.of("a"), of(at(9), 4));
         assert_eq!(again.of("b"), of(at(9), 9));
         assert_eq!(again.of("c"), None);
-        // A mark is written in its turn, before this.
+        // The trim mark is queued before this record, so it is written first.
         let other = store.stream("x", Level::Power, b"").unwrap();
         other.append(vec![(0, vec![])]).unwrap().wait().unwrap();
         assert_eq!(again.stream.first(), again.stream.last());

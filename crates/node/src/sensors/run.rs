@@ -1,13 +1,13 @@
 //! One virtual sensor: bound to streams, fed from the log, its output stored.
 //!
-//! A compiled statement is evaluated where the elements come in, since another thread would cost more
-//! than the evaluation; what may take long (SQLite, a large window, binding) is computed on another
-//! thread.
+//! A compiled statement is evaluated on the thread that reads the elements, since switching threads
+//! would cost more than the evaluation. Work that may take long (SQLite, a large window, binding) runs
+//! on another thread.
 //!
-//! Elements come from the log as soon as they have their places there, and what they bring forth is
-//! stored behind them: what a sensor says is durable only together with what it has seen. After a
-//! restart, and when a full disk has taken back what it saw, it goes on behind what it has evaluated,
-//! with its windows as they were.
+//! The sensor reads elements as soon as they have their positions in the log, and its outputs are
+//! appended after its inputs, so an output is durable only together with its inputs. After a restart,
+//! and after a full disk rolled back its inputs, it resumes after the last evaluated element, with its
+//! windows restored.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,41 +31,41 @@ use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry, FULL_PAUSE};
 use crate::clock::{self, rfc3339};
-use crate::devices::of_stream;
+use crate::devices::stream_entity;
 use crate::notices::NoticeKind;
 use crate::view::FieldView;
 
 use crate::shared::App;
 
-/// Time that a sensor may take of the thread that serves, before the rest of a batch goes to another;
-/// reason: a tenth of what a reader of live data notices.
+/// Time for which a sensor may occupy the serving thread before the rest of a batch moves to another
+/// thread; reason: a tenth of the delay that a reader of live data notices.
 const INLINE_MAX: Duration = Duration::from_millis(2);
-/// Evaluations one after another that took longer, after which all go to another thread; reason: one
-/// may be long because the thread had to wait for a processor.
-const SLOW_IN_A_ROW: u32 = 4;
-/// How often a sensor without new elements looks after its last batch.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
-/// Events of a sensor's history that are shown.
+/// Slow evaluations in a row after which all evaluations move to another thread; reason: a single one
+/// may be slow because the thread waited for a processor.
+const SLOW_IN_A_ROW_MAX: u32 = 4;
+/// Time between two flushes of progress.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+/// Events in a sensor's history.
 const HISTORY_MAX: usize = 100;
 
-pub(super) type Given = Input<SensorInput, SensorCommand>;
+pub(super) type SensorMachineInput = Input<SensorInput, SensorCommand>;
 
-/// How a sensor is shown before it runs.
-pub(super) fn shown(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
+/// The entry of a sensor before it runs.
+pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
     let extents = descriptor.sources.iter().map(|source| {
         let (window, slide) = (extent(source.window), extent(source.slide));
         format!("{}: {window} every {slide}", source.alias)
     });
     let source = |source: &chappe_stream::descriptor::Source| {
         let (query, stream) = match &source.selection {
-            Selection::Query(query) => (Some(candidates::shown(query)), None),
+            Selection::Query(query) => (Some(candidates::describe(query)), None),
             Selection::Stream(name) => (None, Some(name.clone())),
         };
         Source {
             alias: source.alias.clone(),
             query,
             stream,
-            unbound_reason: Some("it is being looked for".to_owned()),
+            unbound_reason: Some("the search has not finished".to_owned()),
             ..Source::default()
         }
     };
@@ -96,7 +96,7 @@ fn extent(extent: Extent) -> String {
     }
 }
 
-/// Records how long the output is kept, and reads how far the sensor is; both may wait for the disk.
+/// Sets the output's retention and reads the sensor's progress; both may block on the disk.
 async fn open_progress(
     app: &App,
     output: &Entry,
@@ -116,7 +116,7 @@ async fn open_progress(
     opened.await.unwrap_or_else(closed)
 }
 
-/// Runs a sensor until it is told to stop.
+/// Runs a sensor until `stop` becomes true.
 pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Receiver<bool>) {
     let name = descriptor.name.clone();
     let output = &descriptor.output;
@@ -145,21 +145,21 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     let level = entry.log.log().level();
     let own = sensor_key(&name);
     let running = Running {
-        eager: level != Level::Memory,
+        reads_uncommitted: level != Level::Memory,
         progress,
-        taken_back: 0,
-        said: None,
-        anew: false,
+        rollbacks_seen: 0,
+        last_position: None,
+        must_rebind: false,
         bindings: bindings.collect(),
         machine: Some(VirtualSensor::new(
             descriptor.clone(),
             SensorLimits::default(),
         )),
-        slow: 0,
+        slow_evaluations: 0,
         dropped: Dropped::default(),
         offered: VecDeque::new(),
         followers: BTreeMap::new(),
-        last: "".into(),
+        last_stream: "".into(),
         history: VecDeque::new(),
         app: app.clone(),
         name,
@@ -173,13 +173,13 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     app.registrar.remove(vec![own, entry.key()]).await;
 }
 
-/// What the registry says of a sensor and its stream.
+/// The registry entities of a sensor and its stream.
 pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
     let (name, text) = (&descriptor.name, descriptor.description.as_deref());
     let schema = &descriptor.output.schema;
     vec![
         sensor_entity(name, stream),
-        of_stream(stream, schema, &sensor_key(name), text),
+        stream_entity(stream, schema, &sensor_key(name), text),
     ]
 }
 
@@ -199,27 +199,27 @@ pub(super) struct Running {
     pub(super) descriptor: Descriptor,
     pub(super) output: Arc<Entry>,
     pub(super) bindings: Vec<Binding>,
-    /// Away while it computes.
+    /// `None` while another thread runs it.
     pub(super) machine: Option<VirtualSensor>,
-    /// Evaluations one after another that took long although they are compiled.
-    pub(super) slow: u32,
-    /// What it did not use, as far as that is told.
+    /// Slow evaluations in a row of a compiled statement.
+    pub(super) slow_evaluations: u32,
+    /// The reported counts of unused elements.
     pub(super) dropped: Dropped,
-    /// Whether it need not wait until what it sees is stored; not for an output that is acknowledged
-    /// before it is stored.
-    pub(super) eager: bool,
-    /// Batches of the output on their way into the log: the next elements are evaluated meanwhile.
+    /// Whether it reads elements before they are safe. False at level `memory`, where outputs would be
+    /// acknowledged before their inputs are stored.
+    pub(super) reads_uncommitted: bool,
+    /// Appended batches of the output that are not yet acknowledged.
     pub(super) offered: VecDeque<Appended>,
     pub(super) progress: Progress,
-    /// How often the log had taken numbers back before the last elements were read.
-    pub(super) taken_back: u64,
-    /// What the last output says of how far it is.
-    pub(super) said: Option<Position>,
-    /// What it has seen or said was taken back: it begins anew from what is stored.
-    pub(super) anew: bool,
+    /// Number of rollbacks of the log before the last elements were read.
+    pub(super) rollbacks_seen: u64,
+    /// The input position that the last output carries.
+    pub(super) last_position: Option<Position>,
+    /// Its inputs or outputs were rolled back, so it must restart from the stored state.
+    pub(super) must_rebind: bool,
     pub(super) followers: BTreeMap<Arc<str>, StreamFollower>,
     /// The stream that was read last.
-    pub(super) last: Arc<str>,
+    pub(super) last_stream: Arc<str>,
     pub(super) history: VecDeque<Event>,
 }
 
@@ -227,18 +227,18 @@ impl Running {
     async fn follow(mut self, mut feed: Subscription) {
         let clock = Clock::process();
         self.bind().await;
-        let mut look_after = tokio::time::interval(LOOK_AFTER);
-        look_after.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut flush = tokio::time::interval(FLUSH_PERIOD);
+        flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            if self.anew {
-                self.begin_anew().await;
+            if self.must_rebind {
+                self.restart().await;
             }
-            self.taken_back = self.app.storage.log.retractions();
+            self.rollbacks_seen = self.app.storage.log.retractions();
             let deadline = self
                 .machine
                 .as_ref()
                 .and_then(chappe_machine::Machine::deadline);
-            let rings = async {
+            let timeout = async {
                 match deadline {
                     Some(deadline) => tokio::time::sleep_until(clock.at(deadline)).await,
                     None => std::future::pending().await,
@@ -255,18 +255,18 @@ impl Running {
                         self.bind().await;
                     }
                 }
-                () = rings => {
+                () = timeout => {
                     self.step(vec![Input::Timeout]).await;
                 }
-                (stream, batch) = next_batch(&mut self.followers, &mut self.last) => {
+                (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
                     self.feed(stream, batch).await;
                 }
-                _ = look_after.tick() => self.look_after(),
+                _ = flush.tick() => self.flush_progress(),
             }
         }
     }
 
-    /// Hands elements to the machine.
+    /// Passes elements to the machine.
     async fn feed(&mut self, stream: Arc<str>, batch: Result<Vec<StreamElement>, StoreError>) {
         match batch {
             Ok(mut elements) => {
@@ -280,7 +280,7 @@ impl Running {
             Err(StoreError::Log(error @ Error::Gap { .. })) => {
                 self.drop("gap", error.to_string());
             }
-            Err(StoreError::Log(Error::Retracted { .. })) => self.anew = true,
+            Err(StoreError::Log(Error::Retracted { .. })) => self.must_rebind = true,
             Err(error) => {
                 self.drop("not readable", error.to_string());
                 self.followers.remove(&stream);
@@ -288,9 +288,9 @@ impl Running {
         }
     }
 
-    /// Gives elements the shape of the schema that their stream is bound with. When the stream has
-    /// another one by now, it is bound anew first: of schemas of one shape, values of one field would
-    /// be taken for those of another.
+    /// Converts elements to the schema with which their stream is bound. If the stream's schema has
+    /// changed, the stream is rebound first, because values of one field could otherwise be taken for
+    /// those of another.
     async fn shape_as_bound(&mut self, stream: &str, elements: &mut [StreamElement]) {
         let follower = self.followers.get(stream);
         let Some(schema) = follower.map(|follower| follower.schema().clone()) else {
@@ -313,12 +313,12 @@ impl Running {
         Some(&bound.candidate.schema)
     }
 
-    /// Brings the bindings up to what the registry says now.
+    /// Updates the bindings from the registry.
     async fn bind(&mut self) {
         let now = clock::now();
-        // What is let go is taken up again where it was.
-        self.tell_progress();
-        let mut commands: Vec<Given> = Vec::new();
+        // Unbound sources later resume from their last position.
+        self.store_progress();
+        let mut commands: Vec<SensorMachineInput> = Vec::new();
         for index in 0..self.bindings.len() {
             let source = self.descriptor.sources[index].clone();
             let (app, own) = (self.app.clone(), self.output.name.clone());
@@ -339,10 +339,11 @@ impl Running {
                     BindingChangeKind::Unbound => "unbound from",
                 };
                 let text = format!("{alias} {verb} {stream}: {}", change.reason);
-                self.app
-                    .observability
-                    .notices
-                    .tell(NoticeKind::Binding, &self.name, text.clone());
+                self.app.observability.notices.notify(
+                    NoticeKind::Binding,
+                    &self.name,
+                    text.clone(),
+                );
                 self.remember(rfc3339(change.at), text);
                 let shared: Arc<str> = stream.as_str().into();
                 commands.push(Input::Command(match change.kind {
@@ -363,15 +364,15 @@ impl Running {
         self.show_bindings();
     }
 
-    /// Begins anew from what is stored, after the log has refused for lack of room.
-    async fn begin_anew(&mut self) {
+    /// Restarts from the stored state, after the log was full.
+    async fn restart(&mut self) {
         tokio::time::sleep(FULL_PAUSE).await;
         for offered in std::mem::take(&mut self.offered) {
-            // Stored or refused, it is settled.
+            // The stored state decides, whatever the result.
             let _ = offered.await;
         }
-        self.progress.take_back();
-        self.anew = false;
+        self.progress.roll_back();
+        self.must_rebind = false;
         self.followers.clear();
         let limits = SensorLimits::default();
         self.machine = Some(VirtualSensor::new(self.descriptor.clone(), limits));
@@ -389,25 +390,29 @@ impl Running {
         self.step(commands).await;
     }
 
-    /// Runs the machine, here as long as that is cheap, and stores what it says.
-    async fn step(&mut self, inputs: Vec<Given>) {
+    /// Runs the machine, on this thread while that is cheap, and stores its outputs.
+    async fn step(&mut self, inputs: Vec<SensorMachineInput>) {
         let mut events = Vec::new();
         let mut inputs = VecDeque::from(inputs);
         if let Some(machine) = &mut self.machine
             && machine.is_compiled()
-            && self.slow < SLOW_IN_A_ROW
+            && self.slow_evaluations < SLOW_IN_A_ROW_MAX
         {
             let (now, started) = (Clock::process().now(), Instant::now());
             let mut before = Duration::ZERO;
-            // Binding makes the statement anew, which is not cheap.
+            // Binding recompiles the statement, which is expensive.
             while inputs.front().is_some_and(|input| !is_command(input))
                 && let Some(input) = inputs.pop_front()
             {
                 evaluate(machine, now, input, &mut events);
                 let elapsed = started.elapsed();
-                let long = elapsed - before > INLINE_MAX;
+                let is_slow = elapsed - before > INLINE_MAX;
                 before = elapsed;
-                self.slow = if long { self.slow + 1 } else { 0 };
+                self.slow_evaluations = if is_slow {
+                    self.slow_evaluations + 1
+                } else {
+                    0
+                };
                 if elapsed > INLINE_MAX {
                     break;
                 }
@@ -416,22 +421,22 @@ impl Running {
         if !inputs.is_empty() {
             self.compute(inputs, &mut events).await;
         }
-        self.tell_dropped();
-        self.events(events).await;
+        self.report_dropped();
+        self.handle_events(events).await;
     }
 
-    /// Counts and shows the elements that the machine did not use.
-    fn tell_dropped(&mut self) {
+    /// Reports the elements that the machine did not use.
+    fn report_dropped(&mut self) {
         let Some(machine) = &self.machine else {
             return;
         };
         let sources = self.descriptor.sources.iter();
         let aliases = sources.map(|source| source.alias.as_str());
-        for one in self.dropped.look(machine, aliases) {
+        for one in self.dropped.take_new(machine, aliases) {
             let of_source = one
                 .alias
                 .map_or(String::new(), |alias| format!("{alias}: "));
-            let detail = format!("{of_source}{} elements, the last time", one.count);
+            let detail = format!("{of_source}{} elements most recently", one.count);
             let (hop, name) = (Hop::Element, &self.name);
             let drops = &self.app.observability.drops;
             drops.record_times(one.count, hop, one.reason, name, detail, None);
@@ -442,12 +447,16 @@ impl Running {
     }
 
     /// Runs the machine on another thread.
-    async fn compute(&mut self, inputs: VecDeque<Given>, events: &mut Vec<SensorEvent>) {
+    async fn compute(
+        &mut self,
+        inputs: VecDeque<SensorMachineInput>,
+        events: &mut Vec<SensorEvent>,
+    ) {
         let Some(mut machine) = self.machine.take() else {
             return;
         };
         if inputs.iter().any(is_command) {
-            self.slow = 0;
+            self.slow_evaluations = 0;
         }
         let computed = tokio::task::spawn_blocking(move || {
             let mut events = Vec::new();
@@ -476,18 +485,18 @@ impl Running {
         });
     }
 
-    async fn events(&mut self, events: Vec<SensorEvent>) {
+    async fn handle_events(&mut self, events: Vec<SensorEvent>) {
         let mut outputs = Vec::new();
         for event in events {
             match event {
                 SensorEvent::Output(element) => outputs.push(element),
-                SensorEvent::Running => self.state(SensorState::Running, None),
-                SensorEvent::Waiting { .. } => self.state(SensorState::Waiting, None),
-                SensorEvent::Failed { reason } => self.state(SensorState::Failed, Some(reason)),
+                SensorEvent::Running => self.set_state(SensorState::Running, None),
+                SensorEvent::Waiting { .. } => self.set_state(SensorState::Waiting, None),
+                SensorEvent::Failed { reason } => self.set_state(SensorState::Failed, Some(reason)),
                 SensorEvent::EvaluationFailed { reason } => {
                     self.drop("evaluation failed", reason.clone());
                     let state = SensorState::Running;
-                    self.state(state, Some(format!("the last evaluation failed: {reason}")));
+                    self.set_state(state, Some(format!("the last evaluation failed: {reason}")));
                 }
                 SensorEvent::Stopped => {}
             }
@@ -497,7 +506,7 @@ impl Running {
         }
     }
 
-    fn state(&self, state: SensorState, message: Option<String>) {
+    fn set_state(&self, state: SensorState, message: Option<String>) {
         let error = message.map(|message| SensorError {
             message,
             ..SensorError::default()
@@ -538,14 +547,14 @@ impl Running {
     }
 }
 
-fn is_command(input: &Given) -> bool {
+fn is_command(input: &SensorMachineInput) -> bool {
     matches!(input, Input::Command(_))
 }
 
 fn evaluate(
     machine: &mut VirtualSensor,
     now: chappe_machine::Instant,
-    input: Given,
+    input: SensorMachineInput,
     events: &mut Vec<SensorEvent>,
 ) {
     drain(machine, now, input, |output| match output {
@@ -559,7 +568,7 @@ fn concerns_streams(item: &FeedItem) -> bool {
     match item {
         FeedItem::Change { change, .. } => match change {
             Change::Published { key, kind } | Change::Removed { key, kind } => {
-                *kind == EntityKind::Stream || catalogue::name_of(key).is_some()
+                *kind == EntityKind::Stream || catalogue::stream_name(key).is_some()
             }
         },
         FeedItem::Resync { .. } => true,

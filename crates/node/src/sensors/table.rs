@@ -1,4 +1,4 @@
-//! The virtual sensors, as they are shown.
+//! The table of virtual sensors.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,31 +18,31 @@ pub(crate) struct Sensor {
     pub(crate) stream: String,
     /// The file that describes it.
     pub(crate) file: String,
-    /// Whether it runs.
+    /// Its state.
     pub(crate) state: SensorState,
-    /// What is wrong, when it failed.
+    /// Its error, when it failed.
     pub(crate) error: Option<SensorError>,
     /// Its statement.
     pub(crate) sql: String,
-    /// How the statement is evaluated: `compiled`, or `SQLite` and why; none before it is bound.
+    /// The plan of the statement: `compiled`, or `SQLite` with the reason; null before it is bound.
     pub(crate) plan: Option<String>,
-    /// Its window, in words, one source after the other.
+    /// The windows of its sources, as text.
     pub(crate) window: String,
-    /// What its elements consist of.
+    /// The fields of its elements.
     pub(crate) fields: Vec<FieldView>,
-    /// What it is bound to.
+    /// Its sources with their bindings.
     pub(crate) sources: Vec<Source>,
-    /// Elements that it did not use since the node started or its file changed, by reason: `late` (they came
-    /// after its window had moved on), `misfit` (of another shape, or too long), `not_bound`,
-    /// `window_elements` and `window_bytes` (its window reached a bound of its size).
+    /// Elements that it did not use since the node started or its file changed, by reason: `late` (arrived
+    /// after its window had moved on), `misfit` (another structure, or too long), `not_bound`,
+    /// `window_elements` and `window_bytes` (its window reached a size limit).
     pub(crate) dropped: BTreeMap<String, u64>,
-    /// What happened to its bindings, oldest first.
+    /// The history of its bindings, oldest first.
     pub(crate) history: Vec<Event>,
     /// The file itself.
     pub(crate) toml: String,
 }
 
-/// Whether a virtual sensor runs.
+/// The state of a virtual sensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SensorState {
@@ -51,12 +51,12 @@ pub(crate) enum SensorState {
     /// A source has no stream yet.
     #[default]
     Waiting,
-    /// Its file is wrong, or its statement fails.
+    /// Its file is invalid, or its statement fails.
     Failed,
 }
 
 impl SensorState {
-    /// All states with their words.
+    /// All states with their names.
     pub(crate) const ALL: [(Self, &'static str); 3] = [
         (Self::Running, "running"),
         (Self::Waiting, "waiting"),
@@ -64,16 +64,16 @@ impl SensorState {
     ];
 }
 
-/// What is wrong with a virtual sensor.
+/// The error of a virtual sensor.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct SensorError {
-    /// What.
+    /// The error.
     pub(crate) message: String,
     /// The line in its file.
     pub(crate) line: Option<usize>,
     /// The key in its file.
     pub(crate) key: Option<String>,
-    /// What to do.
+    /// How to repair it.
     pub(crate) hint: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Source {
     pub(crate) stream: Option<String>,
     /// The streams it is bound to.
     pub(crate) bound: Vec<Bound>,
-    /// Why it is bound to none.
+    /// The reason why it is bound to none.
     pub(crate) unbound_reason: Option<String>,
 }
 
@@ -97,18 +97,18 @@ pub(crate) struct Source {
 pub(crate) struct Bound {
     /// The stream.
     pub(crate) stream: String,
-    /// Since when (RFC 3339).
+    /// Time of the binding (RFC 3339).
     pub(crate) since: String,
-    /// Why it matches.
+    /// The reason why it matches.
     pub(crate) why: String,
 }
 
-/// Something that happened to a binding.
+/// A change of a binding.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Event {
-    /// When (RFC 3339).
+    /// Its time (RFC 3339).
     pub(crate) at: String,
-    /// What.
+    /// The change.
     pub(crate) what: String,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Event {
 #[derive(Default)]
 pub(crate) struct Sensors {
     sensors: Mutex<BTreeMap<String, Sensor>>,
-    /// Asks for a look at the sensors' directory now.
+    /// Requests an immediate scan of the sensors' directory.
     pub(crate) rescan: Notify,
 }
 
@@ -125,19 +125,19 @@ impl Sensors {
         self.sensors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a sensor as it is now.
-    pub(crate) fn show(&self, sensor: Sensor) {
+    /// Adds or replaces a sensor.
+    pub(crate) fn insert(&self, sensor: Sensor) {
         self.lock().insert(sensor.name.clone(), sensor);
     }
 
-    /// Changes how a sensor is shown, if it is.
+    /// Changes a sensor's entry, if there is one.
     pub(crate) fn update(&self, name: &str, change: impl FnOnce(&mut Sensor)) {
         if let Some(sensor) = self.lock().get_mut(name) {
             change(sensor);
         }
     }
 
-    /// Shows a sensor no more.
+    /// Removes a sensor.
     pub(crate) fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -147,12 +147,12 @@ impl Sensors {
         self.lock().get(name).cloned()
     }
 
-    /// All of them, by name.
+    /// All sensors, by name.
     pub(crate) fn all(&self) -> Vec<Sensor> {
         self.lock().values().cloned().collect()
     }
 
-    /// How many there are in each state.
+    /// The number of sensors in each state.
     pub(crate) fn counts(&self) -> [(&'static str, i64); 3] {
         let sensors = self.lock();
         SensorState::ALL.map(|(state, word)| {

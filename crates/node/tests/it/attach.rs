@@ -1,6 +1,6 @@
-//! Goal: a device with many streams is attached in few syncs of the log, however many streams it has.
-//! Method: a real device of this process on the loopback with 500 events, which are all silent but for
-//! their first; the node's own counters say how often the log was synced.
+//! Goal: a device with many streams needs few syncs of the log to attach, however many streams it has.
+//! Method: a real device of this process on loopback with 500 events, each of which sends only its first
+//! value; the node's counters give the number of syncs.
 
 use crate::common::devices::{host_options, looking, unique, until};
 use crate::common::{block, own_address};

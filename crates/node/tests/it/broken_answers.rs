@@ -1,7 +1,7 @@
-//! Goal: a medical device in use that begins to answer GetMdib with an error, a half or another device's
-//! description is shown with the reason, its known streams go on, and with the right answer everything
-//! that it reported is stored once.
-//! Method: a real device of this process on the loopback that changes its answers, and a node.
+//! Goal: when a medical device in use starts to answer GetMdib with an error, half a description or that
+//! of another device, the node shows the reason and keeps its known streams running; after the right
+//! answer, everything that the device reported is stored once.
+//! Method: a real device of this process on loopback with changing answers, and a node.
 
 use crate::common::devices::{looking, until};
 use crate::common::linked::stored;

@@ -1,7 +1,7 @@
-//! Goal: a stranger that claims the serial number of a device leads it into no other stream, and delays
-//! neither it nor any other device.
-//! Method: real devices of this process on the loopback, some with the identity of another, a host that
-//! takes connections and answers none, and a node.
+//! Goal: a stranger that claims a device's serial number cannot divert the device to another stream, nor
+//! delay it or any other device.
+//! Method: real devices of this process on loopback, some with the identity of another; a host that accepts
+//! connections and answers none; a node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

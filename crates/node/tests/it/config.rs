@@ -1,6 +1,6 @@
 //! Goal: a wrong configuration is refused with the file, the line, the key and a hint, and the
 //! schema that editors use accepts exactly what the loader accepts.
-//! Method: tables of files; the sample with every key uncommented; each layer over the one before.
+//! Method: tables of files; the sample with every key uncommented; each layer overriding the one before.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn the_sample_changes_nothing_and_names_every_key() {
         loaded.settings
     );
     assert!(keys().iter().all(|key| !key.meaning.is_empty()));
-    // Tables that may be many are named with what stands in them.
+    // The keys of a repeatable table are listed as well.
     for line in [
         "# kind: How it is spoken: `zeromq`",
         "# limits.window_bytes: Bytes",
@@ -72,10 +72,10 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             "[http]\nlisten = \"localhost\"",
             2,
             "http.listen",
-            "no address",
+            "not an address",
             "127.0.0.1:8470",
         ),
-        ("[http]\nlisten = 8470", 2, "http.listen", "a text", ""),
+        ("[http]\nlisten = 8470", 2, "http.listen", "a string", ""),
         (
             "[http]\nmax_connections = 0",
             2,
@@ -95,7 +95,7 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             "[log]\nlevel = \"powr\"",
             2,
             "log.level",
-            "none of",
+            "not one of",
             "\"power\"",
         ),
         (
@@ -133,7 +133,7 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             1,
             "storage",
             "unknown key",
-            "known here",
+            "valid keys",
         ),
         (
             "[http]\nlisten = \"0.0.0.0:8470\"",
@@ -157,20 +157,24 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             "10.1.0.0/16",
         ),
     ];
-    for (text, line, key, what, hint) in table {
+    for (text, line, key, message, hint) in table {
         let error = load(&file(text)).expect_err(text);
         let problem = &error.problems[0];
         assert_eq!(problem.line, Some(line), "{text}: {error}");
         assert_eq!(problem.key.as_deref().unwrap_or(""), key, "{text}");
-        assert!(problem.what.contains(what), "{text}: {}", problem.what);
-        let said = problem.hint.as_deref().unwrap_or("");
-        assert!(said.contains(hint), "{text}: {said}");
+        assert!(
+            problem.message.contains(message),
+            "{text}: {}",
+            problem.message
+        );
+        let actual = problem.hint.as_deref().unwrap_or("");
+        assert!(actual.contains(hint), "{text}: {actual}");
         assert!(error.to_string().starts_with("/etc/chappe/node.toml"));
     }
 }
 
 #[test]
-fn a_listener_beyond_loopback_needs_tls_and_the_token_or_says_that_it_is_open() {
+fn a_listener_beyond_loopback_needs_tls_and_the_token_or_explicit_insecurity() {
     for more in [
         "[access]\nread = \"token\"\n[http.tls]\nself_signed = true",
         "[access]\ninsecure = true",
@@ -182,7 +186,7 @@ fn a_listener_beyond_loopback_needs_tls_and_the_token_or_says_that_it_is_open() 
 }
 
 #[test]
-fn what_works_and_is_hardly_meant_is_warned_of() {
+fn valid_but_unlikely_settings_cause_a_warning() {
     let table = [
         ("[http]\nhosts = [\"node.example\"]", "http.hosts"),
         (
@@ -216,13 +220,13 @@ fn what_works_and_is_hardly_meant_is_warned_of() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_faults_are_reported_at_once() {
     let error = load(&file("a = 1\n[http]\nlisten = 1\nmax_body_bytes = 1")).unwrap_err();
     assert_eq!(error.problems.len(), 3, "{error}");
 }
 
 #[test]
-fn each_layer_stands_over_the_one_before() {
+fn each_layer_overrides_the_one_before() {
     let mut layers = file("name = \"file\"\n[log]\nlevel = \"process\"\n[http]\nhosts = [\"a\"]");
     layers.environment = vec![
         ("CHAPPE_NAME".into(), "environment".into()),
@@ -279,19 +283,19 @@ fn wrong_variables_and_flags_are_refused_by_name() {
             "unknown variable",
             "CHAPPE_HTTP_LISTEN",
         ),
-        ("CHAPPE_HTTP_LISTEN", "here", "no address", ""),
+        ("CHAPPE_HTTP_LISTEN", "here", "not an address", ""),
         ("CHAPPE_HTTP_MAX_CONNECTIONS", "-1", "whole number", ""),
         ("CHAPPE_ACCESS_INSECURE", "perhaps", "true or false", ""),
         ("CHAPPE_HTTP_LISTEN", "0.0.0.0:0", "other machines", "token"),
     ];
-    for (name, value, what, hint) in table {
+    for (name, value, message, hint) in table {
         let layers = Layers {
             environment: vec![(name.into(), value.into())],
             ..Layers::default()
         };
         let error = load(&layers).expect_err(name);
-        assert_eq!(error.problems[0].place, name);
-        assert!(error.problems[0].what.contains(what), "{error}");
+        assert_eq!(error.problems[0].location, name);
+        assert!(error.problems[0].message.contains(message), "{error}");
         assert!(error.to_string().contains(hint), "{error}");
     }
     let ours = ["NODE", "TOKEN", "FINGERPRINT", "AUTHORITIES", "LOG"];
@@ -389,11 +393,11 @@ fn beyond_loopback_only_known_keys_read() {
     }
     let both = format!("[exchange]\ninsecure = true\nallowed_keys = [\"{key}\"]");
     let error = load(&file(&both)).unwrap_err();
-    assert!(error.to_string().contains("nobody proves a key"), "{error}");
+    assert!(error.to_string().contains("needs CURVE"), "{error}");
 }
 
 #[test]
-fn the_hash_table_is_off_and_not_open_unless_it_is_said() {
+fn the_hash_table_is_off_by_default_and_open_only_explicitly() {
     assert_eq!(Config::default().kad.address(), None);
     let owner = chappe_identity::Key::from_seed([1; 32]);
     let certificate = chappe_kad::Certificate::issue(&owner, &owner.public(), 1);
@@ -442,7 +446,7 @@ fn the_hash_table_is_off_and_not_open_unless_it_is_said() {
 
 #[cfg(feature = "dds")]
 #[test]
-fn a_publication_that_names_no_pacer_is_refused_by_its_line() {
+fn an_unknown_pacer_is_refused_with_its_line() {
     let table = |pacer: &str| {
         format!("[[dds.publish]]\nstream = \"a\"\ntopic = \"b\"\npacer = \"{pacer}\"")
     };
@@ -454,13 +458,13 @@ fn a_publication_that_names_no_pacer_is_refused_by_its_line() {
     let problem = &error.problems[0];
     assert_eq!(problem.key.as_deref(), Some("dds.publish.0.pacer"));
     assert_eq!(problem.line, Some(4), "{error}");
-    assert!(problem.what.contains("no pacer"), "{error}");
+    assert!(problem.message.contains("not a pacer"), "{error}");
     let hint = problem.hint.as_deref().unwrap_or("");
     assert!(hint.contains("fixed_window:16"), "{hint}");
 }
 
 #[test]
-fn links_are_checked_each_by_its_line() {
+fn a_wrong_link_is_refused_with_its_line() {
     let link = |name: &str, more: &str| {
         format!(
             "[[links]]\nname = \"{name}\"\nkind = \"http_pull\"\n\
@@ -483,7 +487,7 @@ fn links_are_checked_each_by_its_line() {
             link("a", "colour = 1"),
             "links.0.colour",
             6,
-            "known here: address",
+            "valid keys: address",
         ),
         (
             link("a", "").replace("http_pull", "htp_pull"),
@@ -510,7 +514,7 @@ fn links_are_checked_each_by_its_line() {
     }
 }
 
-/// What a JSON Schema of ours says of a value: type, members, choices; the rest is not used.
+/// Whether a schema of Chappe accepts a value. Knows only the keywords that these schemas use.
 fn accepts(
     root: &serde_json::Value,
     schema: &serde_json::Value,
@@ -625,15 +629,20 @@ fn the_schema_for_editors_accepts_what_the_loader_accepts() {
     let mut refused = 0;
     for text in texts {
         let loaded = load(&file(&text));
-        // How an address is written is said by `format`, which editors do not check; what goes
-        // together is said by no schema.
+        // Editors do not check `format` (addresses, keys), and a schema cannot express contradictions
+        // between keys.
         let beyond = loaded.as_ref().is_err_and(|error| {
-            let words = ["no address", "no network", "no public key", "to it"];
-            let is_beyond = |what: &str| words.iter().any(|word| what.contains(word));
+            let texts = [
+                "not an address",
+                "not a network",
+                "not a public key",
+                "is not set",
+            ];
+            let is_beyond = |message: &str| texts.iter().any(|text| message.contains(text));
             error
                 .problems
                 .iter()
-                .all(|problem| is_beyond(&problem.what))
+                .all(|problem| is_beyond(&problem.message))
         });
         let accepted = accepts(&schema, &schema, &json(&text));
         assert_eq!(accepted, loaded.is_ok() || beyond, "{text}: {loaded:?}");
@@ -682,7 +691,7 @@ fn the_schema_of_sensors_accepts_what_their_loader_accepts() {
 }
 
 #[test]
-fn a_flag_takes_a_list_as_the_file_has_it() {
+fn a_flag_takes_a_list_in_toml_or_separated_by_commas() {
     let with = |value: &str| {
         let flag = Flag {
             name: "--set".into(),

@@ -1,7 +1,7 @@
-//! Goal: what rots under a running node is found without anybody reading it, and told: by a notice,
-//! by `/health` and by the metrics, with the number that is truly missing.
-//! Method: a node stores elements into several files until the first are no longer in memory, from
-//! where they would be put back; a bit of an old file is flipped, and the scrub comes by.
+//! Goal: damage under a running node is found without a read, and is reported by a notice, by `/health`
+//! and by the metrics with the exact number of missing elements.
+//! Method: a node stores elements into several files until the first ones are no longer in memory, from
+//! which they would be restored; one bit of an old file is flipped; the scrub reads it.
 
 use std::os::unix::fs::FileExt;
 
@@ -14,7 +14,7 @@ fn schema() -> StreamSchema {
 }
 
 #[test]
-fn damage_is_found_and_told() {
+fn damage_is_found_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());
     config.log.segment_bytes = 65_536;
@@ -53,11 +53,11 @@ fn damage_is_found_and_told() {
         let missing = r#"chappe_missing{stream="ward.words"} 1"#;
         assert!(counted(missing), "{metrics}");
         assert_eq!(get(&node, "/ready").await.status, 200);
-        let told = || async {
+        let is_reported = || async {
             let notices = get(&node, "/api/v1/notices").await.body;
             notices.contains("0000000001.segment are damaged") && notices.contains("lacks")
         };
-        while !told().await {
+        while !is_reported().await {
             tokio::task::yield_now().await;
         }
         node.shutdown().await.unwrap();

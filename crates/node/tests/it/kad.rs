@@ -1,8 +1,8 @@
-//! Goal: where multicast does not reach, a device that somebody publishes in the distributed hash table
-//! is found, described and streamed like any other, and shown with how it was found; what a node finds
-//! by multicast it publishes for others; its state can be read.
-//! Method: real devices, nodes of the table and nodes in this process, on addresses of the loopback;
-//! others that live there at the same time are none of ours.
+//! Goal: where multicast does not reach, a device published in the distributed hash table is found,
+//! described and streamed like any other, and shown with how it was found; a node publishes the devices
+//! that multicast finds; its status can be read.
+//! Method: real devices, nodes of the table and nodes in this process on loopback addresses; other devices
+//! present there at the same time are ignored.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -205,10 +205,10 @@ fn a_certificate_that_is_none_of_this_nodes_keeps_it_from_starting() {
         let hint = error.hint().expect("a hint");
         // The hint names the key that wants admitting.
         let key: chappe_identity::PublicKey = hint.rsplit(' ').next().unwrap().parse().unwrap();
-        let ended = Certificate::issue(&owner, &key, 1_000);
-        config.kad.certificate = ended.to_string();
+        let expired = Certificate::issue(&owner, &key, 1_000);
+        config.kad.certificate = expired.to_string();
         let error = Node::start(config.clone()).await.unwrap_err();
-        assert!(error.to_string().contains("ended"), "{error}");
+        assert!(error.to_string().contains("expired"), "{error}");
         config.kad.certificate = Certificate::issue(&owner, &key, u64::MAX >> 1).to_string();
         let node = Node::start(config).await.unwrap();
         let state = get(&node, "/api/v1/kad").await.json();

@@ -1,8 +1,8 @@
-//! Goal: two real nodes, linked: each kind brings every element once, through a restart of either
-//! side and through cutting; a link can be removed while it runs; a local virtual sensor binds to
-//! what a link brings; CURVE lets in who is named and nobody else; TLS by fingerprint.
-//! Method: nodes in this process on loopback; what was stored at the origin is compared with what is
-//! stored at the subscriber, waiting with a bound.
+//! Goal: with two linked nodes each kind of link delivers every element once, across restarts of either
+//! side and broken connections; a link can be removed while it runs; a local virtual sensor binds to the
+//! streams of a link; CURVE admits only named keys; TLS trusts by fingerprint.
+//! Method: nodes in this process on loopback; the elements stored at the subscriber are compared with those at
+//! the origin, with bounded waiting.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn each_element_once(kind: &'static str) {
                 && values(&subscriber, "ward.bed2").await == wanted(0..50)
         })
         .await;
-        until("a reader that is told", || async {
+        until("a reader in the metrics", || async {
             get(&origin, "/api/v1/links").await.json()["peers"][0]["kind"] == kind
         })
         .await;
@@ -118,7 +118,7 @@ fn each_element_once(kind: &'static str) {
         has(&subscriber, "ward.bed1", &wanted(0..500)).await;
 
         origin.shutdown().await.unwrap();
-        until("a link that is told to be down", || async {
+        until("a link that is reported down", || async {
             let link = state(&subscriber, "origin").await;
             link["state"] != "connected" && link["last_error"].is_string()
         })
@@ -152,7 +152,7 @@ fn http_push_brings_each_element_once() {
 }
 
 #[test]
-fn best_effort_brings_what_comes_and_counts_what_it_misses() {
+fn best_effort_stores_arrivals_and_counts_losses() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     block(async {
         let origin = Node::start(origin_config(there.path())).await.unwrap();
@@ -337,14 +337,16 @@ fn only_named_keys_read_with_curve() {
             .shutdown()
             .await
             .unwrap();
-        let known = chappe_node::recognized(&at_subscriber).unwrap().unwrap();
+        let known = chappe_node::public_identity(&at_subscriber)
+            .unwrap()
+            .unwrap();
         let mut at_origin = origin_config(there.path());
         at_origin.exchange.allowed_keys = vec![known.curve_key];
         let origin = Node::start(at_origin.clone()).await.unwrap();
         produce(&origin, "ward.bed1", 0..20).await;
         let mut link = link("zeromq", &origin);
         link.server_key = Some(
-            chappe_node::recognized(&at_origin)
+            chappe_node::public_identity(&at_origin)
                 .unwrap()
                 .unwrap()
                 .curve_key,
@@ -362,7 +364,7 @@ fn only_named_keys_read_with_curve() {
         })
         .await;
         assert!(values(&other, "ward.bed1").await.is_empty());
-        until("a drop that is told", || async {
+        until("a drop that is reported", || async {
             let drops = get(&origin, "/api/v1/drops").await.json();
             let at_exchange = |drop: &Json| drop["at_hop"] == "exchange";
             drops["drops"].as_array().unwrap().iter().any(at_exchange)

@@ -1,6 +1,6 @@
-//! Goal: links are added, shown and removed over REST and outlive a restart; what stands in the
-//! configuration stays there; the directory tells each stream's structure, as the registry has it.
-//! Method: a node on loopback; the links lead to where nobody listens.
+//! Goal: links are added, shown and removed over REST and survive a restart; configured links cannot be
+//! removed; the directory lists each stream with its structure, as the registry has it.
+//! Method: a node on loopback; the links point to addresses where nothing listens.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -52,7 +52,7 @@ async fn store_one(node: &Node, name: &str) {
 }
 
 #[test]
-fn links_are_added_and_removed_and_outlive_a_restart() {
+fn links_are_added_and_removed_and_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
     block(async {
@@ -116,11 +116,11 @@ fn a_node_answers_while_the_disk_takes_a_link() {
         let pipe = config.data_directory.join("links.new");
         let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
-        let (answered, told) = mpsc::channel();
+        let (answered, answers) = mpsc::channel();
         let read = pipe.clone();
         let reader = std::thread::spawn(move || {
             // Read in any case, so that a node that does not answer ends the test.
-            let in_time = told.recv_timeout(Duration::from_secs(20));
+            let in_time = answers.recv_timeout(Duration::from_secs(20));
             std::fs::read(read).unwrap();
             in_time.is_ok()
         });
@@ -145,7 +145,7 @@ fn a_node_answers_while_the_disk_takes_a_link() {
 }
 
 #[test]
-fn what_cannot_be_a_link_is_refused_with_a_reason() {
+fn an_invalid_link_is_refused_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
     block(async {
@@ -190,7 +190,7 @@ fn what_cannot_be_a_link_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_stands_in_the_configuration_stays_there() {
+fn configured_links_cannot_be_removed() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());
     config.links = vec![serde_json::from_value(link("fixed")).unwrap()];
@@ -209,7 +209,7 @@ fn what_stands_in_the_configuration_stays_there() {
 }
 
 /// Streams with names, types and units of their fields, as the directory has them.
-fn fields_told(directory: &Json) -> BTreeSet<[String; 4]> {
+fn fields_listed(directory: &Json) -> BTreeSet<[String; 4]> {
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let streams = directory["streams"].as_array().unwrap();
     let fields = streams.iter().flat_map(|stream| {
@@ -258,9 +258,9 @@ fn the_directory_tells_each_stream_with_its_structure() {
         assert_eq!(one["fields"][0]["unit"], "Cel");
         assert_eq!((&one["level"], &one["last"]), (&json!("power"), &json!(1)));
         assert_eq!(get(&node, "/api/v1/directory/hal").await.status, 404);
-        let told = get(&node, "/api/v1/directory?streams=*").await.json();
-        assert_eq!(fields_told(&told), fields_registered(&node).await);
-        assert_eq!(fields_told(&told).len(), 3);
+        let directory = get(&node, "/api/v1/directory?streams=*").await.json();
+        assert_eq!(fields_listed(&directory), fields_registered(&node).await);
+        assert_eq!(fields_listed(&directory).len(), 3);
         node.shutdown().await.unwrap();
     });
 }
@@ -338,7 +338,7 @@ fn a_proxy_opens_no_port_of_this_host() {
 }
 
 #[test]
-fn addresses_of_the_exchange_are_taken_and_told() {
+fn addresses_of_the_exchange_are_bound_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());
     for address in [

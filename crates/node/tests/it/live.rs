@@ -1,6 +1,6 @@
-//! Goal: a client of live data gets every element once, in order, over as many connections as it
-//! needs; one that reads slowly holds up nobody; one that has seen too much is told.
-//! Method: elements stored by this program, clients that come, go and stop reading.
+//! Goal: a client of live data receives every element once, in order, over any number of connections; a
+//! slow client blocks no other; a client ahead of the node is notified of the rollback.
+//! Method: elements stored by this program; clients that connect, disconnect and stop reading.
 
 use std::path::Path;
 
@@ -107,7 +107,7 @@ fn streams_that_come_later_join_with_their_first_element() {
 }
 
 #[test]
-fn a_client_that_has_seen_too_much_is_told_and_goes_on() {
+fn a_client_ahead_of_the_node_is_notified_and_continues() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let node = start(directory.path()).await;
@@ -191,7 +191,7 @@ fn a_client_that_is_behind_an_epoch_misses_nothing() {
 }
 
 #[test]
-fn a_slow_client_holds_up_nobody_and_gets_everything_in_the_end() {
+fn a_slow_client_blocks_no_others_and_receives_everything() {
     // More than the buffers between node and client hold, and soon stored: a client that reads nothing
     // for 60 s is disconnected.
     const COUNT: i64 = 12_000;
@@ -224,13 +224,13 @@ fn a_slow_client_holds_up_nobody_and_gets_everything_in_the_end() {
             }
         }
         assert_eq!(values, (1..COUNT).collect::<Vec<_>>());
-        assert!(lagged, "a client that is far behind is told");
+        assert!(lagged, "a client that lags far is notified");
         node.shutdown().await.unwrap();
     });
 }
 
 #[test]
-fn there_are_only_so_many_clients_of_live_data() {
+fn the_number_of_live_clients_is_limited() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let mut config = config(directory.path());

@@ -1,7 +1,7 @@
-//! Goal: what is lost between two nodes is counted truly: at the subscriber, the sum over all reasons of
-//! `chappe_lost_total` is what its origin stored and the subscriber never got; by reason it is what was
-//! trimmed and what rotted; and it stays so when the link begins again.
-//! Method: real nodes on loopback; while the subscriber is away, the origin's log loses its beginning by
+//! Goal: losses between two nodes are counted exactly: at the subscriber, the sum of `chappe_lost_total`
+//! over all reasons equals the elements that the origin stored and the subscriber never received; by
+//! reason, the trimmed and the damaged ones; and this still holds after the link restarts.
+//! Method: real nodes on loopback; while the subscriber is away, the origin's log loses its oldest elements to
 //! a trim, and a bit of a file in its middle is flipped.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ async fn counted(node: &Node, metric: &str) -> BTreeMap<String, u64> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-fn loses_what_it_says(kind: &'static str) {
+fn counts_exact_losses(kind: &'static str) {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     block(async {
         let mut at_origin = origin_config(there.path());
@@ -117,14 +117,14 @@ fn loses_what_it_says(kind: &'static str) {
         let newest = |held: &[StreamElement]| held.last().is_some_and(|it| number(it) == ALL + 9);
         stored(&subscriber, STREAM, newest).await;
         assert_eq!(counted(&subscriber, "chappe_lost_total").await, wanted);
-        let told = get(&subscriber, "/api/v1/links/origin").await.json();
-        assert_eq!(told["lost"]["trimmed"], trimmed, "{told}");
-        assert_eq!(told["streams"][0]["rollbacks"], 0, "{told}");
+        let status = get(&subscriber, "/api/v1/links/origin").await.json();
+        assert_eq!(status["lost"]["trimmed"], trimmed, "{status}");
+        assert_eq!(status["streams"][0]["rollbacks"], 0, "{status}");
         until("no lag", || async {
-            let told = get(&subscriber, "/api/v1/links/origin").await.json();
+            let status = get(&subscriber, "/api/v1/links/origin").await.json();
             // By a pull it cannot be known.
-            let lag = &told["lag_elements"];
-            (*lag == 0 || lag.is_null() && kind == "http_pull") && told["held_bytes"] == 0
+            let lag = &status["lag_elements"];
+            (*lag == 0 || lag.is_null() && kind == "http_pull") && status["held_bytes"] == 0
         })
         .await;
         subscriber.shutdown().await.unwrap();
@@ -134,15 +134,15 @@ fn loses_what_it_says(kind: &'static str) {
 
 #[test]
 fn sessions_count_what_is_missing() {
-    loses_what_it_says("zeromq");
+    counts_exact_losses("zeromq");
 }
 
 #[test]
 fn http_pull_counts_what_is_missing() {
-    loses_what_it_says("http_pull");
+    counts_exact_losses("http_pull");
 }
 
 #[test]
 fn http_push_counts_what_is_missing() {
-    loses_what_it_says("http_push");
+    counts_exact_losses("http_push");
 }

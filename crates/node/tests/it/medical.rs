@@ -1,8 +1,8 @@
-//! Goal: of a medical device every state is stored once, whatever happens to its description: it cannot
-//! be read at first, is half or that of another device, changes all the time, has units that toggle,
-//! loses metrics; also when the node ends, and when node or device begin again.
-//! Method: real devices of this process on the loopback that do what the test says, and a node; the
-//! device's own count of what was delivered against the streams.
+//! Goal: every state of a medical device is stored once, whatever happens to its description: unreadable at
+//! first, half or that of another device, changing constantly, with toggling units, losing metrics; also
+//! when the node shuts down, and when node or device restart.
+//! Method: real devices of this process on loopback with scripted behavior, and a node; the device's count of
+//! deliveries is compared with the streams.
 
 use std::collections::BTreeMap;
 
@@ -194,7 +194,7 @@ fn a_unit_may_toggle_for_ever() {
 }
 
 #[test]
-fn what_has_no_stream_is_counted_and_shown() {
+fn elements_without_a_stream_are_counted_and_shown() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let monitor = Monitor::start("127.0.9.46", Hosting::Together);
@@ -300,7 +300,7 @@ fn a_device_that_begins_again_is_read_again() {
 }
 
 #[test]
-fn reports_that_are_missed_are_said_and_what_changed_with_them_is_read() {
+fn missed_reports_are_reported_and_their_changes_are_read() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let monitor = Monitor::start("127.0.9.50", Hosting::Together);
@@ -312,12 +312,15 @@ fn reports_that_are_missed_are_said_and_what_changed_with_them_is_read() {
         monitor.valued("steady", 3);
         monitor.set("steady", 4).await;
         assert_eq!(values(&node, &monitor, "steady", 2).await, [1, 4]);
-        let told = get(&node, "/api/v1/notices").await.body;
+        let notices = get(&node, "/api/v1/notices").await.body;
         assert!(
-            told.contains("steady: 2 states were not reported"),
-            "{told}"
+            notices.contains("steady: 2 states were not reported"),
+            "{notices}"
         );
-        assert!(told.contains("MdibVersion 2 is followed by 6"), "{told}");
+        assert!(
+            notices.contains("MdibVersion 2 is followed by 6"),
+            "{notices}"
+        );
         let is_read_again = |device: &Json| device["streams"].as_array().unwrap().len() == 2;
         until(&node, &monitor.path(), is_read_again).await;
         node.shutdown().await.unwrap();

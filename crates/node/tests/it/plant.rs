@@ -1,8 +1,8 @@
-//! Goal: a device that appears becomes streams and entities, a virtual sensor that asks for what it
-//! observes is bound to it, is let go when it leaves and takes the replacement; a sensor's file can
-//! be written, mended and removed while the node runs.
-//! Method: real devices of this process on the loopback, found by discovery; others that live there
-//! at the same time are none of ours.
+//! Goal: a device that appears becomes streams and entities; a virtual sensor that queries for its observed
+//! property binds to it, unbinds when it leaves and binds to the replacement; a sensor file can be
+//! written, corrected and removed while the node runs.
+//! Method: real devices of this process on loopback, found by discovery; other devices present there at the
+//! same time are ignored.
 
 use crate::common::devices::{device, looking, unique, until};
 use crate::common::{block, config, get, send, write_sensor};

@@ -1,7 +1,8 @@
-//! Goal: a device that sends too much is slowed to its quota and loses nothing that was answered; one that
-//! offers too many streams loses of its own, to the number and with the reason; the others lose nothing.
-//! Method: real devices of this process on the loopback, one of them above a quota of the configuration,
-//! and a node; what the devices sent against the streams and the counted losses.
+//! Goal: a device that sends too much is slowed to its quota and loses nothing that was answered; a device
+//! that offers too many streams loses only its own elements, counted exactly with the reason; other devices
+//! lose nothing.
+//! Method: real devices of this process on loopback, one of them above a configured quota, and a node; the sent
+//! elements are compared with the streams and the counted losses.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

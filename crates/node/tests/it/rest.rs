@@ -1,5 +1,5 @@
-//! Goal: every route answers in its documented form, and a request that could come from a foreign
-//! page, from a stranger or from somebody hostile is refused with a problem that says why.
+//! Goal: every route answers in its documented form, and a request from a foreign page, a stranger or an
+//! attacker is refused with a problem that gives the reason.
 //! Method: a node in this process, driven over real HTTP, header by header.
 
 use crate::common::{config, get, raw, send, start};
@@ -362,7 +362,7 @@ fn hostile_queries_are_refused_or_stopped() {
 }
 
 #[test]
-fn who_sends_half_a_request_is_cut_off_and_others_are_served() {
+fn a_client_with_half_a_request_is_disconnected_and_others_are_served() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let directory = tempfile::tempdir().unwrap();
     block(async {
@@ -397,7 +397,7 @@ fn who_sends_half_a_request_is_cut_off_and_others_are_served() {
 }
 
 #[test]
-fn slow_connections_keep_nobody_out() {
+fn slow_connections_block_no_others() {
     use tokio::io::AsyncWriteExt as _;
     let directory = tempfile::tempdir().unwrap();
     block(async {

@@ -1,6 +1,6 @@
-//! Goal: what was acknowledged is there after the node has ended and begun again, under the same
-//! numbers; and a node that cannot begin says why and what to do.
-//! Method: nodes that begin one after another, or one beside another, over the same directory.
+//! Goal: acknowledged elements are present after a restart of the node, under the same numbers; a node that
+//! cannot start reports the reason and a hint.
+//! Method: nodes started one after another, or concurrently, on the same directory.
 
 use crate::common::{config, get, start};
 use chappe_node::{Node, StartError};
@@ -89,7 +89,7 @@ fn elements_numbers_key_and_token_survive() {
 }
 
 #[test]
-fn a_node_that_cannot_begin_says_why_and_what_to_do() {
+fn a_node_that_cannot_start_reports_reason_and_hint() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let node = start(directory.path()).await;

@@ -1,6 +1,5 @@
-//! Goal: retention by age is applied soon after a start, so that a node that is started often keeps
-//! nothing longer for it.
-//! Method: elements that are too old in a log that a node is then started over, asked over REST.
+//! Goal: retention by age is applied soon after a start, so that frequent restarts do not extend it.
+//! Method: a node starts on a log with expired elements and is queried over REST.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use chappe_stream::StreamSchema;
 const SOON: Duration = Duration::from_secs(58);
 
 #[test]
-fn what_is_too_old_goes_soon_after_a_start() {
+fn expired_elements_are_removed_soon_after_a_start() {
     let directory = tempfile::tempdir().unwrap();
     prepare_log(directory.path(), |streams| {
         let schema = StreamSchema::default();

@@ -1,4 +1,4 @@
-//! Goal: an element that a virtual sensor does not use is counted, with the reason, and shown with the
+//! Goal: an element that a virtual sensor does not use is counted with the reason, and shown with the
 //! sensor, among the drops and in the metrics.
 //! Method: a node whose stream has elements that are too late for the sensor's window, and too long.
 
@@ -15,7 +15,7 @@ fn element(second: i64, text: String) -> StreamElement {
 }
 
 #[test]
-fn what_a_window_leaves_out_is_counted_and_shown() {
+fn elements_left_out_by_a_window_are_counted_and_shown() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let sensor = "name = \"copy\"\n[[source]]\nalias = \"s\"\nstream = \"in\"\nwindow = \"5s\"\n\

@@ -1,8 +1,8 @@
-//! Goal: a virtual sensor goes on, after the node has ended and begun again, behind the last element
-//! that it has evaluated, with its windows as they were: no element is passed over, none evaluated
-//! twice; what was stored while it did not run is evaluated when it does.
-//! Method: one node after another over the same directory, every other one without the sensors; a
-//! sensor that copies, one whose window and slide span the ends, one that seldom says anything.
+//! Goal: after a restart of the node a virtual sensor resumes after its last evaluated element, with its
+//! windows restored: no element is skipped or evaluated twice, and elements stored while it did not run are
+//! evaluated later.
+//! Method: nodes one after another on the same directory, every second one without the sensors: a sensor that
+//! copies, one whose window and slide span the restarts, and one that seldom emits.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! Goal: a virtual sensor never takes values of one field for those of another when the schema of its
-//! source changes, also before the registry has told it.
-//! Method: a stream whose schema is changed to one of the same shape behind the registry's back, as it
-//! is between the first element of a new schema and the notice of it.
+//! Goal: a virtual sensor never confuses values of two fields when the schema of its source changes, even
+//! before the registry reports the change.
+//! Method: a stream whose schema changes to one of the same structure without the registry's knowledge, as
+//! between the first element of a new schema and its notice.
 
 use crate::common::devices::until;
 use crate::common::{block, elements, start, write_sensor};

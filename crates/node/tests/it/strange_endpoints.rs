@@ -1,4 +1,4 @@
-//! Goal: the endpoint address that a device chooses gives it nothing of others.
+//! Goal: the endpoint address that a device chooses gives it no control over entities of others.
 //!
 //! Method: real devices on the loopback. One has a stream and a service; others call themselves by
 //! the keys of these. The entities of the stream and of the service stay as they were.

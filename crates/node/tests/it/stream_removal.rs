@@ -1,7 +1,8 @@
-//! Goal: a stream that nothing writes can be removed for good, is not removed by mistake, frees its
-//! place, and returns in another epoch; streams that devices left behind empty go by themselves.
-//! Method: nodes one after another over the same directory, asked over REST; a client of live data that
-//! reads nothing meanwhile, and one that hangs up.
+//! Goal: a stream that nothing writes can be removed permanently and is not removed by mistake; its
+//! name becomes free and returns with another epoch; abandoned empty streams of devices are removed
+//! automatically.
+//! Method: nodes one after another on the same directory, driven over REST; a client of live data that does
+//! not read meanwhile, and one that disconnects.
 
 use crate::common::linked::until;
 use crate::common::{Live, block, config, elements, get, prepare_log, send};
@@ -160,9 +161,9 @@ fn a_removal_runs_to_its_end_when_its_client_hangs_up() {
         );
         client.write_all(request.as_bytes()).await.unwrap();
         drop(client);
-        until("the removal is told", async || {
+        until("the removal is reported", async || {
             let notices = get(&node, "/api/v1/notices").await.body;
-            notices.contains("the stream is removed, with 2 elements")
+            notices.contains("stream removed, with 2 elements")
         })
         .await;
         assert_eq!(get(&node, PATH).await.status, 404);

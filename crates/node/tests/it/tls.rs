@@ -1,6 +1,6 @@
-//! Goal: the node's REST interface, console and live data over TLS, with a certificate of its own
-//! making or from files; and a node that cannot have the one it was told to have does not start.
-//! Method: a node on loopback, asked by the client that trusts its fingerprint.
+//! Goal: the node serves REST, console and live data over TLS, with a self-signed certificate or one from
+//! files; a node that cannot load its configured certificate does not start.
+//! Method: a node on loopback, queried by a client that trusts its fingerprint.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ async fn get(address: SocketAddr, client: tls::Client, path: &str) -> Result<Ans
 }
 
 #[tokio::test]
-async fn a_certificate_of_its_own_making_outlives_restarts() {
+async fn a_self_signed_certificate_survives_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());
     config.http.tls.self_signed = true;

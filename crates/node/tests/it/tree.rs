@@ -1,7 +1,7 @@
-//! Goal: a stream that is fed by a device's notification tree has the same elements as one who is told
-//! by standard notifications; and nobody can have an old event taken again after the node was restarted.
-//! Method: a real device of this process on the loopback that sends what the test says, a node, a plain
-//! client, and a sink made by hand that keeps what it was sent and repeats it.
+//! Goal: a stream fed by a device's notification tree has the same elements as one fed by standard
+//! notifications; and nobody can replay an old event after a restart of the node.
+//! Method: a real device of this process on loopback with scripted events, a node, a plain client, and a
+//! hand-made sink that records its messages and repeats them.
 
 #[path = "../../../device/tests/it/common/insider.rs"]
 mod insider;

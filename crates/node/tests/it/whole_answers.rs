@@ -1,6 +1,6 @@
-//! Goal: a reader over REST gets all that was asked for, an error, or an answer that says what it lacks:
-//! SQL beyond its limits, pages that end before a gap, elements that are damaged.
-//! Method: a node in this process whose streams are larger than the limits, or damaged on the disk.
+//! Goal: a reader over REST receives all requested elements, an error, or an answer that names its missing
+//! part: SQL beyond its limits, pages that end before a gap, damaged elements.
+//! Method: a node in this process whose streams exceed the limits, or are damaged on disk.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

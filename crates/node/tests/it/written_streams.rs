@@ -1,7 +1,7 @@
-//! Goal: a stream whose source is there is not removed, whether the source has registered it yet or not;
-//! one whose link has been removed can be, and is registered no more.
-//! Method: a real device, a virtual sensor and a link of this process, whose streams are removed, with
-//! force, from before they exist until they are registered.
+//! Goal: a stream whose source is present is not removed, even before the source registers it; a stream
+//! whose link was removed can be removed, and is no longer registered.
+//! Method: a real device, a virtual sensor and a link of this process, whose streams are removed with force
+//! from before they exist until they are registered.
 
 use crate::common::devices::until as until_shown;
 use crate::common::linked::{link, origin_config, stored, subscriber_config, until};

@@ -62,7 +62,7 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
             }
         };
         tokio::select! {
-            result = chappe_node::end_signal() => result?,
+            result = chappe_node::shutdown_signal() => result?,
             () = limit => {}
             () = plant.watch(json) => {}
         }

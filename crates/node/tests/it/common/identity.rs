@@ -78,7 +78,7 @@ pub(crate) async fn streams(node: &Node, product: &Product) -> Vec<String> {
 }
 
 /// Whether a notice says all of this.
-pub(crate) async fn is_told(node: &Node, parts: &[&str]) -> bool {
+pub(crate) async fn has_notice(node: &Node, parts: &[&str]) -> bool {
     let notices = get(node, "/api/v1/notices").await.json();
     let notices = notices["notices"].as_array().unwrap().iter();
     let mut texts = notices.map(|notice| notice["text"].as_str().unwrap());
