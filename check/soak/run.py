@@ -149,12 +149,15 @@ class Soaked(Node):
             self.full_until = None
             (self.folder / "data" / "filler").unlink()
 
-    def flip(self, chance: random.Random) -> bool:
-        """Flips a bit of a segment that is not written any more."""
-        older = sorted(self.archive.folder.glob("*.segment"))[:-1]
-        if not older:
-            return False
-        path = chance.choice(older)
+    def closed_segments(self) -> list[pathlib.Path]:
+        """The segments that are not written any more, all of them read by the archive."""
+        closed = sorted(self.archive.folder.glob("*.segment"))[:-1]
+        self.archive.poll()
+        return closed
+
+    @staticmethod
+    def flip(path: pathlib.Path, chance: random.Random) -> bool:
+        """Flips a bit of a segment."""
         try:
             with open(path, "r+b") as file:
                 at = chance.randrange(os.fstat(file.fileno()).st_size)
@@ -265,9 +268,9 @@ class Soak:
         absent_s = self.chance.uniform(*self.chance.choice(ABSENT_S))
         if what == "flips":
             with self.lock:
-                # All that is hit was read before.
-                node.archive.poll()
-                self.done[what] += sum(node.flip(self.chance) for _ in range(self.chance.randrange(1, 5)))
+                segments, bits = node.closed_segments(), self.chance.randrange(1, 5)
+                hit = self.chance.choices(segments, k=bits) if segments else []
+                self.done[what] += sum(node.flip(segment, self.chance) for segment in hit)
         elif what == "slow times" and up and sum(one.tracer is not None for one in self.nodes) < SLOW_MAX:
             if not node.tracer:
                 node.slow(delay_ms, seconds)
