@@ -4,11 +4,9 @@
 //! judge what a kill and what a power loss leave, with work done in between. A failed sync of the
 //! simulated disk drops what it should have saved, and later syncs do not save it.
 
-mod model;
-
+use crate::model::{Model, judge, options, workload};
 use chappe_log::{Error, Health, Level, Options, Store};
 use chappe_sim::{Operation, SimDisk};
-use model::{Model, judge, options, workload};
 use std::time::Duration;
 
 #[test]

@@ -1,10 +1,8 @@
 //! Goal: a search finds what the fields say and the asker may see, in the order of names.
 //! Method: random changes and random searches, compared with looking through all entities.
 
-mod model;
-
+use crate::model::{Model, apply, key, principals, steps};
 use chappe_registry::{EntityKind, MemoryJournal, Registry, Search, vocabulary};
-use model::{Model, apply, key, principals, steps};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -74,9 +72,9 @@ fn a_rare_field_among_many_names_is_found() {
         if number % 100 == 7 {
             entity.types.push("{urn:t}Rare".to_owned());
             entity.triples.push(chappe_registry::oxrdf::Triple::new(
-                model::node(1),
+                crate::model::node(1),
                 vocabulary::OBSERVES,
-                model::node(2),
+                crate::model::node(2),
             ));
         }
         registry.publish(entity).unwrap().wait().unwrap();
@@ -97,7 +95,7 @@ fn a_rare_field_among_many_names_is_found() {
     assert_eq!(names, ["Sensor 007", "Sensor 107", "Sensor 207"]);
     assert!(found.truncated);
     let observed = Search {
-        observed_property: Some(model::key(2)),
+        observed_property: Some(crate::model::key(2)),
         ..Search::default()
     };
     assert_eq!(registry.search(&observed, &anyone).entities.len(), 5);

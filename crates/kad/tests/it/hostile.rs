@@ -2,11 +2,10 @@
 //! make nobody send more than threefold to a stranger.
 //! Method: real nodes with real keys; the attacker writes packets of his own.
 
-mod network;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::network::{Network, UNIX_S, address, key};
 use chappe_identity::Key as IdentityKey;
 use chappe_kad::message::{Reason, Verdict};
 use chappe_kad::{
@@ -14,7 +13,6 @@ use chappe_kad::{
     Key, Membership, NodeKey, PACKET_BYTES_MAX, Packet, Record, SearchId, TAG_BYTES,
 };
 use chappe_machine::{Input, Instant, Machine, Output};
-use network::{Network, UNIX_S, address, key};
 
 /// Somebody who writes packets by hand.
 struct Attacker {
@@ -349,7 +347,7 @@ fn numbers_go_on_after_a_restart_so_that_old_packets_stay_old() {
     // The sender starts anew, with a higher boot number.
     let config = Config {
         boot: 2,
-        ..network::config(1)
+        ..crate::network::config(1)
     };
     network.nodes[1] = Kad::new(NodeKey::new(key(1)), config, network.now);
     network.command(1, Command::Ping(node));
@@ -565,7 +563,11 @@ fn any_input_leaves_the_machine_sound() {
 
 #[test]
 fn a_machine_alone_says_so_and_ends_its_searches() {
-    let mut kad = Kad::new(NodeKey::new(key(1)), network::config(1), Instant::ZERO);
+    let mut kad = Kad::new(
+        NodeKey::new(key(1)),
+        crate::network::config(1),
+        Instant::ZERO,
+    );
     let command = Command::Search {
         search: SearchId(1),
         key: Key::new(1),

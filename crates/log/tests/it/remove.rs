@@ -4,13 +4,11 @@
 //! again with and without snapshots; the power cut at every boundary, each image judged; each bit of
 //! the removal's frames flipped; a full disk; definitions that are only queued; cursors.
 
-mod common;
-
+use crate::common::{fill, holds_all, payload};
 use chappe_log::{
     Commit, Cursor, Disk, Error, Follower, Health, Level, Options, Store, Stream, check,
 };
 use chappe_sim::SimDisk;
-use common::{fill, holds_all, payload};
 
 fn options() -> Options {
     Options {

@@ -4,13 +4,11 @@
 //! Method: real nodes with real keys that know each other as after a restart, so that they have no
 //! entrance; a cut between them, or a contact that is not there.
 
-mod network;
-
 use std::time::Duration;
 
+use crate::network::{Network, address};
 use chappe_identity::Key as IdentityKey;
 use chappe_kad::Contact;
-use network::{Network, address};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

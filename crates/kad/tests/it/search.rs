@@ -2,13 +2,11 @@
 //! key that is split, and see what is withdrawn; the publisher's newest record counts.
 //! Method: real nodes with real keys, joined by a queue of packets.
 
-mod network;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::network::Network;
 use chappe_kad::{Command, Event, Key, SearchId, SearchReport};
-use network::Network;
 
 const ABOUT: Key = Key::new(9 << 100);
 
@@ -142,8 +140,8 @@ fn records_are_renewed_and_end_when_their_publisher_is_gone() {
     assert_eq!(search(&mut network, 5, 1 << 20).0.len(), 1);
     // The publisher falls silent: another node is at its address.
     let gone = chappe_kad::Kad::new(
-        chappe_kad::NodeKey::new(network::key(99)),
-        network::config(99),
+        chappe_kad::NodeKey::new(crate::network::key(99)),
+        crate::network::config(99),
         network.now,
     );
     network.nodes[1] = gone;

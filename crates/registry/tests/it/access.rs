@@ -2,13 +2,11 @@
 //! Method: random entities with random rights, and queries of every kind, answered by the registry
 //! and by the standard evaluator with its own optimizer over the graph with the forbidden deleted.
 
-mod model;
-
 use std::collections::BTreeMap;
 
+use crate::model::{Model, apply, principals, steps};
 use chappe_registry::oxrdf::{Dataset, Term};
 use chappe_registry::{Interrupt, MemoryJournal, Principal, Registry, SparqlAnswer, SparqlLimits};
-use model::{Model, apply, principals, steps};
 use proptest::prelude::*;
 use spareval::{QueryEvaluator, QueryResults};
 

@@ -2,13 +2,11 @@
 //! Method: random changes on a journal in memory; the reopened registry is compared with the model
 //! and with the one that was never closed.
 
-mod model;
-
+use crate::model::{Model, apply, entity, key, steps};
 use chappe_registry::{
     Change, Entity, EntityKind, Error, FEED_CAPACITY, FeedItem, Journal, JournalError,
     MemoryJournal, Principal, Registry, Search,
 };
-use model::{Model, apply, entity, key, steps};
 use proptest::prelude::*;
 
 fn everything(registry: &Registry) -> Vec<Entity> {

@@ -4,11 +4,9 @@
 //! Method: streams with small segments on a simulated disk, trimmed, opened anew and checked; a
 //! property runs any mixture of appends, trims and openings beside a model.
 
-mod common;
-
+use crate::common::{fill, holds, payload};
 use chappe_log::{Error, GapReason, Health, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;
-use common::{fill, holds, payload};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 

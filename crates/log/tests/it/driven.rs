@@ -4,11 +4,9 @@
 //! boundaries; power losses at every boundary are judged as for the thread; what is queued moves
 //! only by `commit`; a full disk is counted by calls.
 
-mod model;
-
+use crate::model::{Model, judge, options, workload, workload_with};
 use chappe_log::{Commit, Committed, Error, Health, Level, MemoryDisk, Options, QueueFull, Store};
 use chappe_sim::{Operation, SimDisk};
-use model::{Model, judge, options, workload, workload_with};
 
 fn driven() -> Options {
     Options {

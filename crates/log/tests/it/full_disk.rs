@@ -3,13 +3,11 @@
 //! Method: a simulated disk of limited size; streams of level memory filled, read and crashed while
 //! there is no room; large batches between small ones, with the order that derived records need.
 
-mod common;
-
+use crate::common::{fill, holds_all, payload};
 use chappe_log::{
     Appended, Commit, Committed, Error, Follower, Health, Level, Options, Position, Store, Stream,
 };
 use chappe_sim::SimDisk;
-use common::{fill, holds_all, payload};
 use std::time::Duration;
 
 const RESERVE: u64 = 10_000;

@@ -6,11 +6,9 @@
 //! cut several legal images of the disk are drawn, opened, judged against what was acknowledged,
 //! written on, and cut and judged once more.
 
-mod model;
-
+use crate::model::{Model, judge, workload};
 use chappe_log::Level;
 use chappe_sim::SimDisk;
-use model::{Model, judge, workload};
 
 fn boundaries(seed: u64, steps: u64) -> u64 {
     let disk = SimDisk::new(seed);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use chappe_machine::{Input, Instant, Output, drain};
 use chappe_stream::*;
 
-const HEART_RATE: &str = include_str!("../examples/heart-rate.toml");
-const MEAN_TEMPERATURE: &str = include_str!("../examples/mean-temperature.toml");
+const HEART_RATE: &str = include_str!("../../examples/heart-rate.toml");
+const MEAN_TEMPERATURE: &str = include_str!("../../examples/mean-temperature.toml");
 const ECG: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1.131330";
 const TEMPERATURE: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1.150364";
 const SECOND: i64 = 1_000_000_000;
@@ -168,7 +168,7 @@ fn neither_the_sampling_rate_nor_the_cut_matters() {
 fn a_recording_with_ventricular_beats_is_read_right() {
     // Record 208 of the MIT-BIH Arrhythmia Database; the beats between the first and the last of
     // each eight seconds were counted by eye.
-    let text = include_str!("../../chappe/demo/recordings/electrocardiogram.csv");
+    let text = include_str!("../../../chappe/demo/recordings/electrocardiogram.csv");
     let values: Vec<f64> = text.lines().filter_map(|line| line.parse().ok()).collect();
     let found = rates(&values, 360.0, 360);
     assert!(found.len() >= 50);

@@ -1,0 +1,24 @@
+//! The integration tests of `chappe-log` in one program: linking one takes seconds.
+
+mod backup;
+mod common;
+mod cursor;
+mod definitions;
+mod driven;
+mod eager;
+mod faults;
+mod fill;
+mod followers;
+mod full_disk;
+mod hostile_bytes;
+mod interleaved;
+mod model;
+mod power_loss;
+mod recent;
+mod remove;
+mod restored_copy;
+mod roundtrip;
+mod snapshots;
+mod trim;
+mod versions;
+mod waiting;

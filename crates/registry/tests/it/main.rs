@@ -1,0 +1,11 @@
+//! The integration tests of `chappe-registry` in one program: linking one takes seconds.
+
+mod access;
+mod full_disk;
+mod hostile;
+mod iris;
+mod join_order;
+mod journal;
+mod model;
+mod power_loss;
+mod search;
