@@ -549,12 +549,13 @@ impl Source {
                 self.pacer.known(now, event.delivery, all);
                 Some(self.ended(&event, &outcome))
             }
-            TreeEvent::Proven { contact, there, .. } => {
+            TreeEvent::Proven {
+                contact,
+                is_reachable,
+                ..
+            } => {
                 let peer = peer(contact);
-                Some(SourceReceive::Proven {
-                    peer,
-                    is_reachable: there,
-                })
+                Some(SourceReceive::Proven { peer, is_reachable })
             }
             TreeEvent::Refused(error) => {
                 let (what, detail) = ("tree refused a command", error.to_string());
