@@ -435,9 +435,9 @@ impl Windows for SharedWindows {
         }
     }
 
-    fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()> {
+    fn store(&mut self, topic: u64, window: &Window) -> io::Result<()> {
         if let Some(files) = &mut self.files {
-            files.keep(topic, window)?;
+            files.store(topic, window)?;
         }
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.len() >= WINDOWS_MAX && !memory.contains_key(&topic) {
