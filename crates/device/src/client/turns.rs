@@ -1,5 +1,5 @@
-//! Descriptions of one address are read in turns: one host may say that it is a thousand devices, each
-//! with documents as large as they may be.
+//! Turns to read descriptions, by address: one host may claim to be a thousand devices, each with documents of
+//! the largest size.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Descriptions of one address that are in memory at once. Default 4: each may take
-/// [`description_bytes`](super::ClientOptions::description_bytes), and a device behind a gateway that
-/// does not answer must not keep all others there waiting.
+/// Descriptions of one address in memory at the same time. Default 4: each may take
+/// [`description_bytes`](super::ClientOptions::description_bytes), and a silent device behind a gateway must not
+/// block all others there.
 const AT_ONCE_MAX: usize = 4;
 
 /// The turns of all addresses.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
 
-/// Kept for as long as a description is in memory.
+/// Held as long as a description is in memory.
 pub(super) type Turn = Arc<OwnedSemaphorePermit>;
 
 impl Turns {
@@ -24,7 +24,7 @@ impl Turns {
     pub(super) async fn wait(&self, address: IpAddr) -> Option<Turn> {
         let of_address = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever waits or reads holds its own.
+            // A waiting or reading task holds its own reference.
             all.retain(|_, known| Arc::strong_count(known) > 1);
             let known = all.entry(address.to_canonical());
             Arc::clone(known.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_MAX))))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_so_many_turns_and_leaves_nothing_behind() {
+    fn turns_of_an_address_are_bounded_and_freed() {
         let turns = Turns::default();
         let ready = |address: &str| {
             let turn = pin!(turns.wait(address.parse().unwrap()));
@@ -61,7 +61,7 @@ mod tests {
         let copy = held.pop().unwrap();
         assert!(
             ready("192.0.2.1").is_none(),
-            "the description is still there"
+            "the description is still in memory"
         );
         drop(copy);
         held.push(ready("192.0.2.1").unwrap());

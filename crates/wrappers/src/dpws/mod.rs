@@ -259,7 +259,7 @@ impl Attachment {
     /// The device may have restarted: asks whether its subscriptions still stand.
     pub async fn doubt(&mut self) {
         for one in &mut self.subscriptions {
-            one.subscription.doubt().await;
+            one.subscription.verify().await;
         }
     }
 
