@@ -1,6 +1,6 @@
 //! Charges what a followed device sends to its quota.
 
-use chappe_wrappers::dpws::Yield;
+use chappe_wrappers::dpws::AttachmentEvent;
 use tokio::time::Instant;
 
 use super::quota::Quota;
@@ -24,10 +24,12 @@ impl ChargedQuota {
     }
 
     /// Charges what was read of the device. Each notification is charged before the next is read.
-    pub(super) fn charge(&mut self, yields: &[Yield]) {
+    pub(super) fn charge(&mut self, yields: &[AttachmentEvent]) {
         let elements = || {
             yields.iter().filter_map(|one| match one {
-                Yield::Element(_, element) | Yield::Current(_, element) => Some(element),
+                AttachmentEvent::Element(_, element) | AttachmentEvent::Current(_, element) => {
+                    Some(element)
+                }
                 _ => None,
             })
         };
