@@ -34,6 +34,9 @@ pub const FETCH_ATTEMPTS_MAX: u32 = 8;
 pub const DAMAGED_FRAMES_MAX: u32 = 64;
 /// Most channels asked about in one probe; the others follow.
 pub(crate) const PROBE_CHANNELS_MAX: usize = 128;
+/// Bytes of answers to one frame after which its other messages count as lost; reason: a repeated
+/// Subscribe of 40 bytes is answered with a schema of up to 256 KiB.
+pub const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// How often a refusal is repeated until it is confirmed.
 pub(crate) const REFUSALS_MAX: u32 = 8;
 /// Runs of records that one channel holds because an earlier one is missing.

@@ -15,9 +15,9 @@ use chappe_flow::message::{
     Entry, FrameWriter, Hello, Message, Place, Rolled, SchemaText, Stage, Welcome, decode, seal,
 };
 use chappe_flow::{
-    Channel, Code, Credit, DAMAGED_FRAMES_MAX, Failure, Fault, Grant, Level, Offer, Position,
-    Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverReceive, Records,
-    RefusalReason, Schema, SchemaId, Sender, SenderCommand, SenderConfig, SenderEvent,
+    ANSWER_BYTES_MAX, Channel, Code, Credit, DAMAGED_FRAMES_MAX, Failure, Fault, Grant, Level,
+    Offer, Position, Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverReceive,
+    Records, RefusalReason, Schema, SchemaId, Sender, SenderCommand, SenderConfig, SenderEvent,
     SenderReceive, SessionConfig, SessionEvent, Start, Subscription,
 };
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, drain};
@@ -216,6 +216,43 @@ fn an_honest_acknowledgement_is_taken() {
     };
     assert_eq!(origin.events.last(), Some(&last));
     assert_eq!(origin.machine.in_flight().bytes, 0);
+}
+
+#[test]
+fn a_frame_of_repeated_subscriptions_is_answered_up_to_a_limit() {
+    const SCHEMA_BYTES: usize = 50_000;
+    let mut origin = Origin::new();
+    origin.frame(frame(&[Message::Hello(hello())]));
+    origin.frame(frame(&[subscribe(CHANNEL)]));
+    let schema = Schema {
+        version: 1,
+        bytes: vec![b' '; SCHEMA_BYTES].into(),
+        ..Schema::default()
+    };
+    let offer = Offer::Accept(Grant {
+        epoch: 9,
+        next: 1,
+        last: 0,
+        level: Level::Power,
+        schema,
+    });
+    let channel = CHANNEL;
+    origin.input(Input::Command(SenderCommand::Answer { channel, offer }));
+    let mut answered = |messages: &[Message<'_>]| {
+        let before = origin.machine.counters().bytes_sent;
+        origin.frame(frame(messages));
+        assert_eq!(origin.failure(), None);
+        usize::try_from(origin.machine.counters().bytes_sent - before).unwrap()
+    };
+    let repeated = vec![subscribe(CHANNEL); 1_000];
+    let bytes = answered(&repeated);
+    let most = usize::try_from(ANSWER_BYTES_MAX).unwrap() + 2 * SCHEMA_BYTES;
+    assert!(
+        bytes <= most && bytes >= most / 2,
+        "{bytes} bytes answer one frame"
+    );
+    // One that did not hear the answer gets it.
+    assert!(answered(&repeated[..1]) >= SCHEMA_BYTES);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use dial::Dialler;
 pub use error::{HttpRefusal, LinkError};
 pub use handle::Links;
 pub use host::{Arrivals, DirectoryEntry, HostError, LinkHost, LinkNotice, Opened, Reader};
-pub use zeromq::ZeromqConfig;
+pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
 pub use status::{
     Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PacingStatus,

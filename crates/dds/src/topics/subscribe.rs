@@ -49,6 +49,9 @@ struct Reading<'a> {
     status: &'a Mutex<SubscriptionStatus>,
     of: ElementType,
     log: StreamLog,
+    /// The log's count of retractions at the start. After the log has retracted a queued batch, no other is
+    /// stored: its elements would hide the gap.
+    retractions: u64,
     inlet: Inlet,
     /// The writer of confirmations.
     confirmations: Outlet,
@@ -79,6 +82,7 @@ impl<'a> Reading<'a> {
         );
         let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
         let log = opened.await.map_err(|error| error.to_string())??;
+        let retractions = shared.store.store().retractions();
         wait_until_stored(&log).await?;
         let newest_queued = log.newest_origin();
         let topic = subscription.dds_topic();
@@ -114,6 +118,7 @@ impl<'a> Reading<'a> {
             status,
             of,
             log,
+            retractions,
             inlet,
             confirmations,
             generation: 0,
@@ -188,7 +193,8 @@ impl<'a> Reading<'a> {
         };
         let count = batch.len() as u64;
         let origin = batch.iter().rev().find_map(|element| element.origin);
-        let appended = self.log.when_room(|| self.log.append(&batch)).await;
+        let append = || self.log.append_after(self.retractions, &batch);
+        let appended = self.log.when_room(append).await;
         let appended = appended.map_err(|error| error.to_string())?;
         self.shared.host.received(self.log.name(), count, newest);
         self.storing.push_back((appended, origin, count));

@@ -53,11 +53,14 @@ impl DeviceClient {
 }
 
 /// The device has [`ClientOptions::description_deadline`](super::ClientOptions::description_deadline) to
-/// answer Get, and the same time again to describe its services, once it has a turn for that.
+/// answer Get, once it has a turn to be asked, and the same time again to describe its services, once it
+/// has a turn for that.
 async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> {
     let deadline = shared.options.description_deadline;
     let slow = |_| Error::Slow(deadline);
+    let asking = shared.turns.ask(found.from.ip()).await;
     let answered = timeout(deadline, ask_addresses(shared, found)).await;
+    drop(asking);
     let answered = answered.map_err(slow)??;
     let turn = shared.turns.wait(answered.contact.address.ip()).await;
     let described = timeout(deadline, describe_services(shared, found, answered)).await;

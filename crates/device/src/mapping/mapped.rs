@@ -14,12 +14,16 @@ pub struct Offer {
     pub description: Option<String>,
 }
 
+/// The size of a trouble's detail. Reason: a report of 4 MiB may cause a hundred thousand, each with the
+/// same text of a megabyte.
+const DETAIL_BYTES_MAX: usize = 256;
+
 /// Why an event could not be mapped completely. Counted by `reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// A short constant for a counter.
     pub reason: &'static str,
-    /// The details.
+    /// The details, truncated to 256 bytes.
     pub detail: String,
     /// A remedy, if one is known.
     pub hint: Option<&'static str>,
@@ -34,9 +38,17 @@ impl Trouble {
 
     /// A problem without a hint.
     pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
+        let mut detail: String = detail.into();
+        if detail.len() > DETAIL_BYTES_MAX {
+            let end = (0..=DETAIL_BYTES_MAX)
+                .rev()
+                .find(|end| detail.is_char_boundary(*end));
+            detail.truncate(end.unwrap_or(0));
+            detail.shrink_to_fit();
+        }
         Self {
             reason,
-            detail: detail.into(),
+            detail,
             hint: None,
         }
     }

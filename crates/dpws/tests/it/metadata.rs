@@ -315,3 +315,32 @@ fn answer_has_only_selected_sections() {
         select_dialect("http://schemas.xmlsoap.org/ws/2006/02/devprof/ThisModel").select(&metadata);
     assert!(model.this_model.is_some() && model.wsdl.is_empty());
 }
+
+#[test]
+fn names_of_types_are_read_up_to_a_number_of_bytes() {
+    let space = "n".repeat(1_000);
+    let types: String = (0..200).map(|number| format!("t:A{number} ")).collect();
+    let hosted = format!(
+        "<p:Hosted><a:EndpointReference><a:Address>http://h/s</a:Address></a:EndpointReference>\
+         <p:Types>{types}</p:Types><p:ServiceId>urn:s</p:ServiceId></p:Hosted>"
+    );
+    let dpws = "http://docs.oasis-open.org/ws-dd/ns/dpws/2009/01";
+    let document = format!(
+        "<m:Metadata xmlns:m='http://schemas.xmlsoap.org/ws/2004/09/mex' xmlns:p='{dpws}' \
+         xmlns:a='http://www.w3.org/2005/08/addressing' xmlns:t='urn:{space}'>\
+         <m:MetadataSection Dialect='{dpws}/Relationship'><p:Relationship Type='{dpws}/host'>{}\
+         </p:Relationship></m:MetadataSection></m:Metadata>",
+        hosted.repeat(20)
+    );
+    let element = Element::parse(document.as_bytes()).unwrap();
+    let (metadata, _, deviations) = Metadata::from_element(&element).unwrap();
+    let hosted = metadata.relationship.unwrap().hosted;
+    assert_eq!(hosted.len(), 20);
+    let types = hosted.iter().flat_map(|service| &service.types);
+    let bytes: usize = types.map(|name| name.namespace.len()).sum();
+    assert!(
+        (30_000..=32 << 10).contains(&bytes),
+        "{bytes} bytes of names"
+    );
+    assert!(deviations.contains(&Deviation::TooMany("Types")));
+}

@@ -24,8 +24,8 @@ use crate::message::decode;
 use crate::pacer::{Adaptive, AdaptiveConfig};
 use crate::session::{EndedChannels, Session};
 use crate::{
-    Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, RefusalReason,
-    SenderChannel, SenderConfig,
+    ANSWER_BYTES_MAX, Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer,
+    PacerStatus, RefusalReason, SenderChannel, SenderConfig,
 };
 
 use channel::{ChannelState, Open};
@@ -226,17 +226,23 @@ impl Sender {
         if !self.session.heard(frame) {
             return;
         }
-        let messages = match decode(frame) {
+        let mut messages = match decode(frame) {
             Ok(messages) => messages,
             Err(error) => return self.session.not_decoded(error),
         };
         self.session.sound();
-        for message in messages {
+        let answered_max = self.session.counters.bytes_sent + ANSWER_BYTES_MAX;
+        while let Some(message) = messages.next() {
             match message {
                 Ok(message) => self.message(&message),
                 Err(error) => self.session.not_decoded(error),
             }
             if self.session.is_ended() {
+                return;
+            }
+            if self.session.counters.bytes_sent > answered_max {
+                // The subscriber says so again, as if the network had lost it.
+                self.session.counters.stale += messages.count() as u64;
                 return;
             }
         }

@@ -35,6 +35,10 @@ impl FrameConnection for Connection {
         self.feed(message).map_err(|error| told(&error))
     }
 
+    fn queued_bytes(&self) -> usize {
+        Connection::queued_bytes(self)
+    }
+
     fn poll_receive(
         &mut self,
         context: &mut Context<'_>,

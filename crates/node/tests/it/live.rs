@@ -2,7 +2,9 @@
 //! needs; one that reads slowly holds up nobody; one that has seen too much is told.
 //! Method: elements stored by this program, clients that come, go and stop reading.
 
-use crate::common::{Live, block, config, elements, get, start};
+use std::path::Path;
+
+use crate::common::{Live, block, config, elements, get, prepare_log, start};
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 
@@ -121,6 +123,69 @@ fn a_client_that_has_seen_too_much_is_told_and_goes_on() {
             assert_eq!(data["have"], have);
             assert!(data["want"].as_str().unwrap().starts_with(epoch));
         }
+        node.shutdown().await.unwrap();
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let permissions = std::fs::metadata(from).unwrap().permissions();
+    std::fs::set_permissions(to, permissions).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_behind_an_epoch_misses_nothing() {
+    let [original, restored] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let have = block(async {
+        let node = start(original.path()).await;
+        store(&node, "a.x", 0..10).await;
+        let epoch = get(&node, "/api/v1/streams/a.x").await.json()["epoch"].clone();
+        let have = format!("a.x@{}:5", epoch.as_str().unwrap());
+        node.shutdown().await.unwrap();
+        // A copy goes on in another epoch.
+        copy(original.path(), restored.path());
+        let node = start(restored.path()).await;
+        store(&node, "a.x", 10..20).await;
+        // The first event carries no elements, and a position.
+        let mut live = Live::open(&node, "streams=*", Some(&have)).await;
+        let first = live.next().await.unwrap();
+        assert_eq!(first.event, "elements", "{first:?}");
+        assert!(first.data.contains("[]"), "{first:?}");
+        let have = first.id;
+        drop(live);
+        let mut live = Live::open(&node, "streams=*", Some(&have)).await;
+        let first = live.next().await.unwrap();
+        assert_eq!(first.event, "elements", "{first:?}");
+        assert_eq!(take(&mut live, 15).await.0, (5..20).collect::<Vec<_>>());
+        drop(live);
+        node.shutdown().await.unwrap();
+        have
+    });
+    // All of that is removed: the position after it is one that the log has, too.
+    prepare_log(restored.path(), |store| {
+        let log = store.existing("a.x").unwrap().unwrap();
+        log.log().trim(21).unwrap().wait().unwrap();
+    });
+    block(async {
+        let node = start(restored.path()).await;
+        let mut live = Live::open(&node, "streams=*", Some(&have)).await;
+        live.next_of("notice").await;
+        store(&node, "b.y", 0..1).await;
+        let (_, have) = take(&mut live, 1).await;
+        drop(live);
+        let mut live = Live::open(&node, "streams=*", Some(&have)).await;
+        let first = live.next().await.unwrap();
+        assert_eq!(first.event, "elements", "{first:?}");
+        store(&node, "a.x", 20..22).await;
+        assert_eq!(take(&mut live, 2).await.0, [20, 21]);
         node.shutdown().await.unwrap();
     });
 }

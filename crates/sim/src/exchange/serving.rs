@@ -15,9 +15,10 @@ use chappe_machine::Input;
 
 use super::origin::{ELEMENTS_PER_READ, Origin};
 use super::subscriber::at;
-use super::world::{Frame, Line, World};
+use super::world::World;
 use crate::judge::{At, Event};
 use crate::network::{Connection, Node};
+use crate::network::{Frame, Line};
 
 /// Numbers written by one schema; reason: a stream of an hour has several schemas, also in one batch.
 const NUMBERS_PER_SCHEMA: u64 = 40;
@@ -83,7 +84,7 @@ impl Origin {
         };
         let machine = Machine::new(config, world.random.u64(..));
         let session = Session {
-            line: Line::new(serial, connection, peer, machine),
+            line: world.line(serial, connection, peer, machine),
             channels: Vec::new(),
         };
         self.sessions.insert(serial, session);
@@ -107,7 +108,7 @@ impl Origin {
     pub(super) fn writable(&mut self, world: &mut World, connection: Connection) {
         let serial = self.by_connection.get(&connection);
         if let Some(session) = serial.and_then(|serial| self.sessions.get_mut(serial)) {
-            session.line.flush(world, self.disked.node);
+            session.line.flush(&mut world.network, self.disked.node);
         }
     }
 
@@ -122,7 +123,7 @@ impl Origin {
     pub(super) fn timeout(&mut self, world: &mut World, serial: u32) {
         let node = self.node();
         let session = self.sessions.get_mut(&serial);
-        if session.is_some_and(|session| session.line.due(world, node)) {
+        if session.is_some_and(|session| session.line.is_due(&mut world.network, node)) {
             self.give(world, serial, Input::Timeout);
         }
     }
@@ -149,7 +150,7 @@ impl Origin {
             let Some(session) = self.sessions.get_mut(&serial) else {
                 return;
             };
-            let events = session.line.drive(world, self.disked.node, input);
+            let events = world.drive(&mut session.line, self.disked.node, input);
             for event in events {
                 inputs.extend(self.event(world, serial, event).map(Input::Command));
             }

@@ -187,8 +187,11 @@ impl Security {
 /// Limits on the resources of peers. Each refusal is counted by its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The size of a message, all frames together. Default 16 MiB.
+    /// The size of a sent message, all frames together. Default 16 MiB.
     pub max_message_bytes: usize,
+    /// The size of a received message, all frames together. Default 16 MiB. Each connection of a peer can
+    /// occupy this much memory with a message that never ends.
+    pub max_received_bytes: usize,
     /// Time to connect and for the handshake. Default 10 s.
     pub handshake_timeout: Duration,
     /// The size of a command before authentication. Default 2 KiB.
@@ -228,6 +231,7 @@ impl Default for Limits {
         let zmtp = chappe_zmtp::Limits::default();
         Self {
             max_message_bytes: zmtp.message_bytes,
+            max_received_bytes: zmtp.message_bytes,
             handshake_timeout: zmtp.handshake_timeout,
             handshake_command_bytes: zmtp.handshake_command_bytes,
             connections: 1_024,
@@ -252,7 +256,7 @@ impl Limits {
         chappe_zmtp::Limits {
             handshake_timeout: self.handshake_timeout,
             handshake_command_bytes: self.handshake_command_bytes,
-            message_bytes: self.max_message_bytes,
+            message_bytes: self.max_received_bytes,
             subscriptions: self.subscriptions,
             idle_commands_per_s: self.idle_commands_per_s,
             ..chappe_zmtp::Limits::default()

@@ -83,6 +83,12 @@ impl Connection {
         driver.is_some_and(Driver::has_event)
     }
 
+    /// Queued bytes that the system has not accepted yet, with an overhead for each frame.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.driver.as_ref().map_or(0, Driver::queued_bytes)
+    }
+
     /// Queues a message, sent by [`Connection::poll_flush`] or while a message is awaited. The caller bounds the
     /// queue.
     ///

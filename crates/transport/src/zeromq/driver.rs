@@ -129,9 +129,13 @@ pub(super) struct Driver {
     clock: Clock,
     read_bytes: usize,
     write: VecDeque<Bytes>,
+    /// The size of `write`.
+    write_bytes: usize,
     events: VecDeque<Event>,
     /// Messages to be encoded.
     fed: Vec<Message>,
+    /// The memory of `fed`, in bytes.
+    fed_bytes: usize,
     deadline: Option<chappe_machine::Instant>,
     alarm: Alarm,
 }
@@ -155,8 +159,10 @@ impl Driver {
             clock,
             read_bytes: HANDSHAKE_READ_BYTES,
             write: VecDeque::new(),
+            write_bytes: 0,
             events: VecDeque::new(),
             fed: Vec::new(),
+            fed_bytes: 0,
             deadline: None,
             alarm: Alarm::new(),
         };
@@ -262,7 +268,13 @@ impl Driver {
 
     /// Queues a message; those of one turn are encoded together.
     pub(super) fn feed(&mut self, message: Message) {
+        self.fed_bytes += message.cost();
         self.fed.push(message);
+    }
+
+    /// Memory of the queue that the system has not accepted yet, in bytes.
+    pub(super) const fn queued_bytes(&self) -> usize {
+        self.fed_bytes + self.write_bytes
     }
 
     /// Writes as much as the system accepts now.
@@ -275,6 +287,7 @@ impl Driver {
     fn encode_fed(&mut self) {
         if !self.fed.is_empty() {
             let fed = std::mem::take(&mut self.fed);
+            self.fed_bytes = 0;
             self.input(Input::Command(Command::Send(fed)));
         }
     }
@@ -431,9 +444,13 @@ impl Driver {
 
     fn input(&mut self, input: Input<BytesMut, Command>) {
         let (write, events) = (&mut self.write, &mut self.events);
+        let write_bytes = &mut self.write_bytes;
         let now = self.clock.now();
         self.deadline = drain(&mut self.machine, now, input, |output| match output {
-            Output::Transmit(bytes) => write.push_back(bytes),
+            Output::Transmit(bytes) => {
+                *write_bytes += bytes.len();
+                write.push_back(bytes);
+            }
             Output::Event(event) => events.push_back(event),
         });
     }
@@ -484,6 +501,7 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
+            self.write_bytes -= written;
             while let Some(piece) = self.write.front_mut() {
                 if written < piece.len() {
                     piece.advance(written);

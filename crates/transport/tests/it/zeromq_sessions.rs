@@ -200,6 +200,7 @@ async fn messages_above_the_limit_are_refused_at_both_ends() {
     let drops = Drops::default();
     let small = Limits {
         max_message_bytes: 1_000,
+        max_received_bytes: 1_000,
         ..Limits::default()
     };
     let (mut router, endpoint) = router(Security::Null, small.clone(), &drops).await;

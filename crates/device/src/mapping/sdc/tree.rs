@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// The largest number of descriptors. Reason: about ten for each metric.
-const DESCRIPTORS_MAX: usize = 8_192;
+pub(super) const DESCRIPTORS_MAX: usize = 8_192;
 
 /// The containment tree as described by the device: it may be circular.
 #[derive(Debug, Default)]

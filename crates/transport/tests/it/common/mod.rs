@@ -1,12 +1,14 @@
 //! Unused addresses of this host.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An address of this host that nothing else uses: a released port of it is still free when it is bound again.
 pub(crate) fn own_address() -> Ipv4Addr {
-    static GIVEN: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
+    static GIVEN: AtomicU32 = AtomicU32::new(1);
+    // Each process has 4,096 addresses from 127.1.0.0 on.
+    let process = std::process::id() & 0x7FF;
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);
-    Ipv4Addr::new(127, high % 127 + 1, low, number)
+    assert!(number < 1 << 12, "this process has used all its addresses");
+    Ipv4Addr::from_bits(0x7F01_0000 + (process << 12 | number))
 }

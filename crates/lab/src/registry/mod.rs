@@ -1,8 +1,11 @@
-//! The registry at size: synthetic services in memory, searches and a two-pattern SPARQL query in
-//! either order of its patterns. The journal is in memory, so that its durability costs nothing
-//! here; the triples counted include those that the registry makes of an entity's fields.
+//! The registry at size: synthetic services in memory, searches, and a SPARQL query of two patterns in
+//! either order. The peer is SQLite in memory with the same services. The journal is in memory, so its
+//! durability costs nothing here. The triples counted include those that the registry makes of an
+//! entity's fields.
 
-use std::time::{Duration, Instant};
+mod sqlite;
+
+use std::time::Instant;
 
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
 use chappe_registry::{
@@ -11,7 +14,8 @@ use chappe_registry::{
 };
 use chappe_transport::resident_bytes;
 
-use crate::{Bound, Error, Report, Settings};
+use crate::{Error, Limit, Reference, Report, Settings, timing};
+use sqlite::{Pattern, Sqlite};
 
 /// Services of a whole run.
 const SERVICES: usize = 100_000;
@@ -21,6 +25,11 @@ const SERVICES_QUICK: usize = 10_000;
 const TRIPLES: usize = 30;
 /// Triples that the registry makes of a service's own fields.
 const OWN_TRIPLES: usize = 8;
+/// The longest median of a search in medians of SQLite: it returns whole entities, 30 triples each, where
+/// SQLite returns two columns.
+const SEARCH_MOST: f64 = 20.0;
+/// The longest median of two patterns in medians of SQLite.
+const PATTERNS_MOST: f64 = 5.0;
 /// Repeats of each question.
 const REPEATS: usize = 1_000;
 
@@ -64,6 +73,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     (settings.progress)("searching");
     let questions = Questions {
         registry: &registry,
+        sqlite: Sqlite::fill((0..services).map(service))?,
         services,
         offset: usize::try_from(settings.seed % 1_000).unwrap_or(0),
     };
@@ -105,24 +115,25 @@ fn fill(services: usize, report: &mut Report) -> Result<Registry, Error> {
 /// The questions, each spread over all services.
 struct Questions<'a> {
     registry: &'a Registry,
+    sqlite: Sqlite,
     services: usize,
     offset: usize,
 }
 
 impl Questions<'_> {
     fn ask(&self, report: &mut Report) -> Result<(), Error> {
-        let prefix = times(|repeat| {
-            let number = self.number(repeat) / 10;
-            let prefix = Search {
-                name_prefix: Some(format!("service {number:05}")),
+        let prefix_of = |repeat: usize| format!("Service {:05}", self.number(repeat) / 10);
+        let search = |repeat: usize| {
+            let search = Search {
+                name_prefix: Some(prefix_of(repeat)),
                 ..Search::default()
             };
-            self.search(&prefix, 10)
-        })?;
-        let note = "ten services begin so";
-        let (median, _) = report.times("search by prefix of the name", note, &prefix);
-        report.target("search by prefix, p50", median, Bound::AtMost(1.0), "ms");
-        let typed = times(|repeat| {
+            self.search(&search, 10)
+        };
+        let peer = |repeat: usize| self.sqlite.search(&prefix_of(repeat), 10);
+        let name = ("search by prefix of the name", "ten entities");
+        compare(report, name, search, peer, SEARCH_MOST)?;
+        let typed = timing::each(REPEATS, |repeat| {
             let search = Search {
                 entity_type: Some(format!("{{http://example.com/types}}Type{}", repeat % 50)),
                 scope: Some(format!("http://example.com/plant/{}", repeat % 20)),
@@ -133,15 +144,30 @@ impl Questions<'_> {
         })?;
         let note = "the first 20 of one in 100";
         report.times("search by type and scope", note, &typed);
-        let first = times(|n| self.rows(&[self.serial(n), maker(n)]))?;
-        let last = times(|n| self.rows(&[maker(n), self.serial(n)]))?;
-        let note = "one row";
-        let name = "two patterns, the rare one first";
-        let (median, _) = report.times(name, note, &first);
-        report.target(&format!("{name}, p50"), median, Bound::AtMost(1.0), "ms");
-        let name = "two patterns, the rare one last";
-        let (median, _) = report.times(name, note, &last);
-        report.target(&format!("{name}, p50"), median, Bound::AtMost(1.0), "ms");
+        for rare_first in [true, false] {
+            let patterns = |repeat: usize| {
+                let mut patterns = [self.serial(repeat), maker(repeat % 100)];
+                if !rare_first {
+                    patterns.reverse();
+                }
+                patterns
+            };
+            let rows = |repeat: usize| self.rows(&patterns(repeat));
+            // Its planner does not know which pattern is the rare one: it gets that first.
+            let peer = |repeat: usize| {
+                let (serial, maker) = (self.serial(repeat), maker(repeat % 100));
+                self.sqlite.rows([&serial, &maker])
+            };
+            let place = if rare_first { "first" } else { "last" };
+            let name = format!("two patterns, the rare one {place}");
+            compare(
+                report,
+                (name.as_str(), "one row"),
+                rows,
+                peer,
+                PATTERNS_MOST,
+            )?;
+        }
         Ok(())
     }
 
@@ -159,14 +185,18 @@ impl Questions<'_> {
     }
 
     /// The serial number of a service whose maker is that of `repeat`.
-    fn serial(&self, repeat: usize) -> String {
-        let number = self.number(repeat) / 100 * 100 + repeat % 100;
-        let chappe = vocabulary::CHAPPE;
-        format!("?s <{chappe}serialNumber> \"SN-{number:09}\"")
+    fn serial(&self, repeat: usize) -> Pattern {
+        serial_number(self.number(repeat) / 100 * 100 + repeat % 100)
     }
 
-    fn rows(&self, patterns: &[String]) -> Result<(), Error> {
-        let query = format!("SELECT * {{ {} }}", patterns.join(" . "));
+    fn rows(&self, patterns: &[Pattern]) -> Result<(), Error> {
+        let patterns = patterns
+            .iter()
+            .map(|(predicate, object)| format!("?s {predicate} {object}"));
+        let query = format!(
+            "SELECT * {{ {} }}",
+            patterns.collect::<Vec<_>>().join(" . ")
+        );
         let (anyone, limits) = (Principal::Anonymous, SparqlLimits::default());
         let answer = self
             .registry
@@ -178,20 +208,36 @@ impl Questions<'_> {
     }
 }
 
-fn maker(repeat: usize) -> String {
-    let chappe = vocabulary::CHAPPE;
-    let maker = repeat % 100;
-    format!("?s <{chappe}manufacturer> <http://example.com/maker/{maker}>")
+/// Asks the registry and SQLite the same, and compares their medians.
+fn compare(
+    report: &mut Report,
+    (name, note): (&str, &str),
+    ours: impl FnMut(usize) -> Result<(), Error>,
+    peer: impl FnMut(usize) -> Result<(), Error>,
+    most: f64,
+) -> Result<(), Error> {
+    let (median, _) = report.times(name, note, &timing::each(REPEATS, ours)?);
+    let peer = timing::each(REPEATS, peer)?;
+    let (peer, _) = report.times(&format!("peer SQLite: {name}"), note, &peer);
+    let sqlite = Reference::new("SQLite", peer);
+    let measured = (median, "ms");
+    report.target(
+        format!("{name}, p50"),
+        measured,
+        sqlite,
+        Limit::AtMost(most),
+    );
+    Ok(())
 }
 
-fn times(mut question: impl FnMut(usize) -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
-    let mut times = Vec::with_capacity(REPEATS);
-    for repeat in 0..REPEATS {
-        let start = Instant::now();
-        question(repeat)?;
-        times.push(start.elapsed());
-    }
-    Ok(times)
+fn serial_number(number: usize) -> Pattern {
+    let predicate = vocabulary::SERIAL_NUMBER.to_string();
+    (predicate, format!("\"SN-{number:09}\""))
+}
+
+fn maker(number: usize) -> Pattern {
+    let predicate = vocabulary::MANUFACTURER.to_string();
+    (predicate, format!("<http://example.com/maker/{number}>"))
 }
 
 fn iri(text: String) -> NamedNode {
