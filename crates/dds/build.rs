@@ -1,5 +1,5 @@
-//! With the feature `cyclone`: finds Cyclone DDS on this system and compiles what stands between it and
-//! Rust. Without it: nothing.
+//! With the feature `cyclone`: finds Cyclone DDS on this system and compiles the C shim for it. Without the
+//! feature it does nothing.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -11,7 +11,7 @@ fn main() {
 fn cyclone() {
     const SHIM: &str = "src/unsafe_cyclone/shim.c";
     println!("cargo::rerun-if-changed={SHIM}");
-    // Another version has other names for what the shim reads of the library's own structs.
+    // Other versions name the library structs that the shim reads differently.
     let found = pkg_config::Config::new()
         .cargo_metadata(false)
         .range_version("0.10.2".."0.11")

@@ -1,12 +1,12 @@
-//! A writer or reader of numbered octets, for trials beside other DDS programs.
+//! A writer or reader of numbered octets, for trials with other DDS programs.
 //!
 //! ```text
-//! dds_peer [--library cyclone] ...         with another library than RustDDS, where it was built in
-//! dds_peer [--interface ADDRESS] ...       on another than 127.0.0.1
+//! dds_peer [--library cyclone] ...         uses a library other than RustDDS, if it is built in
+//! dds_peer [--interface ADDRESS] ...       uses an interface other than 127.0.0.1
 //! dds_peer idl                             prints the IDL of the type
-//! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is there, until all is acknowledged, and
-//!                                          stays until its input ends
-//! dds_peer read DOMAIN TOPIC COUNT         prints what came: count, missing, repeated, bytes
+//! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is found, until all samples are acknowledged,
+//!                                          and stays until its input ends
+//! dds_peer read DOMAIN TOPIC COUNT         prints the received samples: count, missing, repeated, bytes
 //! ```
 
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ fn main() -> Outcome {
             )?;
         }
         ["read", domain, topic, count] => read(library, &config(domain)?, topic, count.parse()?)?,
-        _ => return Err("see the head of the example for what it takes".into()),
+        _ => return Err("unknown arguments (hint: the usage is at the top of the example)".into()),
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ fn take_part(
     Ok((open(library, config)?, topic))
 }
 
-/// What is written to a volatile topic while reader and writer still find each other may be lost.
+/// Samples of a volatile topic may be lost while reader and writer are still discovering each other.
 fn durable(qos: Qos) -> Qos {
     Qos {
         durability: Durability::TransientLocal,
@@ -89,7 +89,7 @@ fn write(
     let begun = Instant::now();
     while writer.matched() == 0 {
         if begun.elapsed() > PATIENCE {
-            return Err("no reader is there".into());
+            return Err("no reader was found".into());
         }
         participant.wait(Duration::from_millis(50))?;
         while participant.event().is_some() {}
@@ -106,13 +106,13 @@ fn write(
     }
     while writer.unacknowledged() > 0 {
         if begun.elapsed() > PATIENCE {
-            return Err("not all is acknowledged".into());
+            return Err("some samples are not acknowledged".into());
         }
         participant.wait(Duration::from_millis(50))?;
         while participant.event().is_some() {}
     }
     println!("written {count}");
-    // A reader of RustDDS loses what it has acknowledged and not taken when its writer leaves.
+    // A reader of RustDDS loses acknowledged samples that it has not taken when its writer leaves.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
@@ -134,7 +134,7 @@ fn read(library: Backend, config: &ParticipantConfig, topic: &str, count: u64) -
             let octets = Octets::read(&sample.payload)?;
             let filling = u8::try_from(octets.number % 251)?;
             if octets.octets.iter().any(|byte| *byte != filling) {
-                return Err(format!("sample {} holds something else", octets.number).into());
+                return Err(format!("sample {} has different content", octets.number).into());
             }
             match octets.number {
                 number if number <= newest => repeated += 1,

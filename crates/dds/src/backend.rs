@@ -1,7 +1,7 @@
-//! The face that all DDS libraries have here: a participant, its writers and readers.
+//! The interface of all DDS libraries: a participant with writers and readers.
 //!
-//! Samples are bytes in CDR; types are above ([`crate::ElementType`], [`crate::Octets`]). One thread
-//! owns a participant and what it made; nothing blocks but [`Participant::wait`].
+//! Samples are bytes in CDR; the types are [`crate::ElementType`] and [`crate::Octets`]. One thread owns a
+//! participant with its writers and readers; only [`Participant::wait`] blocks.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,18 +15,17 @@ use bytes::Bytes;
 use crate::qos::Announced;
 use crate::{DdsError, Qos, WriteError};
 
-/// The highest domain whose ports are port numbers (RTPS 2.5, clause 9.6.2.3).
+/// The highest domain with valid port numbers (RTPS 2.5, clause 9.6.2.3).
 pub const DOMAIN_MAX: u16 = 232;
-/// Longest name of a topic or type in bytes; reason: the standard allows 255 with their ends.
+/// The longest name of a topic or type, in bytes; reason: the limit of the standard is 255.
 pub const TOPIC_BYTES_MAX: usize = 255;
-/// Largest sample in bytes; reason: above it the largest record of a stream ends, too.
+/// The largest sample in bytes; reason: the limit on records of a stream.
 pub const SAMPLE_BYTES_MAX: usize = 4 << 20;
-/// Bytes that a reliable writer may have unacknowledged, whatever its window; reason: a reader of RustDDS
-/// that holds as many samples as it may gives up one that is missing when 16 MiB have come after the first
-/// that waits behind it. These are not older than a window before that one, and not newer than a window
-/// behind it.
+/// The unacknowledged bytes of a reliable writer, regardless of its window; reason: a full reader of RustDDS gives
+/// up a missing sample once 16 MiB have arrived after the first one that waits for it. The bytes in question span
+/// at most one window before and one window after that sample.
 pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 19;
-/// What the library adds to each at most.
+/// The largest overhead of a library for each sample.
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 const ADDED_BYTES: usize = 8;
 
@@ -43,7 +42,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The word in configuration and metrics.
+    /// Its name in configuration and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,19 +63,19 @@ impl FromStr for Backend {
             "cyclone" => Ok(Self::Cyclone),
             _ => Err(DdsError::Qos {
                 key: "library",
-                why: format!("{word:?} is none that this program was built with"),
+                why: format!("{word:?} is not a library that this program was built with"),
             }),
         }
     }
 }
 
-/// Where a participant takes part.
+/// The domain and interfaces of a participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParticipantConfig {
-    /// The domain: participants of different domains do not see each other.
+    /// The domain: participants of different domains do not discover each other.
     pub domain: u16,
-    /// Addresses of this host by which it takes part: it announces itself at these only, and sends
-    /// and joins multicast on their interfaces only. With 127.0.0.1 alone no multicast is used.
+    /// Addresses of this host that it uses: it announces itself at these only, and sends and joins multicast on
+    /// their interfaces only. With 127.0.0.1 alone it uses no multicast.
     pub interfaces: Vec<IpAddr>,
 }
 
@@ -91,10 +90,10 @@ impl Default for ParticipantConfig {
 }
 
 impl ParticipantConfig {
-    /// Checks what can be checked without the network.
+    /// Checks the values, without the network.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first invalid value.
     pub fn check(&self) -> Result<(), DdsError> {
         if self.domain > DOMAIN_MAX {
             return Err(DdsError::Domain(self.domain));
@@ -113,7 +112,7 @@ impl ParticipantConfig {
     /// Checks that this host has the addresses in [`interfaces`](Self::interfaces).
     ///
     /// # Errors
-    /// The first that it lacks.
+    /// The first missing address.
     pub fn check_host(&self) -> Result<(), DdsError> {
         let lacks = |address: &&IpAddr| {
             let bound = UdpSocket::bind((**address, 0));
@@ -126,12 +125,12 @@ impl ParticipantConfig {
     }
 }
 
-/// Who a participant, writer or reader is (RTPS 2.5, clause 8.2.4.1).
+/// The identity of a participant, writer or reader (RTPS 2.5, clause 8.2.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guid(pub [u8; 16]);
 
 impl Guid {
-    /// What all writers and readers of one participant share.
+    /// The part that all writers and readers of one participant share.
     #[must_use]
     pub fn prefix(&self) -> [u8; 12] {
         let mut prefix = [0; 12];
@@ -171,7 +170,7 @@ impl Topic {
     /// Checks the names.
     ///
     /// # Errors
-    /// The first that DDS does not take.
+    /// The first invalid name.
     pub fn check(&self) -> Result<(), DdsError> {
         let fits = |name: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/:.-".contains(&b);
@@ -186,8 +185,8 @@ impl Topic {
         Ok(())
     }
 
-    /// Whether every library that there may be below takes the name: what [`Topic::check`] lets through
-    /// besides, Cyclone DDS refuses.
+    /// Whether every supported library accepts the name: Cyclone DDS refuses some that pass
+    /// [`Topic::check`].
     #[must_use]
     pub fn is_for_every_library(&self) -> bool {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/".contains(&b);
@@ -198,94 +197,94 @@ impl Topic {
     }
 }
 
-/// The order of the bytes of a number.
+/// The byte order of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Endian {
-    /// The lowest first.
+    /// Little-endian.
     #[default]
     Little,
-    /// The highest first.
+    /// Big-endian.
     Big,
 }
 
 /// A sample in CDR (the plain encoding of version 1), without the four bytes of encapsulation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
-    /// The order of its bytes; writers here write the lowest first.
+    /// The byte order; local writers use little-endian.
     pub endian: Endian,
     /// The bytes.
     pub bytes: Bytes,
 }
 
-/// A sample that came.
+/// A received sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Who wrote it.
+    /// The GUID of its writer.
     pub writer: Guid,
-    /// Its number at that writer, from 1.
+    /// Its sequence number at that writer, from 1.
     pub number: i64,
-    /// What it says.
+    /// Its content.
     pub payload: Payload,
 }
 
-/// A sample that all readers have acknowledged.
+/// A sample that all matched readers have acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Its number, as [`Writer::write`] gave it.
+    /// Its number, as returned by [`Writer::write`].
     pub number: u64,
     /// Its bytes.
     pub bytes: usize,
-    /// From writing it to seeing that it was acknowledged.
+    /// The time from the write until the acknowledgement was seen.
     pub delay: Duration,
 }
 
-/// What discovery says.
+/// An event of discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A participant was found.
     PeerFound {
-        /// Who.
+        /// Its GUID.
         guid: Guid,
-        /// What it calls itself.
+        /// Its name.
         name: Option<String>,
     },
-    /// A participant is gone, or silent for longer than it said that it would be.
+    /// A participant left, or was silent for longer than its lease.
     PeerLost {
-        /// Its GUID's first 12 bytes.
+        /// The first 12 bytes of its GUID.
         prefix: [u8; 12],
     },
-    /// An end here and one elsewhere fit.
+    /// A local end and a remote one match.
     Matched {
-        /// The writer or reader here.
+        /// The local writer or reader.
         here: Guid,
-        /// The reader or writer there.
+        /// The remote reader or writer.
         there: Guid,
     },
-    /// They do no more.
+    /// A pair no longer matches.
     Unmatched {
-        /// The writer or reader here.
+        /// The local writer or reader.
         here: Guid,
-        /// The reader or writer there.
+        /// The remote reader or writer.
         there: Guid,
     },
-    /// An end elsewhere has the same topic, and what the writer offers is less than the reader
-    /// requests: no sample flows.
+    /// A remote end has the same topic, but the writer offers less than the reader requests, so no sample
+    /// is transferred.
     QosMismatch(Box<QosMismatch>),
 }
 
-/// Two ends that do not fit.
+/// Two ends with incompatible quality of service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QosMismatch {
-    /// The writer or reader here.
+    /// The local writer or reader.
     pub here: Guid,
-    /// The reader or writer there.
+    /// The remote reader or writer.
     pub there: Guid,
-    /// What the participant there calls itself.
+    /// The name of the remote participant.
     pub peer: Option<String>,
-    /// What the writer offers.
+    /// The values offered by the writer.
     pub offered: Announced,
-    /// What the reader requests.
+    /// The values requested by the reader.
     pub requested: Announced,
 }
 
@@ -298,75 +297,74 @@ impl fmt::Display for QosMismatch {
         };
         write!(
             f,
-            "{peer} ({there}) does not fit in {missed}: the writer offers {}, the reader requests {}",
+            "{peer} ({there}) is incompatible in {missed}: the writer offers {}, the reader requests {}",
             self.offered, self.requested
         )
     }
 }
 
-/// One's presence in a domain.
+/// A participant in a domain.
 pub trait Participant: Send {
-    /// Who it is.
+    /// Its GUID.
     fn guid(&self) -> Guid;
 
-    /// Makes a writer.
+    /// Creates a writer.
     ///
     /// # Errors
-    /// What is wrong with topic or quality, or what the library says.
+    /// The topic or quality of service is invalid, or the library fails.
     fn writer(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Writer>, DdsError>;
 
-    /// Makes a reader.
+    /// Creates a reader.
     ///
     /// # Errors
-    /// What is wrong with topic or quality, or what the library says.
+    /// The topic or quality of service is invalid, or the library fails.
     fn reader(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Reader>, DdsError>;
 
-    /// Waits until a sample came, one was acknowledged, discovery says something, [`Self::waker`]
-    /// was called, or the time has passed. It may return without any of them.
+    /// Waits for a sample, an acknowledgement, a discovery event, a call of [`Self::waker`], or the timeout.
+    /// May return early.
     ///
     /// # Errors
-    /// What the library says; the participant is then of no more use.
+    /// The library failed; the participant is then unusable.
     fn wait(&mut self, timeout: Duration) -> Result<(), DdsError>;
 
-    /// Ends [`Self::wait`] from another thread.
+    /// Wakes [`Self::wait`] from another thread.
     fn waker(&self) -> Waker;
 
-    /// What discovery says next. To be called until nothing is left, after each [`Self::wait`]: the
-    /// ends learn from it what matches them.
+    /// The next discovery event. Call it after each [`Self::wait`] until it returns `None`: writers and readers
+    /// learn their matches from it.
     fn event(&mut self) -> Option<Event>;
 }
 
 /// Writes samples of one topic.
 pub trait Writer: Send {
-    /// Who it is.
+    /// Its GUID.
     fn guid(&self) -> Guid;
 
-    /// Writes a sample, and answers its number: 1 and rising by one. It does not block.
+    /// Writes a sample and returns its number, which starts at 1 and increases by one. Does not block.
     ///
     /// # Errors
-    /// [`WriteError::Full`] when [`Qos::window`] samples or [`UNACKNOWLEDGED_BYTES_MAX`] are not
-    /// acknowledged.
+    /// [`WriteError::Full`] if [`Qos::window`] samples or [`UNACKNOWLEDGED_BYTES_MAX`] are unacknowledged.
     fn write(&mut self, payload: &Payload) -> Result<u64, WriteError>;
 
-    /// Samples written and not acknowledged by all matched reliable readers: exact. Nothing while
-    /// there is no such reader, and of a writer that is best effort.
+    /// The exact number of samples not acknowledged by all matched reliable readers. Zero without such a
+    /// reader, and for a best-effort writer.
     fn unacknowledged(&mut self) -> u64;
 
-    /// What was acknowledged since the last call, in order.
+    /// The samples acknowledged since the last call, in order.
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged));
 
-    /// Readers that match it.
+    /// The number of matching readers.
     fn matched(&self) -> usize;
 }
 
-/// How much a reliable writer has unacknowledged.
+/// The unacknowledged bytes of a reliable writer.
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged(usize);
 
 #[cfg(any(feature = "rustdds", feature = "cyclone"))]
 impl Unacknowledged {
-    /// Whether a sample of so many bytes may be added.
+    /// Whether a sample of this size fits.
     pub(crate) const fn has_room(&self, bytes: usize) -> bool {
         self.0 + bytes + ADDED_BYTES <= UNACKNOWLEDGED_BYTES_MAX
     }
@@ -382,27 +380,27 @@ impl Unacknowledged {
 
 /// Reads samples of one topic.
 pub trait Reader: Send {
-    /// Who it is.
+    /// Its GUID.
     fn guid(&self) -> Guid;
 
-    /// Takes what came, at most `most` samples, in the order of each writer.
+    /// Takes at most `most` received samples, in the order of each writer.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library failed.
     fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError>;
 
-    /// Writers that match it.
+    /// The number of matching writers.
     fn matched(&self) -> usize;
 
-    /// Samples that were passed over: numbers missing behind the first of each writer.
+    /// The number of lost samples: gaps after the first number of each writer.
     fn lost(&self) -> u64;
 }
 
-/// Writes a sample, waiting for room for no longer than `most`; answers its number and how long it
-/// was held up. What discovery says meanwhile is read.
+/// Writes a sample, and waits for room for at most `most`. Returns its number and the time it waited. Processes
+/// discovery events meanwhile.
 ///
 /// # Errors
-/// [`WriteError::Full`] when there was no room in that time.
+/// [`WriteError::Full`] if there was no room in that time.
 pub fn write_within(
     participant: &mut dyn Participant,
     writer: &mut dyn Writer,

@@ -1,10 +1,9 @@
-//! CDR, the plain encoding of version 1 (DDS-XTypes 1.3, clause 7.4.1; CORBA 3.3, clause 9.3):
-//! numbers stand at multiples of their size from the beginning, texts end with a zero byte, sequences
-//! begin with their length.
+//! CDR, the plain encoding of version 1 (DDS-XTypes 1.3, clause 7.4.1; CORBA 3.3, clause 9.3): numbers are aligned
+//! to their size, texts end with a zero byte, sequences start with their length.
 
 use crate::{CdrError, Endian, Payload};
 
-/// Writes CDR, the lowest byte first.
+/// Encodes little-endian CDR.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -28,7 +27,7 @@ impl Encoder {
         self.bytes.push(value.into());
     }
 
-    /// Writes the length of a sequence. What is longer than fits is refused by the largest sample
+    /// Writes the length of a sequence. Overlong ones are refused by the limit on samples
     /// ([`crate::SAMPLE_BYTES_MAX`]).
     pub fn length(&mut self, length: usize) {
         self.u32(u32::try_from(length).unwrap_or(u32::MAX));
@@ -47,19 +46,19 @@ impl Encoder {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing was written.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What was written.
+    /// The encoded bytes.
     #[must_use]
     pub fn finish(self) -> Payload {
         Payload {
@@ -74,7 +73,7 @@ impl Encoder {
     }
 }
 
-/// Reads CDR of either order.
+/// Decodes CDR of either byte order.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -87,7 +86,7 @@ macro_rules! decode {
         #[doc = concat!("Reads a number (`", stringify!($type), "`).")]
         ///
         /// # Errors
-        /// It ends too early.
+        /// The payload is too short.
         pub fn $name(&mut self) -> Result<$type, CdrError> {
             let size = size_of::<$type>();
             self.align(size)?;
@@ -104,7 +103,7 @@ macro_rules! decode {
 impl<'a> Decoder<'a> {
     decode!(u8: u8, u16: u16, u32: u32, u64: u64, i64: i64, f64: f64);
 
-    /// At the beginning of a sample.
+    /// Starts at the beginning of a sample.
     #[must_use]
     pub fn new(payload: &'a Payload) -> Self {
         Self {
@@ -114,7 +113,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Bytes read.
+    /// The number of decoded bytes.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
@@ -123,7 +122,7 @@ impl<'a> Decoder<'a> {
     /// Reads true or false.
     ///
     /// # Errors
-    /// It ends too early, or is neither 0 nor 1.
+    /// The payload is too short, or the value is neither 0 nor 1.
     pub fn boolean(&mut self) -> Result<bool, CdrError> {
         match self.u8()? {
             0 => Ok(false),
@@ -135,7 +134,7 @@ impl<'a> Decoder<'a> {
     /// Reads the length of a sequence, whose members take at least `member` bytes.
     ///
     /// # Errors
-    /// It ends too early, also for so many members.
+    /// The payload is too short for the length, or for so many members.
     pub fn length(&mut self, member: usize) -> Result<usize, CdrError> {
         let length = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let (wanted, left) = (length.saturating_mul(member), self.left());
@@ -153,40 +152,40 @@ impl<'a> Decoder<'a> {
     /// Reads a text.
     ///
     /// # Errors
-    /// It ends too early, does not end with a zero byte, or is no UTF-8.
+    /// The payload is too short, or the text does not end with a zero byte or is not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, CdrError> {
         let length = self.length(1)?;
         let bytes = self.take(length)?;
-        // Some writers give an empty text no zero byte.
+        // Some writers omit the zero byte of an empty text.
         let text = match bytes.split_last() {
             Some((0, text)) => text,
             None => &[],
             Some(_) => return Err(self.wrong("a text does not end with a zero byte")),
         };
-        std::str::from_utf8(text).map_err(|_| self.wrong("a text is no UTF-8"))
+        std::str::from_utf8(text).map_err(|_| self.wrong("a text is not UTF-8"))
     }
 
     /// Reads a sequence of bytes.
     ///
     /// # Errors
-    /// It ends too early.
+    /// The payload is too short.
     pub fn octets(&mut self) -> Result<&'a [u8], CdrError> {
         let length = self.length(1)?;
         self.take(length)
     }
 
-    /// Passes over bytes.
+    /// Skips bytes.
     ///
     /// # Errors
-    /// There are not so many.
+    /// The payload is too short.
     pub fn skip(&mut self, bytes: usize) -> Result<(), CdrError> {
         self.take(bytes).map(drop)
     }
 
-    /// At the end; up to three bytes that fill a word may be left (RTPS 2.5, clause 10.2).
+    /// Checks the end; up to three bytes of padding may be left (RTPS 2.5, clause 10.2).
     ///
     /// # Errors
-    /// More is left.
+    /// More bytes are left.
     pub fn finish(self) -> Result<(), CdrError> {
         let (offset, left) = (self.offset, self.left());
         match left {
@@ -195,7 +194,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// An error here.
+    /// An error at this offset.
     pub(crate) fn wrong(&self, what: &'static str) -> CdrError {
         let offset = self.offset;
         CdrError::Value { offset, what }

@@ -1,26 +1,25 @@
-//! Keeps a participant to the networks of its interfaces.
+//! Confines a participant to the networks of its interfaces.
 //!
-//! The libraries send to whatever address a participant elsewhere announces, and their sockets take what
-//! comes to any address. They cannot be told otherwise, so the system is: what comes from beyond the
-//! networks of the interfaces is dropped before the library sees it (a socket filter), and nothing is
-//! sent beyond them: through no gateway (`SO_DONTROUTE`), and through no other device if they are all of
-//! one (`SO_BINDTODEVICE`, which needs no privilege since Linux 5.7).
+//! The libraries send to any address that a remote participant announces, and their sockets receive from any
+//! address. They have no option for this, so the system confines them: a socket filter drops packets from outside
+//! the networks of the interfaces, and nothing is sent outside them: through no gateway (`SO_DONTROUTE`), and
+//! through no other device if all interfaces are on one (`SO_BINDTODEVICE`, unprivileged since Linux 5.7).
 //!
-//! A library's sockets are told from others of the process by the sizes of their buffers: while a
-//! participant is made they are a few bytes smaller than they can be, by another number for each.
+//! A library's sockets are recognized by the sizes of their buffers: while a participant is created these are a few
+//! bytes below the maximum, with a different number for each participant.
 //!
-//! Deliberately absent: other systems than Linux, on which this does nothing.
+//! Out of scope: systems other than Linux, on which this does nothing.
 
 use std::net::IpAddr;
 
-/// The sizes of a participant's buffers, by which its sockets are known.
+/// The sizes of a participant's buffers, which identify its sockets.
 pub(crate) struct Marks {
     pub(crate) send: usize,
     pub(crate) receive: usize,
 }
 
 impl Default for Marks {
-    /// None: as large as the system grants, up to this.
+    /// No mark: the largest size that the system grants, up to this limit.
     fn default() -> Self {
         Self {
             send: BUFFER_BYTES,
@@ -31,11 +30,11 @@ impl Default for Marks {
 
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// Makes a participant that neither hears nor reaches anybody beyond the networks of its interfaces. Where
-/// the system does not let it be kept to them, that is said in the log.
+/// Creates a participant that is confined to the networks of its interfaces. If the system does not allow that, a
+/// warning is logged.
 ///
 /// # Errors
-/// Those of `make`.
+/// The errors of `make`.
 pub(crate) fn confined<T, E>(
     interfaces: &[IpAddr],
     make: impl FnOnce(&Marks) -> Result<T, E>,
@@ -65,13 +64,13 @@ mod linux {
     use super::{BUFFER_BYTES, Marks};
     use crate::unsafe_descriptor::duplicate;
 
-    /// Participants that can be made at the same time.
+    /// Participants that can be created at the same time.
     const MARKS: usize = 512;
     /// How long the library may take to open its sockets; reason: RustDDS opens some in a thread while the
-    /// participant is made, so that they are there mostly at once.
+    /// participant is created, so most exist at once.
     const PATIENCE: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(5);
-    /// Networks of one participant; reason: a jump of the filter goes 255 instructions far.
+    /// Networks of one participant; reason: a jump of the filter spans at most 255 instructions.
     const PREFIXES_MAX: usize = 64;
 
     pub(super) fn confined<T, E>(
@@ -83,20 +82,20 @@ mod linux {
         if let Err(error) = marks.and_then(|marks| confine(&marks, interfaces)) {
             tracing::warn!(
                 %error,
-                "DDS is not kept to the networks of its interfaces; a packet filter or a network namespace does it"
+                "DDS is not confined to the networks of its interfaces; use a packet filter or a namespace"
             );
         }
         Ok(made)
     }
 
-    /// Those of the next participant.
+    /// The marks of the next participant.
     fn marks() -> io::Result<Marks> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let probe = SockRef::from(&probe);
         probe.set_send_buffer_size(BUFFER_BYTES)?;
         probe.set_recv_buffer_size(BUFFER_BYTES)?;
-        // Linux says twice what was asked for, and grants less than that without a word.
+        // Linux reports twice the requested size, and silently grants less.
         let less = 1 + NEXT.fetch_add(1, Ordering::Relaxed) % MARKS;
         Ok(Marks {
             send: (probe.send_buffer_size()? / 2).saturating_sub(less),
@@ -104,7 +103,7 @@ mod linux {
         })
     }
 
-    /// Confines the sockets that have these marks, and takes the marks off.
+    /// Confines the sockets with these marks, and removes the marks.
     fn confine(marks: &Marks, interfaces: &[IpAddr]) -> io::Result<()> {
         let networks = Networks::of(interfaces)?;
         let until = Instant::now() + PATIENCE;
@@ -128,11 +127,11 @@ mod linux {
                     receives = true;
                 }
                 if sending {
-                    // What listens at all addresses sends nothing, and has to hear other processes of this
-                    // host, whose datagrams come by another device.
+                    // A socket bound to all addresses only receives, also from other processes of this
+                    // host, whose datagrams arrive by another device.
                     if !(receiving && to_all) {
                         networks.limit_sending(&socket)?;
-                        // RustDDS sends to groups by others.
+                        // RustDDS uses other sockets to send multicast.
                         sends |= receiving || to_all;
                     }
                     socket.set_send_buffer_size(BUFFER_BYTES)?;
@@ -142,7 +141,7 @@ mod linux {
         Ok(())
     }
 
-    /// All of this process.
+    /// All UDP sockets of this process.
     fn datagram_sockets() -> io::Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         for entry in fs::read_dir("/proc/self/fd")? {
@@ -153,7 +152,7 @@ mod linux {
                 .as_encoded_bytes()
                 .starts_with(b"socket:");
             let number = entry.file_name().to_str().and_then(|it| it.parse().ok());
-            // One that was closed meanwhile is not the library's.
+            // A socket that was closed meanwhile is not the library's.
             let socket = number
                 .filter(|_| is_socket)
                 .and_then(|number| duplicate(number).ok())
@@ -166,12 +165,12 @@ mod linux {
     /// Network and mask.
     type Prefix = (u32, u32);
 
-    /// What the interfaces reach without a gateway.
+    /// The networks that the interfaces reach without a gateway.
     #[derive(Debug, PartialEq, Eq)]
     struct Networks {
-        /// The one device that all of them are of.
+        /// The device, if it is the same for all of them.
         device: Option<String>,
-        /// None where one of them has no network of its own, as a tunnel's.
+        /// Empty if one of them has no network of its own, like a tunnel.
         prefixes: Option<BTreeSet<Prefix>>,
     }
 
@@ -229,10 +228,10 @@ mod linux {
         }
     }
 
-    /// A program that takes what comes from one of these networks and drops the rest.
+    /// A program that accepts packets from one of these networks and drops the rest.
     ///
     /// Source: the kernel's `Documentation/networking/filter.rst`, for the instructions; RFC 791, 3.1, for
-    /// the place of the source address.
+    /// the offset of the source address.
     fn filter(prefixes: &BTreeSet<Prefix>) -> Vec<SockFilter> {
         const LOAD_WORD: u16 = 0x20;
         const AND: u16 = 0x54;
@@ -240,13 +239,13 @@ mod linux {
         const TO_X: u16 = 0x07;
         const FROM_X: u16 = 0x87;
         const RETURN: u16 = 0x06;
-        /// Where the head of the network's packet begins.
+        /// The offset of the network header.
         const NETWORK: u32 = -0x10_0000_i32 as u32;
         const SOURCE: u32 = 12;
         let step = |code, k| SockFilter::new(code, 0, 0, k);
         let mut program = vec![step(LOAD_WORD, NETWORK + SOURCE), step(TO_X, 0)];
         for (at, (network, mask)) in prefixes.iter().enumerate() {
-            // Behind the last of them stands the refusal, behind that the acceptance.
+            // The refusal follows the last comparison, and the acceptance follows the refusal.
             let behind = 3 * (prefixes.len() - 1 - at) + 1;
             program.push(step(FROM_X, 0));
             program.push(step(AND, *mask));
@@ -304,7 +303,7 @@ mod linux {
                 networks
                     .limit_receiving(&Socket::from(socket.try_clone().unwrap()))
                     .unwrap();
-                // What is sent on loopback is there when the call returns.
+                // A loopback datagram has arrived when the call returns.
                 socket.set_nonblocking(true).unwrap();
                 [1, 2].map(|host| {
                     let sender = UdpSocket::bind((Ipv4Addr::new(127, 0, host, 1), 0)).unwrap();

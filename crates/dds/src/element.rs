@@ -1,10 +1,10 @@
-//! Stream elements as samples: one IDL struct a stream, made from its schema.
+//! Stream elements as samples: one IDL struct for each stream, derived from its schema.
 //!
-//! Each struct begins with where the element stands at its source, which is its identity over all
-//! restarts of both sides, and goes on with one member for each field of the schema. What has no
-//! value is named in `absent`, and its member holds zero or nothing.
+//! Each struct starts with the position of the element at its source, which identifies it across restarts of both
+//! sides, followed by one member for each field of the schema. Fields without a value are listed in `absent`, and
+//! their member is zero or empty.
 //!
-//! Deliberately absent: IDL that others wrote. A topic of theirs is read once it has this shape.
+//! Out of scope: IDL by others. Their topics can be read if they have this structure.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ use chappe_stream::{
 use crate::cdr::{Decoder, Encoder};
 use crate::{CdrError, Payload};
 
-/// Most fields of a type; reason: what has no value is named by a number of 16 bits.
+/// The largest number of fields; reason: absent ones are listed as numbers of 16 bits.
 pub const FIELDS_MAX: usize = u16::MAX as usize;
 
-/// What all types use.
+/// Definitions used by all types.
 const SHARED: &str = "  enum Quality { GOOD, QUESTIONABLE, BAD };\n\n  /* Evenly spaced samples. */\n  \
                       @final struct Samples {\n    long long start_ns; /* nanoseconds since 1970 */\n    \
                       unsigned long long period_ns;\n    sequence<double> values;\n  };\n";
@@ -36,7 +36,7 @@ const HEAD: [&str; 8] = [
     "absent",
 ];
 
-/// Words of IDL 4.2, clause 7.2.4, in lower case, as fields are.
+/// Keywords of IDL 4.2, clause 7.2.4, in lower case like fields.
 const KEYWORDS: &str = " abstract any alias attribute bitfield bitmask bitset boolean case char \
     component connector const consumes context custom default double exception emits enum \
     eventtype factory false finder fixed float getraises getter home import in inout int16 int32 \
@@ -71,22 +71,22 @@ pub struct ElementType {
     schema: StreamSchema,
 }
 
-/// What a sample says.
+/// A decoded sample.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct DecodedSample {
     /// The name of the stream at its source.
     pub stream: String,
-    /// The number of the element before it; 0: it is to be taken whatever came before.
+    /// The number of the previous element; 0: accept it after any element.
     pub previous: u64,
     /// The element.
     pub element: StreamElement,
 }
 
 impl ElementType {
-    /// Of the stream of this name.
+    /// Derives the type of a stream.
     ///
     /// # Errors
-    /// A field whose name is no column name or stands twice, or too many.
+    /// A field has an invalid or repeated name, or there are too many.
     pub fn new(stream: &str, schema: StreamSchema) -> Result<Self, SchemaError> {
         schema.check_names()?;
         if let Some(field) = schema.fields.get(FIELDS_MAX) {
@@ -104,7 +104,7 @@ impl ElementType {
         &self.schema
     }
 
-    /// The scoped name of the type: that of the stream, with `_` for what IDL does not take.
+    /// The scoped name of the type: that of the stream, with `_` for characters that IDL does not allow.
     #[must_use]
     pub fn type_name(&self) -> String {
         format!("chappe::{}", self.struct_name())
@@ -122,10 +122,13 @@ impl ElementType {
         }
     }
 
-    /// Its IDL (4.2), with what the schema says of each field.
+    /// Its IDL (4.2), with the schema's description of each field.
     #[must_use]
     pub fn idl(&self) -> String {
-        let mut idl = format!("/* Elements of the stream {}. */\n", told(&self.stream));
+        let mut idl = format!(
+            "/* Elements of the stream {}. */\n",
+            comment_text(&self.stream)
+        );
         let _ = write!(idl, "module chappe {{\n{SHARED}\n");
         let _ = write!(
             idl,
@@ -139,11 +142,11 @@ impl ElementType {
              Quality quality;\n    \
              sequence<unsigned short> absent; /* places of the members below without a value, from 0 */\n",
             self.struct_name(),
-            told(
+            comment_text(
                 self.schema
                     .key
                     .as_deref()
-                    .unwrap_or("which one it is about")
+                    .unwrap_or("the instance of the element")
             ),
         );
         for field in &self.schema.fields {
@@ -156,7 +159,7 @@ impl ElementType {
             let said = [&field.unit, &field.observed_property, &field.description];
             let said: Vec<String> = said
                 .iter()
-                .filter_map(|said| Some(told(said.as_ref()?)))
+                .filter_map(|said| Some(comment_text(said.as_ref()?)))
                 .collect();
             if !said.is_empty() {
                 let _ = write!(idl, " /* {} */", said.join("; "));
@@ -167,24 +170,24 @@ impl ElementType {
         idl
     }
 
-    /// A field's name as a member's.
+    /// The name of a field's member.
     fn member(&self, field: &str) -> String {
-        // Names that differ in case only are the same to IDL.
+        // IDL names that differ only in case are equal.
         if HEAD.contains(&field) || self.struct_name().eq_ignore_ascii_case(field) {
             return format!("{field}_");
         }
         match field.starts_with('_') || KEYWORDS.contains(&format!(" {field} ")) {
-            // A leading `_` says that it is no word of IDL, and is no part of the name.
+            // A leading `_` escapes a keyword, and is not part of the name.
             true => format!("_{field}"),
             false => field.to_owned(),
         }
     }
 
-    /// An element as a sample. `previous`: the number of the element before it, where a reader is to
-    /// take it only behind that one; 0 where not.
+    /// Encodes an element as a sample. `previous` is the number of the previous element if a reader must accept
+    /// it only after that one, else 0.
     ///
     /// # Errors
-    /// The element does not fit the schema.
+    /// The element does not match the schema.
     pub fn encode(&self, element: &StreamElement, previous: u64) -> Result<Payload, SchemaError> {
         self.schema.check(element)?;
         let mut cdr = Encoder::default();
@@ -206,16 +209,16 @@ impl ElementType {
         cdr.length(absent.len());
         absent.iter().for_each(|place| cdr.u16(*place));
         for (field, value) in self.schema.fields.iter().zip(&element.values) {
-            put(&mut cdr, field.field_type, value);
+            encode_value(&mut cdr, field.field_type, value);
         }
         Ok(cdr.finish())
     }
 
-    /// What a sample says; the position of the element is that at its source.
+    /// Decodes a sample; the position of the element is that at its source.
     ///
     /// # Errors
-    /// Where it is not of this type.
-    pub fn decode(&self, payload: &Payload) -> Result<Told, CdrError> {
+    /// The payload is not of this type.
+    pub fn decode(&self, payload: &Payload) -> Result<DecodedSample, CdrError> {
         let mut cdr = Decoder::new(payload);
         let stream = cdr.text()?.to_owned();
         let key = Some(cdr.text()?).filter(|key| !key.is_empty());
@@ -238,12 +241,12 @@ impl ElementType {
             let place = usize::from(cdr.u16()?);
             match absent.get_mut(place) {
                 Some(place) if !*place => *place = true,
-                _ => return Err(cdr.wrong("an absent member is none of the type, or named twice")),
+                _ => return Err(cdr.wrong("an absent member is not in the type, or is repeated")),
             }
         }
         let mut values = Vec::with_capacity(fields.len());
         for (field, absent) in fields.iter().zip(absent) {
-            let value = take(&mut cdr, field.field_type)?;
+            let value = decode_value(&mut cdr, field.field_type)?;
             values.push(if absent { Value::Null } else { value });
         }
         cdr.finish()?;
@@ -256,7 +259,7 @@ impl ElementType {
             quality,
             origin: None,
         };
-        Ok(Told {
+        Ok(DecodedSample {
             stream,
             previous,
             element,
@@ -264,8 +267,8 @@ impl ElementType {
     }
 }
 
-/// Words for a comment.
-fn told(words: &str) -> String {
+/// A text that is safe in a comment.
+fn comment_text(words: &str) -> String {
     let line: String = words
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -284,8 +287,8 @@ fn idl_type(field: FieldType) -> &'static str {
     }
 }
 
-/// Writes a value of that type; one that is absent as zero or nothing.
-fn put(cdr: &mut Encoder, field: FieldType, value: &Value) {
+/// Writes a value of this type; an absent one as zero or empty.
+fn encode_value(cdr: &mut Encoder, field: FieldType, value: &Value) {
     match (field, value) {
         (FieldType::Boolean, value) => cdr.boolean(*value == Value::Boolean(true)),
         (FieldType::Integer, Value::Integer(number)) => cdr.i64(*number),
@@ -310,7 +313,7 @@ fn put(cdr: &mut Encoder, field: FieldType, value: &Value) {
     }
 }
 
-fn take(cdr: &mut Decoder<'_>, field: FieldType) -> Result<Value, CdrError> {
+fn decode_value(cdr: &mut Decoder<'_>, field: FieldType) -> Result<Value, CdrError> {
     Ok(match field {
         FieldType::Boolean => Value::Boolean(cdr.boolean()?),
         FieldType::Integer => Value::Integer(cdr.i64()?),

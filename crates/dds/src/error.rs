@@ -1,83 +1,85 @@
-//! What goes wrong with DDS, and whose fault it is.
+//! Errors of DDS, by fault.
 
 use std::net::IpAddr;
 
-/// DDS could not be used as asked.
+/// A failed operation of DDS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DdsError {
-    /// A domain beyond what the port numbers of RTPS allow.
+    /// The domain has no valid RTPS ports.
     #[error("domain {0} is above {max}", max = crate::DOMAIN_MAX)]
     Domain(u16),
-    /// No address of this host, so that nobody would be reached by it.
+    /// The address is not one of this host, so peers could not reach it.
     #[error("{0} is not an IPv4 address of this host")]
     Interface(IpAddr),
-    /// A name that DDS does not take.
-    #[error("{name:?} is no {what}: 1 to {max} of letters, digits, `_`, `/`, `:`, `.` and `-`", max = crate::TOPIC_BYTES_MAX)]
+    /// An invalid name for DDS.
+    #[error("{name:?} is not a valid {what}: 1 to {max} of letters, digits, `_`, `/`, `:`, `.` and `-`", max = crate::TOPIC_BYTES_MAX)]
     Name {
         /// Topic or type.
         what: &'static str,
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// A topic's name that DDS takes and Cyclone DDS does not.
-    #[error("{0:?} is no topic for Cyclone DDS: letters, digits, `_` and `/`, no digit first")]
+    /// A topic name that is valid for DDS but not for Cyclone DDS.
+    #[error(
+        "{0:?} is not a valid topic for Cyclone DDS: letters, digits, `_` and `/`, no digit first"
+    )]
     CycloneName(String),
-    /// A quality of service that makes no sense, with the key to change.
+    /// Invalid quality of service, with the key to change.
     #[error("{key}: {why}")]
     Qos {
         /// The key.
         key: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The library refused or failed. Its participant may be of no more use.
+    /// The library refused or failed. Its participant may be unusable.
     #[error("{doing}: {why}")]
     Library {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
-        /// What it says.
+        /// The error of the library.
         why: String,
     },
-    /// The library panicked, which it should not; the participant is of no more use.
+    /// The library panicked; the participant is unusable.
     #[error("the library panicked while {doing}: {why}")]
     Panic {
-        /// What was done.
+        /// The operation.
         doing: &'static str,
-        /// What it said.
+        /// The panic message.
         why: String,
     },
 }
 
 impl DdsError {
-    /// What can be done about it, when that is known.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Interface(_) => Some("`ip -4 address` lists what there is; 127.0.0.1 stays here"),
-            Self::CycloneName(_) => {
-                Some("name it otherwise at both ends, or use `library = \"rustdds\"`")
+            Self::Interface(_) => {
+                Some("list the addresses: ip -4 address; 127.0.0.1 is for this host only")
             }
-            Self::Domain(_) => Some("both sides of a topic use the same domain; 0 is usual"),
+            Self::CycloneName(_) => Some("rename it at both ends, or use `library = \"rustdds\"`"),
+            Self::Domain(_) => Some("use the same domain on both sides of a topic; 0 is usual"),
             Self::Panic { .. } => {
-                Some("make a new participant; a supervised one is made by itself")
+                Some("create a new participant; a supervised one is replaced automatically")
             }
             _ => None,
         }
     }
 }
 
-/// A sample was not written.
+/// A sample could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// As many are not acknowledged as may be: the same may be written a little later.
-    #[error("{0} samples are not acknowledged, as many as may be")]
+    /// The limit on unacknowledged samples is reached; retry the same sample later.
+    #[error("{0} samples are unacknowledged, which is the limit")]
     Full(u64),
-    /// Larger than is sent.
+    /// The sample exceeds the size limit.
     #[error("a sample of {bytes} bytes is above {max}", max = crate::SAMPLE_BYTES_MAX)]
     TooLarge {
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: usize,
     },
     /// The library failed.
@@ -85,34 +87,34 @@ pub enum WriteError {
     Dds(#[from] DdsError),
 }
 
-/// Bytes that are not the CDR that was expected.
+/// Bytes that are not valid CDR of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CdrError {
-    /// It ends too early.
-    #[error("{wanted} bytes are wanted at {offset}, there are {left}")]
+    /// The payload is too short.
+    #[error("the payload needs {wanted} bytes at offset {offset}, but has {left}")]
     Short {
-        /// Where.
+        /// The offset.
         offset: usize,
-        /// Bytes that were wanted.
+        /// The required bytes.
         wanted: usize,
-        /// Bytes that are left.
+        /// The remaining bytes.
         left: usize,
     },
-    /// Something else than the type allows.
+    /// A value that the type does not allow.
     #[error("{what} at {offset}")]
     Value {
-        /// Where it ends.
+        /// The offset after it.
         offset: usize,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
-    /// Longer than the type.
-    #[error("{left} bytes are left at {offset}, behind the last member")]
+    /// The payload is longer than the type.
+    #[error("the payload has {left} trailing bytes at offset {offset}")]
     Long {
-        /// Where.
+        /// The offset.
         offset: usize,
-        /// Bytes that are left.
+        /// The trailing bytes.
         left: usize,
     },
 }

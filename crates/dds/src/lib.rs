@@ -1,9 +1,8 @@
-//! DDS topics: participants, writers and readers of any library behind one face, streams as IDL types.
+//! DDS topics: participants, writers and readers over several libraries, and streams as IDL types.
 //!
-//! [`open`] takes part in a domain; a [`Participant`] makes [`Writer`]s and [`Reader`]s of samples in
-//! CDR. A writer knows exactly how many of its samples are not acknowledged, which is what a pacer
-//! looks at. [`Octets`] is a type for measuring. [`topics`] publishes streams to topics and reads topics
-//! into streams.
+//! [`open`] joins a domain; a [`Participant`] creates [`Writer`]s and [`Reader`]s of samples in CDR. A writer knows
+//! the exact number of its unacknowledged samples, which a pacer needs. [`Octets`] is a type for measurements.
+//! [`topics`] publishes streams to topics and stores topics in streams.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -21,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Deliberately absent: partitions, time-based filters, content filters, ownership, security plugins.
+//! Out of scope: partitions, time-based filters, content filters, ownership, security plugins.
 
 #![deny(unsafe_code)]
 
@@ -59,7 +58,7 @@ pub use backend::{
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};
-pub use element::{ElementType, FIELDS_MAX, Told};
+pub use element::{DecodedSample, ElementType, FIELDS_MAX};
 pub use error::{CdrError, DdsError, WriteError};
 pub use octets::Octets;
 pub use open::open;

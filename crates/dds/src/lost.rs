@@ -1,14 +1,14 @@
-//! What a reader was passed over, by the numbers of its writers.
+//! Counts the samples that a reader lost, by the sequence numbers of its writers.
 
 use std::collections::BTreeMap;
 
 use crate::Guid;
 
-/// Writers whose numbers are remembered; reason: whoever reaches the domain can be as many as it
-/// likes. Of those above it no loss is counted.
+/// The largest number of writers; reason: any host in the domain can create an unlimited number. Losses of further
+/// ones are not counted.
 const WRITERS_MAX: usize = 4_096;
 
-/// Counts the numbers missing behind the first of each writer.
+/// Counts the gaps after the first number of each writer.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     newest: BTreeMap<Guid, i64>,
@@ -16,7 +16,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// A sample came.
+    /// Notes a received sample.
     pub(crate) fn count(&mut self, writer: Guid, number: i64) {
         if let Some(newest) = self.newest.get_mut(&writer) {
             let passed = number.saturating_sub(*newest).saturating_sub(1);
@@ -27,7 +27,7 @@ impl Lost {
         }
     }
 
-    /// How many so far.
+    /// The number of lost samples.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }

@@ -1,32 +1,32 @@
-//! What participants call themselves, so that who does not fit can be found.
+//! Names of participants, to find those with incompatible settings.
 //!
-//! RustDDS announces no name and tells no address of others. So each participant here has an end that
-//! nobody matches, on a topic whose name says both: `chappe/name/GUID/HOST/ADDRESS/PROCESS`. It is made
-//! before all others, and is heard of before them.
+//! RustDDS announces no name and does not tell the addresses of others. So each participant here has an end without a
+//! match, on a topic that contains both: `chappe/name/GUID/HOST/ADDRESS/PROCESS`. It is created, and therefore
+//! announced, before all others.
 
 use std::net::IpAddr;
 
 use crate::backend::{Guid, Participant, ParticipantConfig, Topic};
 use crate::{DdsError, Octets, Qos, Reader, Writer};
 
-const BEGIN: &str = "chappe/name/";
-/// The longest name of a host here; reason: a topic's name ends at 255 bytes.
+const PREFIX: &str = "chappe/name/";
+/// The longest host name; reason: the name of a topic has at most 255 bytes.
 const HOST_BYTES_MAX: usize = 64;
 
-/// The ends that tell it: writers and readers are announced apart from each other, each in order.
+/// The announcing ends: writers and readers are announced separately, each kind in order.
 pub(crate) struct Name {
     _writer: Box<dyn Writer>,
     _reader: Box<dyn Reader>,
 }
 
 impl Name {
-    pub(crate) fn tell(
+    pub(crate) fn announce(
         participant: &mut dyn Participant,
         config: &ParticipantConfig,
     ) -> Result<Self, DdsError> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let topic = Topic {
-            name: of(participant.guid(), &host, config, std::process::id()),
+            name: topic_name(participant.guid(), &host, config, std::process::id()),
             type_name: Octets::TYPE_NAME.to_owned(),
         };
         let qos = Qos::default().best_effort();
@@ -37,7 +37,7 @@ impl Name {
     }
 }
 
-fn of(guid: Guid, host: &str, config: &ParticipantConfig, process: u32) -> String {
+fn topic_name(guid: Guid, host: &str, config: &ParticipantConfig, process: u32) -> String {
     let guid = guid.to_string();
     let plain = |b: char| if b.is_ascii_alphanumeric() { b } else { '_' };
     let host: String = host
@@ -48,12 +48,12 @@ fn of(guid: Guid, host: &str, config: &ParticipantConfig, process: u32) -> Strin
         .collect();
     let address = config.interfaces.first().map(IpAddr::to_string);
     let address = address.unwrap_or_default().replace('.', "_");
-    format!("{BEGIN}{}/{host}/{address}/{process}", &guid[..24])
+    format!("{PREFIX}{}/{host}/{address}/{process}", &guid[..24])
 }
 
-/// What the participant of an end on this topic calls itself, if the topic says that.
-pub(crate) fn heard(topic: &str, end: Guid) -> Option<String> {
-    let (guid, name) = topic.strip_prefix(BEGIN)?.split_once('/')?;
+/// The name of an end's participant, if this topic announces it.
+pub(crate) fn announced_name(topic: &str, end: Guid) -> Option<String> {
+    let (guid, name) = topic.strip_prefix(PREFIX)?.split_once('/')?;
     let mut parts = name.split('/');
     let (host, address, process) = (parts.next()?, parts.next()?, parts.next()?);
     let address: IpAddr = address.replace('_', ".").parse().ok()?;
@@ -67,32 +67,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_heard_of_who_has_it_and_every_library_takes_it() {
+    fn a_name_is_read_from_its_own_topic_and_valid_for_every_library() {
         let guid = Guid([7; 16]);
         let config = ParticipantConfig {
             interfaces: vec!["10.1.0.5".parse().unwrap()],
             ..ParticipantConfig::default()
         };
         let topic = Topic {
-            name: of(guid, "ward-3.example\n", &config, u32::MAX),
+            name: topic_name(guid, "ward-3.example\n", &config, u32::MAX),
             type_name: Octets::TYPE_NAME.to_owned(),
         };
         assert!(topic.is_for_every_library(), "{topic:?}");
         let end = Guid([7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 5, 3]);
-        let name = heard(&topic.name, end);
+        let name = announced_name(&topic.name, end);
         assert_eq!(
             name.as_deref(),
             Some("ward_3_example at 10.1.0.5, process 4294967295")
         );
-        assert_eq!(heard(&topic.name, Guid([8; 16])), None);
-        let long = of(guid, &"ä".repeat(300), &config, 1);
-        assert!(heard(&long, end).is_some_and(|name| name.len() < 128));
+        assert_eq!(announced_name(&topic.name, Guid([8; 16])), None);
+        let long = topic_name(guid, &"ä".repeat(300), &config, 1);
+        assert!(announced_name(&long, end).is_some_and(|name| name.len() < 128));
     }
 
     #[test]
-    fn what_is_no_name_is_none() {
+    fn other_topics_have_no_name() {
         let guid = Guid([7; 16]);
-        let begin = format!("{BEGIN}{}", "07".repeat(12));
+        let begin = format!("{PREFIX}{}", "07".repeat(12));
         let host = "h".repeat(65);
         for rest in [
             "".to_owned(),
@@ -103,8 +103,12 @@ mod tests {
             "/host/10_1_0_5/1/more".to_owned(),
             format!("/{host}/10_1_0_5/1"),
         ] {
-            assert_eq!(heard(&format!("{begin}{rest}"), guid), None, "{rest}");
+            assert_eq!(
+                announced_name(&format!("{begin}{rest}"), guid),
+                None,
+                "{rest}"
+            );
         }
-        assert!(heard(&format!("{begin}/h/10_1_0_5/1"), guid).is_some());
+        assert!(announced_name(&format!("{begin}/h/10_1_0_5/1"), guid).is_some());
     }
 }

@@ -1,11 +1,11 @@
-//! Octets: a type for measuring, with nothing to encode.
+//! Octets: a type for measurements, without encoding cost.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::cdr::Decoder;
 use crate::{CdrError, Endian, Payload};
 
-/// A numbered sample of so many bytes.
+/// A numbered sample of a given size.
 ///
 /// ```idl
 /// module chappe {
@@ -19,11 +19,11 @@ use crate::{CdrError, Endian, Payload};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Octets {
-    /// Who sends: the key.
+    /// The sender: the key.
     pub source: u32,
-    /// Which one of the source's it is.
+    /// The number of the sample at its source.
     pub number: u64,
-    /// When it was sent, nanoseconds of a clock that both ends know.
+    /// The send time, in nanoseconds of a clock that both ends share.
     pub time_ns: i64,
     /// The bytes.
     pub octets: Bytes,
@@ -32,12 +32,12 @@ pub struct Octets {
 impl Octets {
     /// The name of the type.
     pub const TYPE_NAME: &str = "chappe::Octets";
-    /// Bytes of CDR before the octets.
+    /// Bytes of CDR before the data.
     pub const HEAD_BYTES: usize = 28;
     /// Its IDL.
     pub const IDL: &str = "module chappe {\n  @final struct Octets {\n    @key unsigned long source;\n    unsigned long long number;\n    long long time_ns;\n    sequence<octet> data;\n  };\n};\n";
 
-    /// In CDR.
+    /// Encodes it in CDR.
     #[must_use]
     pub fn payload(&self) -> Payload {
         let mut bytes = BytesMut::with_capacity(Self::HEAD_BYTES + self.octets.len());
@@ -53,10 +53,10 @@ impl Octets {
         }
     }
 
-    /// From CDR; the octets are shared with the payload.
+    /// Decodes it from CDR; the data are shared with the payload.
     ///
     /// # Errors
-    /// Where it is not of this type.
+    /// The payload is not of this type.
     pub fn read(payload: &Payload) -> Result<Self, CdrError> {
         let mut cdr = Decoder::new(payload);
         let source = cdr.u32()?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn octets_come_back_and_hostile_lengths_do_not() {
+    fn octets_are_decoded_and_hostile_lengths_refused() {
         let octets = Octets {
             source: 7,
             number: 3,

@@ -1,11 +1,11 @@
-//! Opens a participant of the library that the configuration names.
+//! Opens a participant of the configured library.
 
 use crate::{Backend, DdsError, Participant, ParticipantConfig};
 
-/// Takes part in a domain.
+/// Joins a domain.
 ///
 /// # Errors
-/// What is wrong with the configuration, or what the library says.
+/// The configuration is invalid, or the library fails.
 pub fn open(
     backend: Backend,
     config: &ParticipantConfig,

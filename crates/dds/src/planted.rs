@@ -1,29 +1,29 @@
-//! Fails on purpose in the library's own threads: where it wakes whoever waits for an acknowledgement,
-//! under its lock. For tests only.
+//! Injects faults into the library's own threads: where it wakes a task that waits for an acknowledgement, while
+//! it holds its lock. For tests only.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::Guid;
 
-/// How the library fails.
+/// The injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A panic.
     Panic,
-    /// The thread never comes back, and keeps its lock.
+    /// The thread blocks forever and keeps its lock.
     Stall,
 }
 
 static PLANTED: Mutex<Option<(String, Fault)>> = Mutex::new(None);
 
-/// The next acknowledgement of a participant fails in its library's thread.
-pub fn at_the_next_acknowledgement_of(participant: &str, fault: Fault) {
+/// Injects a fault at the next acknowledgement of a participant, in its library's thread.
+pub fn fail_next_acknowledgement(participant: &str, fault: Fault) {
     let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
     *planted = Some((participant.to_owned(), fault));
 }
 
-/// Called where the library wakes: fails once, if it was asked for.
-pub(crate) fn in_the_library(participant: Guid) {
+/// Called where the library wakes: fails once, if a fault is planted.
+pub(crate) fn fail_if_planted(participant: Guid) {
     let thread = std::thread::current();
     if !thread
         .name()

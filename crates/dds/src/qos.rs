@@ -1,8 +1,7 @@
-//! Quality of service: what a writer offers and a reader requests (DDS 1.4, clause 2.2.3).
+//! Quality of service: the offer of a writer and the request of a reader (DDS 1.4, clause 2.2.3).
 //!
-//! Only what both kinds of ends here understand: reliability, durability, history, deadline, and how
-//! many samples are kept. Of these the first two and the deadline must fit between both ends; the
-//! others are each end's own affair.
+//! Supported are reliability, durability, history, deadline, and the number of samples kept. The first two and the
+//! deadline must be compatible between both ends; the others are local to each end.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,66 +11,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::DdsError;
 
-/// Samples that a writer keeps unacknowledged, unless said otherwise. Reason: a writer that may have
-/// thousands on the way fills the receiver's socket and pays in retransmission (docs/dds.md).
+/// The default limit on unacknowledged samples. Reason: a writer with thousands in flight fills the receiver's
+/// socket and causes retransmissions (docs/dds.md).
 pub const WINDOW_DEFAULT: u32 = 64;
-/// How many times the writer's window a reader of this crate keeps. Reason: a reader with less loses
-/// samples that it has acknowledged, when it is not emptied for a moment.
+/// The capacity of a reader of this crate, in windows of the writer. Reason: a smaller reader that is not emptied for
+/// a moment loses acknowledged samples.
 pub const READER_FACTOR: u32 = 8;
-/// Most samples that either keeps; reason: each takes its size in memory.
+/// The largest limit on samples; reason: each costs its size in memory.
 pub const SAMPLES_MAX: u32 = 1 << 20;
 
 /// The quality of service of a writer or reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Qos {
-    /// Whether lost samples are sent again.
+    /// Whether lost samples are retransmitted.
     pub reliability: Reliability,
-    /// Whether a reader that comes late gets what was written before.
+    /// Whether a late reader gets earlier samples.
     pub durability: Durability,
-    /// How many samples of the past are kept; 0: all that are not acknowledged.
+    /// The number of past samples kept; 0: all unacknowledged ones.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub keep_last: u32,
-    /// Milliseconds within which each next sample is promised or expected; 0: no promise.
+    /// The promised or expected time between samples in milliseconds; 0: none.
     #[schemars(range(min = 0, max = 86_400_000), extend("x-unit" = "milliseconds"))]
     pub deadline_ms: u32,
-    /// A writer: samples that may be unacknowledged. A reader: samples that it holds, which must be
-    /// well above the writer's; each takes its size in memory, also after it was read. 0: 64 for a
-    /// writer, 512 for a reader.
+    /// The limit on unacknowledged samples of a writer, or on the samples that a reader holds. A reader's limit
+    /// must be well above the writer's; each sample costs its size in memory, also after it was read. 0: 64 for
+    /// a writer, 512 for a reader.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub max_samples: u32,
 }
 
-/// Whether lost samples are sent again.
+/// Whether lost samples are retransmitted.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Reliability {
-    /// They are not.
+    /// Lost samples stay lost.
     BestEffort,
-    /// They are.
+    /// Lost samples are retransmitted.
     #[default]
     Reliable,
 }
 
-/// Whether a reader that comes late gets what was written before.
+/// Whether a late reader gets earlier samples.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Durability {
-    /// It does not.
+    /// It gets none.
     #[default]
     Volatile,
-    /// It does, from the memory of a writer that is still there.
+    /// It gets them, from the memory of a writer that still exists.
     TransientLocal,
 }
 
 impl Default for Qos {
-    /// Reliable, volatile, everything kept until it is acknowledged.
+    /// Reliable, volatile, all samples kept until they are acknowledged.
     fn default() -> Self {
         Self {
             reliability: Reliability::Reliable,
@@ -84,7 +83,7 @@ impl Default for Qos {
 }
 
 impl Qos {
-    /// Of a reliable writer that may have so many samples unacknowledged.
+    /// A reliable writer with this limit on unacknowledged samples.
     #[must_use]
     pub fn reliable_writer(window: u32) -> Self {
         Self {
@@ -93,13 +92,13 @@ impl Qos {
         }
     }
 
-    /// Of a reliable reader of writers with that window.
+    /// A reliable reader of writers with that window.
     #[must_use]
     pub fn reliable_reader(window: u32) -> Self {
         Self::reliable_writer(window.saturating_mul(READER_FACTOR).max(256))
     }
 
-    /// The same, best effort.
+    /// The same settings, best effort.
     #[must_use]
     pub fn best_effort(self) -> Self {
         Self {
@@ -108,7 +107,7 @@ impl Qos {
         }
     }
 
-    /// Samples of a writer that may be unacknowledged.
+    /// A writer's limit on unacknowledged samples.
     #[must_use]
     pub fn window(&self) -> u32 {
         match self.max_samples {
@@ -117,7 +116,7 @@ impl Qos {
         }
     }
 
-    /// Samples that a reader holds.
+    /// The capacity of a reader.
     #[must_use]
     pub fn held(&self) -> u32 {
         match self.max_samples {
@@ -126,16 +125,16 @@ impl Qos {
         }
     }
 
-    /// The deadline, where there is one.
+    /// The deadline, if there is one.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         (self.deadline_ms > 0).then(|| Duration::from_millis(self.deadline_ms.into()))
     }
 
-    /// Checks it.
+    /// Checks the values.
     ///
     /// # Errors
-    /// The first key that makes no sense.
+    /// The first key with an invalid value.
     pub fn check(&self) -> Result<(), DdsError> {
         let above = |key, why: String| Err(DdsError::Qos { key, why });
         if self.max_samples > SAMPLES_MAX {
@@ -152,18 +151,18 @@ impl Qos {
     }
 }
 
-/// What one end offers or requests, as far as it must fit the other: of a peer, as it announced it.
+/// The offered or requested values that have to be compatible, as a peer announced them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
     /// Reliability.
     pub reliability: Reliability,
     /// Durability: `volatile`, `transient_local`, `transient` or `persistent`.
     pub durability: AnnouncedDurability,
-    /// Deadline in milliseconds; nothing: none.
+    /// Deadline in milliseconds; `None` for no deadline.
     pub deadline_ms: Option<u64>,
 }
 
-/// A durability as peers announce it: two more kinds than are spoken here.
+/// The durability announced by a peer: includes two kinds that are not supported here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words of the standard")]
@@ -196,7 +195,7 @@ impl fmt::Display for Announced {
 }
 
 impl Announced {
-    /// The policies in which what `self` offers is less than what `requested` asks for (DDS 1.4,
+    /// The policies in which the offer `self` is below `requested` (DDS 1.4,
     /// clause 2.2.3: reliability, durability, deadline).
     #[must_use]
     pub fn misses(&self, requested: &Self) -> Vec<&'static str> {
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_offered_must_be_as_much_as_is_requested() {
+    fn the_offer_must_cover_the_request() {
         let offered = Announced {
             reliability: Reliability::BestEffort,
             durability: AnnouncedDurability::Volatile,
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_contradict_each_other_name_the_key() {
+    fn contradicting_limits_name_the_key() {
         let qos = Qos {
             keep_last: 10,
             max_samples: 5,

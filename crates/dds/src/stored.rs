@@ -1,7 +1,7 @@
-//! Stored: what a reader says when its log has what it received.
+//! Stored: a reader's confirmation that its log has the received elements.
 //!
-//! An acknowledgement of DDS says that a reader's library has a sample in memory. This says more, on a
-//! topic of its own beside the topic it is about.
+//! An acknowledgement of DDS means that the library of a reader has a sample in memory. This is stronger, on a
+//! separate topic for each topic.
 
 use chappe_stream::{Epoch, Position};
 
@@ -24,9 +24,9 @@ use crate::{CdrError, Payload};
 pub struct Stored {
     /// The stream, by its name at its source.
     pub stream: String,
-    /// Who stored it: the key of a node, hexadecimal.
+    /// The reader: the key of a node, hexadecimal.
     pub reader: String,
-    /// The newest element that is stored, and with it all before.
+    /// The newest stored element; all earlier ones are stored, too.
     pub through: Position,
 }
 
@@ -36,13 +36,13 @@ impl Stored {
     /// Its IDL.
     pub const IDL: &str = "module chappe {\n  @final struct Stored {\n    @key string stream;\n    @key string reader;\n    unsigned long long epoch;\n    unsigned long long number;\n  };\n};\n";
 
-    /// The topic on which it is said for a topic.
+    /// The topic for the confirmations of another topic.
     #[must_use]
     pub fn topic(of: &str) -> String {
         format!("{of}/stored")
     }
 
-    /// In CDR.
+    /// Encodes it in CDR.
     #[must_use]
     pub fn payload(&self) -> Payload {
         let mut cdr = Encoder::default();
@@ -53,10 +53,10 @@ impl Stored {
         cdr.finish()
     }
 
-    /// From CDR.
+    /// Decodes it from CDR.
     ///
     /// # Errors
-    /// Where it is not of this type.
+    /// The payload is not of this type.
     pub fn read(payload: &Payload) -> Result<Self, CdrError> {
         let mut cdr = Decoder::new(payload);
         let stored = Self {

@@ -1,12 +1,12 @@
-//! Descriptors of this process by their numbers: for sockets that a library keeps to itself.
+//! Duplicates descriptors of this process by number, for sockets that a library does not expose.
 //!
-//! What the calls need to be sound, and why it holds:
-//! 1. `fcntl` with `F_DUPFD_CLOEXEC` takes two integers and touches no memory of the process; a number
-//!    that is no open descriptor is answered with an error.
-//! 2. An [`OwnedFd`] is made of what that call returned: a new descriptor, which nobody else knows.
+//! The calls are sound because:
+//! 1. `fcntl` with `F_DUPFD_CLOEXEC` takes two integers and touches no memory of the process; for a number that is
+//!    not an open descriptor it returns an error.
+//! 2. An [`OwnedFd`] owns the result of that call: a new descriptor without another owner.
 //!
-//! The duplicate keeps what it refers to open until it is dropped, so it is dropped soon, and nothing
-//! is read or written through it: whose descriptor it is, is found out with it.
+//! The duplicate keeps its file open until it is dropped, so it is dropped soon. Nothing is read or written through
+//! it: it serves to identify and configure the socket.
 #![allow(
     unsafe_code,
     reason = "a call of the system; the head says what it needs"
@@ -15,10 +15,10 @@
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
-/// A second descriptor for what the first refers to.
+/// A second descriptor for the same file.
 ///
 /// # Errors
-/// It is none, or there are too many.
+/// The number is not an open descriptor, or there are too many.
 pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: 1.
     let copy = unsafe { nix::libc::fcntl(number, nix::libc::F_DUPFD_CLOEXEC, 0) };

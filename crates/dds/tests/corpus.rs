@@ -1,4 +1,4 @@
-//! Goal: what the fuzz target holds is held by every run of the tests.
+//! Goal: every test run checks the properties of the fuzz target.
 //! Method: replays `fuzz/corpus/dds_element` and byte-by-byte changes of it through the target's check,
 //! and properties over arbitrary bytes.
 

@@ -1,5 +1,5 @@
-//! Goal: a sample is the element that it was made of, whatever its schema; no bytes make the decoder
-//! panic or take more memory than they are.
+//! Goal: a decoded sample equals the encoded element, for any schema; no bytes make the decoder panic or use more
+//! memory than their size.
 //! Method: random schemas with elements that fit them, both byte orders by hand, and random bytes.
 
 use chappe_dds::{Decoder, ElementType, Endian, Payload, Stored};
@@ -84,14 +84,14 @@ fn typed() -> impl Strategy<Value = (ElementType, StreamElement)> {
     })
 }
 
-/// Equal also where there are NaNs.
+/// Equality that includes NaNs.
 fn same(left: &StreamElement, right: &StreamElement) -> bool {
     format!("{left:?}") == format!("{right:?}")
 }
 
 proptest! {
     #[test]
-    fn a_sample_is_the_element_it_was_made_of((of, element) in typed()) {
+    fn a_decoded_sample_equals_its_element((of, element) in typed()) {
         let payload = of.encode(&element, 7).unwrap();
         let told = of.decode(&payload).unwrap();
         prop_assert_eq!((&*told.stream, told.previous), ("ward.bed-3", 7));
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_or_changed_makes_no_panic((of, element) in typed(), at: usize, to: u8) {
+    fn truncated_or_changed_samples_do_not_panic((of, element) in typed(), at: usize, to: u8) {
         let whole = of.encode(&element, 1).unwrap().bytes.to_vec();
         let at = at % whole.len();
         let mut changed = whole.clone();
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_panic(types in prop::collection::vec(field_type(), 0..8), bytes: Vec<u8>) {
+    fn no_bytes_panic(types in prop::collection::vec(field_type(), 0..8), bytes: Vec<u8>) {
         let of = ElementType::new("s", schema(&types)).unwrap();
         for endian in [Endian::Little, Endian::Big] {
             let payload = Payload { endian, bytes: bytes.clone().into() };
@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn the_bytes_are_those_of_the_standard_in_both_orders() {
+fn the_bytes_follow_the_standard_in_both_orders() {
     let of = ElementType::new("s", schema(&[FieldType::Boolean, FieldType::Double])).unwrap();
     let element = StreamElement {
         position: Position {
@@ -138,7 +138,7 @@ fn the_bytes_are_those_of_the_standard_in_both_orders() {
         origin: None,
     };
     // stream: length, "s", zero; fill; instance: length, zero; fill; epoch, number, previous, time; quality;
-    // absent: one, place 1; the boolean; fill; the double.
+    // absent: one, index 1; the boolean; fill; the double.
     let little = [
         &[2, 0, 0, 0, b's', 0, 0, 0][..],
         &[1, 0, 0, 0, 0, 0, 0, 0],
@@ -172,7 +172,7 @@ fn the_bytes_are_those_of_the_standard_in_both_orders() {
 }
 
 #[test]
-fn names_that_idl_does_not_take_are_changed() {
+fn invalid_idl_names_are_changed() {
     let names = ["double", "stream", "_x", "temperature"];
     let mut of = schema(&[FieldType::Text; 4]);
     for (field, name) in of.fields.iter_mut().zip(names) {

@@ -1,7 +1,7 @@
-//! Goal: acknowledgements that cannot be (of what was long acknowledged, and of what is not yet written)
-//! neither end nor block a writer, and the number of unacknowledged samples stays within its window.
-//! Method: a writer and a reader on loopback; the test sends ACKNACKs in the reader's name (RTPS 2.5,
-//! clause 9.4.5.3) from a socket of its own, behind each of which the writer goes on.
+//! Goal: impossible acknowledgements (of samples long acknowledged, or not written yet) neither end nor block a
+//! writer, and the number of unacknowledged samples stays within its window.
+//! Method: a writer and a reader on loopback; the test sends ACKNACKs in the reader's name (RTPS 2.5, clause 9.4.5.3)
+//! from its own socket, and the writer continues after each.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ const WRITERS: &[Backend] = &[
     Backend::Cyclone,
 ];
 
-/// A message in the name of `reader` that `writer`'s samples before `base` are there.
+/// A message in the name of `reader` that acknowledges `writer`'s samples before `base`.
 fn acknack(reader: Guid, writer: Guid, base: u64, count: u32) -> Vec<u8> {
     let mut message = b"RTPS\x02\x03\x01\x12".to_vec();
     message.extend_from_slice(&reader.prefix());
-    // INFO_DST, the lowest byte first, 12 bytes.
+    // INFO_DST, little-endian, 12 bytes.
     message.extend_from_slice(&[0x0e, 1, 12, 0]);
     message.extend_from_slice(&writer.prefix());
     // ACKNACK, final, 24 bytes.
@@ -63,7 +63,7 @@ fn write(writer: &mut dyn Writer, number: u64) -> bool {
 #[test]
 fn forged_acknowledgements_neither_end_nor_block_a_writer() {
     for (offset, library) in (0..).zip(WRITERS) {
-        // Below 101 its ports are below those that the system gives to others.
+        // Below 101 its ports are below the ephemeral range.
         let domain = 1 + (std::process::id().wrapping_mul(7) + 31 + offset * 53) % 100;
         let config = ParticipantConfig {
             domain: u16::try_from(domain).unwrap(),
@@ -84,7 +84,10 @@ fn forged(library: Backend, config: &ParticipantConfig) {
     let mut reader = there.reader(&topic, &Qos::reliable_reader(WINDOW)).unwrap();
     let begun = Instant::now();
     while writer.matched() == 0 || reader.matched() == 0 {
-        assert!(begun.elapsed() < PATIENCE, "they do not find each other");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "they do not discover each other"
+        );
         turn(&mut [&mut here, &mut there]);
     }
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -97,7 +100,7 @@ fn forged(library: Backend, config: &ParticipantConfig) {
             socket.send_to(&message, ("127.0.0.1", port)).unwrap();
         }
     };
-    // Of the past, of the future, of none, and of the last number that there is.
+    // Past, future, none, and the largest number.
     let forgeries = [
         (1, 1 << 20),
         (1 << 40, 1 << 21),
@@ -108,11 +111,11 @@ fn forged(library: Backend, config: &ParticipantConfig) {
     let mut taken = Vec::new();
     for (at, (base, count)) in forgeries.into_iter().enumerate() {
         let sent = number;
-        // Before anything is forged all of it comes.
+        // Before any forgery all samples arrive.
         while number < sent + 50 || at == 0 && taken.len() < 50 {
             assert!(begun.elapsed() < PATIENCE, "{number} were written");
-            // A forged acknowledgement may be the last that the library takes from this reader: then
-            // the writer is full, and that is said at once.
+            // A forged acknowledgement may be the last one that the library accepts from this reader: then
+            // the writer is full, and reports it at once.
             if number < sent + 50 && (write(&mut *writer, number + 1) || at > 0) {
                 number += 1;
             }

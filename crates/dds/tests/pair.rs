@@ -1,8 +1,7 @@
-//! Goal: what a reliable writer writes a reader in another participant gets once and in order, and the
-//! writer knows exactly how much is not acknowledged; and that with every library below the face, and
-//! between any two of them.
-//! Method: two participants of one process on loopback, in a domain that this process is unlikely to
-//! share with another; with the feature `cyclone` also of Cyclone DDS, and one of each.
+//! Goal: a reader in another participant gets the samples of a reliable writer once and in order, and the writer knows
+//! the exact number of unacknowledged ones, with every library and any pair of libraries.
+//! Method: two participants of one process on loopback, in a domain that this process is unlikely to share with
+//! another; with the feature `cyclone` also Cyclone DDS, and one of each.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use chappe_dds::{
     Reader, Reliability, Sample, Topic, WriteError, Writer, open, write_within,
 };
 
-/// Longest that anything here may take; reason: a busy machine, and the library's own timers.
+/// The time limit of every step; reason: a busy machine, and the timers of the library.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The libraries of writer and reader.
@@ -25,7 +24,7 @@ const PAIRS: &[(Backend, Backend)] = &[
     (Backend::Cyclone, Backend::Rustdds),
 ];
 
-/// Runs it with each pair, in a domain of its own; the others of the test begin at `first`.
+/// Runs the test with each pair, in a separate domain; the domains start at `first`.
 fn with_each_pair(first: u32, run: impl Fn(Backend, Backend, &ParticipantConfig)) {
     for (number, (writes, reads)) in (first..).zip(PAIRS) {
         println!("{} to {}", writes.as_str(), reads.as_str());
@@ -34,7 +33,7 @@ fn with_each_pair(first: u32, run: impl Fn(Backend, Backend, &ParticipantConfig)
 }
 
 fn config(offset: u32) -> ParticipantConfig {
-    // Below 101 its ports are below those that the system gives to others.
+    // Below 101 its ports are below the ephemeral range.
     let domain = 1 + (std::process::id().wrapping_mul(7) + offset * 53) % 100;
     ParticipantConfig {
         domain: u16::try_from(domain).unwrap(),
@@ -76,7 +75,7 @@ fn samples_arrive(writes: Backend, reads: Backend, config: &ParticipantConfig) {
     let topic = topic("pair");
     let kept = |qos: Qos| match writes == reads {
         true => qos,
-        // Cyclone DDS takes nothing of a volatile writer before its first heartbeat (docs/dds.md).
+        // Cyclone DDS ignores a volatile writer before its first heartbeat (docs/dds.md).
         false => Qos {
             durability: Durability::TransientLocal,
             ..qos
@@ -134,7 +133,7 @@ fn samples_arrive(writes: Backend, reads: Backend, config: &ParticipantConfig) {
 }
 
 #[test]
-fn ends_that_do_not_fit_are_reported_with_both_sides_values() {
+fn incompatible_ends_are_reported_with_both_sides_values() {
     with_each_pair(4, mismatch_is_reported);
 }
 
@@ -171,19 +170,19 @@ fn mismatch_is_reported(writes: Backend, reads: Backend, config: &ParticipantCon
 }
 
 #[test]
-fn a_full_window_is_said_and_does_not_block() {
+fn a_full_window_is_reported_and_does_not_block() {
     with_each_pair(8, |writes, reads, config| {
-        // Between participants of one process Cyclone DDS hands a sample over within the call.
+        // Between participants of one process Cyclone DDS delivers a sample within the call.
         if (writes.as_str(), reads.as_str()) != ("cyclone", "cyclone") {
-            full_window_is_said(writes, reads, config, 4, 200_000);
-            // 7.5 MiB are on the way at most, whatever the window.
-            full_window_is_said(writes, reads, config, 64, 3 << 19);
+            full_window_is_reported(writes, reads, config, 4, 200_000);
+            // At most 7.5 MiB are in flight, regardless of the window.
+            full_window_is_reported(writes, reads, config, 64, 3 << 19);
         }
     });
 }
 
-/// However fast the reader acknowledges: no more than four samples of so many bytes are ever on the way.
-fn full_window_is_said(
+/// However fast the reader acknowledges, at most four samples of this size are in flight.
+fn full_window_is_reported(
     writes: Backend,
     reads: Backend,
     config: &ParticipantConfig,

@@ -1,7 +1,7 @@
-//! Goal: who uses a supervised participant sees no panic of the library, loses nothing by a restart,
-//! and is not held up by a reader that acknowledges nothing.
-//! Method: supervisors and participants on loopback; a panic and a stall planted in the library's own thread
-//! (with the feature `planted`); a reader in another process that is stopped by a signal.
+//! Goal: users of a supervised participant notice no panic of the library, lose nothing by a restart, and are not
+//! blocked by a reader that acknowledges nothing.
+//! Method: supervisors and participants on loopback; a panic and a stall injected into the library's own thread (with
+//! the feature `planted`); a reader in another process that is stopped by a signal.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -18,11 +18,11 @@ use chappe_flow::pacer::Choice;
 const PATIENCE: Duration = Duration::from_secs(240);
 const WINDOW: u32 = 16;
 
-/// Each test has two processors to itself: one at a time.
+/// The tests run one at a time: each needs two processors.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn participant(offset: u32) -> ParticipantConfig {
-    // Below 101 its ports are below those that the system gives to others.
+    // Below 101 its ports are below the ephemeral range.
     let domain = 1 + (std::process::id().wrapping_mul(7) + offset * 53) % 100;
     ParticipantConfig {
         domain: u16::try_from(domain).unwrap(),
@@ -31,7 +31,7 @@ fn participant(offset: u32) -> ParticipantConfig {
 }
 
 fn topic() -> Topic {
-    // Of this process, or of the one that started it: others may be in its domain.
+    // Of this process, or of its parent: other processes may be in its domain.
     let own = || std::process::id().to_string();
     let of = std::env::var("CHAPPE_TEST_TOPIC").unwrap_or_else(|_| own());
     Topic {
@@ -48,8 +48,8 @@ fn supervisor(participant: &ParticipantConfig) -> Supervisor {
     .unwrap()
 }
 
-/// A volatile writer that is made anew counts what it writes as acknowledged before its readers have
-/// found it (docs/dds.md); this one keeps it for them.
+/// A replaced volatile writer counts samples as acknowledged before its readers have found it (docs/dds.md); this one
+/// keeps them.
 fn kept(qos: Qos) -> Qos {
     Qos {
         durability: Durability::TransientLocal,
@@ -64,7 +64,7 @@ fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
             qos: kept(Qos::reliable_writer(WINDOW)),
             readers,
             stalled,
-            // Who is waited for does not stall, however slow the machine.
+            // Readers never count as stalled, however slow the machine.
             stalled_after: match stalled {
                 Stalled::Wait => PATIENCE,
                 Stalled::Pass => Duration::from_secs(2),
@@ -82,7 +82,7 @@ fn inlet(supervisor: &Supervisor) -> Inlet {
     supervisor.reader(config).unwrap()
 }
 
-/// Sends so many samples, again from behind the last acknowledged one after each restart.
+/// Sends samples; after each restart it continues after the last acknowledged one.
 async fn send_all(outlet: &Outlet, count: u64) {
     let mut progress = outlet.progress();
     let (mut generation, mut acknowledged, mut next) = (0, 0, 1);
@@ -118,13 +118,13 @@ async fn send_all(outlet: &Outlet, count: u64) {
     }
 }
 
-/// Receives until each of so many came; how many came again.
+/// Receives until each number has arrived. Returns the number of duplicates.
 async fn receive_all(inlet: &mut Inlet, count: u64) -> u64 {
     let (mut newest, mut again) = (0, 0);
     while newest < count {
         let sample = inlet.receive().await.expect("the supervisor lives");
         let number = Octets::read(&sample.payload).unwrap().number;
-        assert!(number <= newest + 1, "{number} came behind {newest}");
+        assert!(number <= newest + 1, "{number} arrived after {newest}");
         again += u64::from(number <= newest);
         newest = newest.max(number);
     }
@@ -141,7 +141,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn what_is_sent_is_received_and_acknowledged() {
+fn sent_samples_are_received_and_acknowledged() {
     let _one = ONE.lock();
     let config = participant(0);
     let (here, there) = (supervisor(&config), supervisor(&config));
@@ -160,9 +160,9 @@ fn what_is_sent_is_received_and_acknowledged() {
     assert_eq!((reader.received, reader.lost), (500, 0));
 }
 
-/// The library fails amid 2,000 samples: all of them come through. How the participant is afterwards.
+/// The library fails amid 2,000 samples: all of them arrive. Returns the status afterwards.
 #[cfg(feature = "planted")]
-fn nothing_is_lost_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
+fn lose_nothing_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -189,14 +189,14 @@ fn nothing_is_lost_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
             for _ in 0..200 {
                 inlet.receive().await.unwrap();
             }
-            let guid = here.status().guid.expect("it takes part");
-            planted::at_the_next_acknowledgement_of(&guid, fault);
-            // From 200 on: what was received is known, what comes again is not new.
+            let guid = here.status().guid.expect("the participant runs");
+            planted::fail_next_acknowledgement(&guid, fault);
+            // From 200 on: earlier numbers were received, so repeated ones are not new.
             let mut newest = 200;
             while newest < 2_000 {
                 let sample = inlet.receive().await.unwrap();
                 let number = Octets::read(&sample.payload).unwrap().number;
-                assert!(number <= newest + 1, "{number} came behind {newest}");
+                assert!(number <= newest + 1, "{number} arrived after {newest}");
                 newest = newest.max(number);
             }
         };
@@ -210,15 +210,15 @@ fn nothing_is_lost_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
 #[test]
 #[cfg(feature = "planted")]
 fn a_panic_in_the_library_is_counted_and_nothing_is_lost() {
-    let here = nothing_is_lost_by(planted::Fault::Panic, 1);
+    let here = lose_nothing_by(planted::Fault::Panic, 1);
     assert_eq!((here.restarts, here.panics), (1, 1), "{here:?}");
 }
 
-/// One of its threads stands still with its lock, and so does who waits for that.
+/// One of its threads blocks with its lock, and so does every thread that waits for the lock.
 #[test]
 #[cfg(feature = "planted")]
 fn a_stall_of_the_library_is_counted_and_nothing_is_lost() {
-    let here = nothing_is_lost_by(planted::Fault::Stall, 3);
+    let here = lose_nothing_by(planted::Fault::Stall, 3);
     assert!(here.stalls >= 1, "{here:?}");
     assert_eq!((here.restarts, here.panics), (here.stalls, 0), "{here:?}");
     assert_eq!(here.state, State::Running);
@@ -276,7 +276,7 @@ fn a_reader_in_a_process() {
 }
 
 #[test]
-fn a_reader_that_acknowledges_nothing_does_not_hold_up_the_others() {
+fn a_stalled_reader_does_not_delay_the_others() {
     let _one = ONE.lock();
     let config = participant(2);
     let here = supervisor(&config);
@@ -290,7 +290,7 @@ fn a_reader_that_acknowledges_nothing_does_not_hold_up_the_others() {
             while came < 250 {
                 let sample = inlet.receive().await.unwrap();
                 let number = Octets::read(&sample.payload).unwrap().number;
-                assert!(number > newest, "{number} came behind {newest}");
+                assert!(number > newest, "{number} arrived after {newest}");
                 (came, newest) = (came + 1, number);
                 if came == 10 {
                     other.signal("-STOP");
@@ -306,7 +306,7 @@ fn a_reader_that_acknowledges_nothing_does_not_hold_up_the_others() {
     assert!(writer.stalls >= 1, "{writer:?}");
     assert!(writer.renewed >= 1 && writer.given_up > 0, "{writer:?}");
     assert!(writer.blocked_s > 0.0, "{writer:?}");
-    // A reader that is slower than the pause before a new writer may miss what was given up, no more.
+    // A reader that is slower than the pause before a new writer may miss the given-up samples, but no others.
     assert!(
         newest - came <= writer.given_up,
         "{came} of {newest}, {writer:?}"

@@ -1,8 +1,8 @@
-//! Goal: a stream that is published to a topic with `acknowledge = "stored"` is in the log of the node
-//! that reads the topic, each element once and in order, also when either side ends at any place and
-//! comes again; what was delivered is not published again.
-//! Method: topics of two nodes in one process, with logs in memory, on loopback; each side is dropped
-//! and started anew on the same log while elements flow.
+//! Goal: a stream published to a topic with `acknowledge = "stored"` is in the log of the node that subscribes to it,
+//! each element once and in order, even if either side ends at any point and restarts; delivered elements are not
+//! published again.
+//! Method: topics of two nodes in one process, with logs in memory, on loopback; each side is dropped and restarted
+//! on the same log while elements flow.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A node with nothing but a log.
+/// A node with only a log.
 struct Node {
     store: StreamStore,
     key: &'static str,
-    told: Mutex<Vec<String>>,
-    /// The streams that topics have opened.
+    messages: Mutex<Vec<String>>,
+    /// The streams opened by topics.
     opened: watch::Sender<BTreeSet<String>>,
     /// The threads that opened them.
     openers: Mutex<Vec<ThreadId>>,
@@ -41,14 +41,14 @@ impl Node {
         Arc::new(Self {
             store: StreamStore::new(store),
             key,
-            told: Mutex::default(),
+            messages: Mutex::default(),
             opened: watch::Sender::default(),
             openers: Mutex::default(),
         })
     }
 
     fn start(self: &Arc<Self>, config: &str) -> Topics {
-        // Below 101 its ports are below those that the system gives to others.
+        // Below 101 its ports are below the ephemeral range.
         let domain = 1 + std::process::id().wrapping_mul(7) % 100;
         let config = config.replace(TOPIC, &topic());
         let config = format!("domain = {domain}\n{config}");
@@ -78,10 +78,10 @@ impl TopicsHost for Node {
     }
     fn received(&self, _: &str, _: u64, _: Timestamp) {}
     fn notice(&self, text: String) {
-        self.told.lock().unwrap().push(text);
+        self.messages.lock().unwrap().push(text);
     }
     fn dropped(&self, reason: &'static str, _: &str, detail: String) {
-        self.told
+        self.messages
             .lock()
             .unwrap()
             .push(format!("{reason}: {detail}"));
@@ -119,19 +119,19 @@ fn element(value: i64) -> StreamElement {
     }
 }
 
-/// The topic as the texts below have it.
+/// The topic in the configurations below.
 const TOPIC: &str = "chappe/test/ab";
 const PUBLISH: &str = "[[publish]]\nstream = \"a.b\"\ntopic = \"chappe/test/ab\"\nstart = \"first\"\n\
                        stalled_after_s = 1\n";
 const SUBSCRIBE: &str = "[[subscribe]]\ntopic = \"chappe/test/ab\"\nstream = \"c.d\"\nsource = \"a.b\"\n\
                          fields = [{ name = \"value\", type = \"integer\" }]\n";
 
-/// The topic of this process: others may be in its domain.
+/// The topic of this process: other processes may be in its domain.
 fn topic() -> String {
     format!("{TOPIC}/{}", std::process::id())
 }
 
-/// What is awaited comes within the patience; `so_far` says what there was instead.
+/// Waits for `what` within the time limit; `so_far` describes the state after a timeout.
 async fn within<T>(what: impl Future<Output = T>, so_far: impl FnOnce() -> String) -> T {
     match tokio::time::timeout(PATIENCE, what).await {
         Ok(came) => came,
@@ -139,7 +139,7 @@ async fn within<T>(what: impl Future<Output = T>, so_far: impl FnOnce() -> Strin
     }
 }
 
-/// Waits until the reader has stored so many.
+/// Waits until the reader has stored so many elements.
 async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
     let so_far = || {
         let last = node.stream("c.d").map_or(0, |log| log.log().last());
@@ -160,7 +160,7 @@ async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
     within(all, so_far).await;
 }
 
-/// Waits until the cursor on the log says so.
+/// Waits until the stored cursor has this value.
 async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
     let cursor = node.store.store();
     let name = format!("dds-cursor/a.b/{}", topic());
@@ -170,7 +170,7 @@ async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
         loop {
             let records = match follower.next().await {
                 Ok(records) => records,
-                // Older ones are trimmed.
+                // Older records are trimmed.
                 Err(chappe_log::Error::Gap { .. }) => continue,
                 Err(error) => panic!("{error}"),
             };
@@ -184,7 +184,7 @@ async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
 }
 
 #[tokio::test]
-async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
+async fn published_elements_are_stored_once_over_restarts_of_both_sides() {
     let (source, sink) = (Node::new("aa"), Node::new("bb"));
     let log = source
         .store
@@ -198,14 +198,14 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     let publishing = source.start(PUBLISH);
     let reading = sink.start(SUBSCRIBE);
     stored(&sink, 100, || publishing.status()).await;
-    // The reader ends while elements flow; what its library had is published again.
+    // The reader ends while elements flow; those in its library are published again.
     append(100..600).await;
     stored(&sink, 101, || publishing.status()).await;
     drop(reading);
     append(600..700).await;
     let reading = sink.start(SUBSCRIBE);
     stored(&sink, 700, || publishing.status()).await;
-    // The writer ends; what it had delivered it does not publish again.
+    // The writer ends; its delivered elements are not published again.
     kept(&source, 700, || publishing.status()).await;
     drop(publishing);
     append(700..800).await;
@@ -227,8 +227,8 @@ async fn what_is_published_is_stored_once_over_restarts_of_both_sides() {
     assert!(reading.status().participant.readers[0].lost == 0);
 }
 
-/// A topic has one type: of elements of another schema it takes the values that it has fields for, and
-/// the others are counted.
+/// A topic has one type: from elements of another schema the values with a field are published, and the others are
+/// counted.
 #[tokio::test]
 async fn values_of_an_older_schema_that_a_topic_lacks_are_counted() {
     let (source, sink) = (Node::new("aa"), Node::new("bb"));
@@ -252,14 +252,14 @@ async fn values_of_an_older_schema_that_a_topic_lacks_are_counted() {
     let null = || vec![Value::Null];
     let of = |value| vec![Value::Integer(value)];
     assert_eq!(values, [null(), null(), null(), of(3), of(4)]);
-    let told = source.told.lock().unwrap().clone();
-    let counted = told
+    let dropped = source.messages.lock().unwrap().clone();
+    let counted = dropped
         .iter()
         .filter(|it| it.starts_with("values not published"));
-    assert_eq!(counted.count(), 3, "{told:?}");
+    assert_eq!(counted.count(), 3, "{dropped:?}");
 }
 
-/// Opening a stream may wait for the disk, and the thread of the runtime answers others.
+/// Opening a stream may wait for the disk, so it must not block a thread of the runtime.
 #[tokio::test]
 async fn a_stream_is_opened_on_a_thread_that_may_wait() {
     let node = Node::new("aa");
@@ -275,7 +275,7 @@ async fn a_stream_is_opened_on_a_thread_that_may_wait() {
 }
 
 #[test]
-fn what_cannot_be_a_topic_is_refused() {
+fn invalid_topics_are_refused() {
     let config = |text: &str| toml::from_str::<DdsConfig>(text).unwrap().check();
     assert!(config(PUBLISH).is_ok() && config(SUBSCRIBE).is_ok());
     let bad = SUBSCRIBE.replace("value", "Value");

@@ -1,5 +1,5 @@
-//! How long it takes to find a device and to know what it is: Probe, Resolve, metadata, over the
-//! loopback with the standard's delay off. Prints percentiles in microseconds.
+//! Measures the time to find and describe a device: Probe, Resolve, metadata, over the loopback without the
+//! standard's delay. Prints percentiles in microseconds.
 //!
 //! Run: `taskset -c 0 cargo run --release -p chappe-device --example readiness -- 300`
 
@@ -55,7 +55,7 @@ fn host(seed: [u8; 32]) -> Result<DeviceHost, chappe_device::Error> {
         .start(Drops::default())
 }
 
-/// Waits for what is `wanted`.
+/// Waits for the `wanted` event.
 async fn until(discovery: &mut Discovery, wanted: impl Fn(&Seen) -> bool) {
     while let Some(seen) = discovery.next().await {
         if wanted(&seen) {
@@ -123,7 +123,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .iter_mut()
             .zip(steps)
             .for_each(|(times, step)| times.push(step));
-        // Below the rate of answers that a device gives one host.
+        // Below the limit on answers of a device to one host.
         tokio::time::sleep(Duration::from_millis(110)).await;
     }
     let names = ["probe", "resolve", "metadata", "all"];

@@ -1,7 +1,7 @@
-//! A thermometer as a small device: it is found, described, asked and subscribed to; every second it
-//! reports a temperature, and its one operation sets the period of the mean.
+//! A thermometer as a small device: it can be found, described, called and subscribed to. Every second it
+//! reports a temperature, and its one operation sets the averaging period.
 //!
-//! Built small, without descriptions from files:
+//! Build it small, without descriptions from files:
 //! `cargo build --profile small --no-default-features -p chappe-device --example thermometer`,
 //! run: `thermometer [ADDRESS]`, on the loopback with an address of its own such as 127.0.1.9.
 
@@ -53,7 +53,7 @@ fn service() -> Service {
     }
 }
 
-/// Sets the period within its bounds, and answers with what it now is.
+/// Sets the period within its limits, and returns the new value.
 fn set_period(period_ms: &AtomicU64, invocation: &Invocation) -> Result<Option<Element>, Fault> {
     let body = invocation.body.as_ref();
     let given = body.and_then(|body| body.child(&name("seconds")));
@@ -70,7 +70,7 @@ fn set_period(period_ms: &AtomicU64, invocation: &Invocation) -> Result<Option<E
 
 fn thermometer(options: HostOptions, period_ms: &Arc<AtomicU64>) -> Builder {
     let period_ms = Arc::clone(period_ms);
-    // A device keeps its key; this one is always the same.
+    // A real device stores its key; this one is constant.
     DeviceHost::builder(endpoint_of(&Key::from_seed([9; 32])))
         .model(ThisModel {
             manufacturer: vec!["Chappe".into()],

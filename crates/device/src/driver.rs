@@ -1,4 +1,4 @@
-//! Drives a machine whose messages come by HTTP: inputs by a channel, outputs by a closure.
+//! Drives a machine whose messages use HTTP: inputs from a channel, outputs to a handler.
 
 use chappe_machine::{Input, Machine, Output, drain};
 use chappe_transport::Clock;
@@ -7,20 +7,20 @@ use tokio::sync::mpsc;
 /// One input of a machine.
 pub(crate) type InputOf<M> = Input<<M as Machine>::Receive, <M as Machine>::Command>;
 
-/// Takes what a machine says.
-pub(crate) trait Take<M: Machine> {
-    /// One output.
-    fn take(&mut self, output: Output<M::Transmit, M::Event>);
+/// Handles the outputs of a machine.
+pub(crate) trait OutputHandler<M: Machine> {
+    /// Handles one output.
+    fn handle(&mut self, output: Output<M::Transmit, M::Event>);
 
-    /// All outputs of an input are taken.
-    fn settled(&mut self, _: &M) {}
+    /// Called after all outputs of an input.
+    fn on_drained(&mut self, _: &M) {}
 }
 
-/// Runs `machine` until it is given `None`, or the senders are gone.
+/// Runs `machine` until the input `None`, or until all senders are dropped.
 pub(crate) async fn drive<M: Machine>(
     mut machine: M,
     mut inputs: mpsc::Receiver<Option<InputOf<M>>>,
-    taker: &mut impl Take<M>,
+    handler: &mut impl OutputHandler<M>,
 ) {
     let clock = Clock::process();
     let mut outputs = Vec::new();
@@ -40,8 +40,8 @@ pub(crate) async fn drive<M: Machine>(
             outputs.push(output)
         });
         for output in outputs.drain(..) {
-            taker.take(output);
+            handler.handle(output);
         }
-        taker.settled(&machine);
+        handler.on_drained(&machine);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a device cannot be used, and what can be done.
+//! Errors of devices and clients, with hints.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,16 +8,16 @@ use chappe_identity::Refusal;
 use chappe_transport::Hop;
 use chappe_transport::http;
 
-/// Something about a device that failed.
+/// A failure of a device, client or host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Sockets cannot be made.
+    /// A socket cannot be opened.
     #[error("cannot listen{}: {source}", at.map(|at| format!(" at {at}")).unwrap_or_default())]
     Listen {
-        /// Where.
+        /// The address.
         at: Option<IpAddr>,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// No interface fits the selection.
@@ -27,37 +27,37 @@ pub enum Error {
     #[error("the device gives no transport address")]
     NoAddress,
     /// None of the device's transport addresses may be contacted.
-    #[error("address {address} is not contacted: {refusal}")]
+    #[error("refused to contact address {address}: {refusal}")]
     Refused {
         /// The first of them.
         address: String,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The device cannot be reached or answers wrongly.
+    /// The device is unreachable, or its answer is invalid.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// An answer lacks what the profile demands.
-    #[error("the device's answer to {question} is not usable: {what}")]
+    /// An answer lacks a part that the profile requires.
+    #[error("the device's answer to {operation} is unusable: {what}")]
     Answer {
-        /// What was asked.
-        question: &'static str,
-        /// What is wrong.
+        /// The operation.
+        operation: &'static str,
+        /// The problem.
         what: String,
     },
-    /// Something was found that is no device of the profile.
-    #[error("it does not claim to be a DPWS device, and gives no metadata: {0}")]
+    /// A discovered endpoint is not a DPWS device.
+    #[error("the endpoint does not claim to be a DPWS device, and returns no metadata: {0}")]
     NotDpws(Box<Error>),
-    /// A document of the device was not parsed to its end.
+    /// The parser of a document ended before its result.
     #[error(transparent)]
     Parser(#[from] chappe_transport::ParserEnded),
-    /// The device did not describe itself in time.
-    #[error("the device has not described itself within {} s", .0.as_secs_f64())]
+    /// The description took too long.
+    #[error("the device did not complete its description within {} s", .0.as_secs_f64())]
     Slow(Duration),
     /// A subscription was refused or lost.
     #[error("the subscription failed: {0}")]
     Subscription(String),
-    /// The description of a device to be hosted is wrong.
+    /// The description of a hosted device is wrong.
     #[error("misuse: {0}")]
     Misuse(String),
     /// The client or host is closed.
@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A few words that are always the same, for counting.
+    /// A constant short text, for counters.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -85,28 +85,28 @@ impl Error {
         }
     }
 
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Listen { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => Some("take another port, or 0 for a free one".into()),
+                io::ErrorKind::AddrInUse => Some("choose another port, or 0 for a free one".into()),
                 io::ErrorKind::AddrNotAvailable => {
-                    Some("take an address of this host: see ip address".into())
+                    Some("choose an address of this host: ip address".into())
                 }
                 _ => None,
             },
-            Self::NoInterface(_) => Some("see which there are: ip address".into()),
-            Self::NoAddress => Some("the device answers no Resolve: restart it".into()),
+            Self::NoInterface(_) => Some("list the interfaces: ip address".into()),
+            Self::NoAddress => Some("the device does not answer Resolve: restart it".into()),
             Self::Refused { refusal, .. } => refusal.hint(),
             Self::Http(error) => error.hint(),
-            Self::Slow(_) => Some("see whether the device answers its WSDL and schemas".into()),
-            Self::NotDpws(_) => Some("cameras and others speak discovery alone".into()),
+            Self::Slow(_) => Some("check that the device serves its WSDL and schemas".into()),
+            Self::NotDpws(_) => Some("cameras and others support discovery only".into()),
             _ => None,
         }
     }
 
-    /// Where on the way it is counted.
+    /// The hop at which it is counted.
     #[must_use]
     pub fn hop(&self, otherwise: Hop) -> Hop {
         match self {

@@ -1,4 +1,4 @@
-//! Between HTTP and the profile's messages.
+//! Converts between HTTP and the messages of the profile.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use chappe_xml::Limits;
 
 use crate::Error;
 
-/// A reply of the profile as an answer of HTTP.
+/// The HTTP response of a reply.
 pub(crate) fn response(reply: &Reply) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     match reply.content_type() {
@@ -18,7 +18,7 @@ pub(crate) fn response(reply: &Reply) -> Response {
     }
 }
 
-/// The limits of a document in a body of these limits.
+/// The parser limits for bodies within these client limits.
 pub(crate) fn limits_for(http: &ClientLimits) -> Limits {
     Limits {
         bytes: http.body_bytes,
@@ -34,7 +34,7 @@ pub(crate) fn utc_at_origin_ns() -> i64 {
     utc.saturating_sub(now)
 }
 
-/// A secret for a machine's identifiers.
+/// A random secret for the identifiers of a machine.
 pub(crate) fn secret() -> Result<[u8; 16], Error> {
     let seed = chappe_transport::seed().map_err(|source| Error::Listen { at: None, source })?;
     let mut secret = [0; 16];

@@ -1,14 +1,14 @@
-//! A DPWS device host and a client as libraries: what a small device links, and what finds it.
+//! A DPWS device host and client as libraries.
 //!
-//! [`DeviceHost`] is a device on the network, with operations and events; [`DeviceClient`] finds
-//! devices in both dialects, reads what they say of themselves, calls them and subscribes to their
-//! events; `file::File` is a device described in TOML. The protocol is that of the machines in
-//! `chappe-dpws`; here they get sockets, time and an application.
+//! [`DeviceHost`] is a device on the network, with operations and events; [`DeviceClient`] finds devices in both
+//! dialects, reads their descriptions, calls them and subscribes to their events; `file::File` is a device
+//! described in TOML. The protocol is in the machines of `chappe-dpws`; this crate gives them sockets, time and
+//! an application.
 //!
-//! Everything that is dropped, refused or odd is told once, in [`Drops`](chappe_transport::Drops)
-//! or in a [`Description`](client::Description)'s notes, with a hint where the remedy is known.
+//! Drops, refusals and irregularities are reported once, in [`Drops`](chappe_transport::Drops) or in the notes of
+//! a [`Description`](client::Description), with a hint if a remedy is known.
 //!
-//! Deliberately absent: TLS, managed discovery, names instead of addresses.
+//! Out of scope: TLS, managed discovery, names instead of addresses.
 
 #![forbid(unsafe_code)]
 

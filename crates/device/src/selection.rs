@@ -1,4 +1,4 @@
-//! Which interfaces and addresses a device or client uses.
+//! Selects the interfaces and addresses of a device or client.
 
 use std::net::IpAddr;
 
@@ -7,34 +7,36 @@ use chappe_transport::{Interface, interfaces};
 
 use crate::Error;
 
-/// Which interfaces and addresses are used.
+/// The selected interfaces and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
     /// Every interface that is up and carries multicast, except the loopback.
     #[default]
     Network,
-    /// Those and the loopback.
+    /// Those, and the loopback.
     All,
-    /// The interfaces of these names.
+    /// The interfaces with these names.
     Named(Vec<String>),
     /// These addresses; on the loopback any of its subnet, such as 127.0.1.7.
     Addresses(Vec<IpAddr>),
-    /// None: for a client that learns of devices otherwise. A device cannot be nowhere.
+    /// None: for a client that learns of devices by other means. A device needs at least one.
     Nowhere,
 }
 
 impl Selection {
-    /// What is selected of the interfaces as they now are.
+    /// The current interfaces that match.
     ///
     /// # Errors
-    /// When nothing is.
+    /// No interface matches.
     pub fn resolve(&self) -> Result<Vec<discovery::Interface>, Error> {
         let all = interfaces().map_err(|source| Error::Listen { at: None, source })?;
         let selected = match self {
             Self::Nowhere => return Ok(Vec::new()),
-            Self::Network => whole(&all, |interface| !interface.loopback),
-            Self::All => whole(&all, |_| true),
-            Self::Named(names) => whole(&all, |interface| names.contains(&interface.name)),
+            Self::Network => whole_interfaces(&all, |interface| !interface.loopback),
+            Self::All => whole_interfaces(&all, |_| true),
+            Self::Named(names) => {
+                whole_interfaces(&all, |interface| names.contains(&interface.name))
+            }
             Self::Addresses(addresses) => {
                 let mut selected: Vec<discovery::Interface> = Vec::new();
                 for address in addresses {
@@ -55,14 +57,17 @@ impl Selection {
                 .iter()
                 .map(|interface| interface.name.as_str())
                 .collect();
-            let found = format!("{self:?} fits none of {}", names.join(", "));
+            let found = format!("{self:?} matches none of {}", names.join(", "));
             return Err(Error::NoInterface(found));
         }
         Ok(selected)
     }
 }
 
-fn whole(all: &[Interface], wanted: impl Fn(&Interface) -> bool) -> Vec<discovery::Interface> {
+fn whole_interfaces(
+    all: &[Interface],
+    wanted: impl Fn(&Interface) -> bool,
+) -> Vec<discovery::Interface> {
     let usable = all.iter().filter(|interface| interface.usable());
     let wanted = usable.filter(|interface| wanted(interface));
     wanted
@@ -89,7 +94,9 @@ fn index_of(all: &[Interface], address: IpAddr) -> Result<u32, Error> {
     };
     match all.iter().find(has) {
         Some(interface) => Ok(interface.index),
-        None => Err(Error::NoInterface(format!("{address} is on none of them"))),
+        None => Err(Error::NoInterface(format!(
+            "{address} is not an address of any interface"
+        ))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Goal: each service gets the mapping that its WSDL allows, and what gets none is said.
-//! Method: services described in a few words, with flat and nested event types.
+//! Goal: each service gets the mapping that its WSDL allows, and services without one are reported.
+//! Method: short descriptions of services, with flat and nested event types.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ fn wsdl(events: &[(&str, &'static str)], schema: Element) -> Wsdl {
         schemas: vec![schema],
         address: None,
     };
-    Wsdl::parse(service.to_wsdl().to_text().as_bytes()).expect("what we write we read")
+    Wsdl::parse(service.to_wsdl().to_text().as_bytes()).expect("generated WSDL is valid")
 }
 
 fn flat(local: &'static str) -> FlatType {
@@ -64,7 +64,7 @@ fn flat_events_need_no_configuration() {
 }
 
 #[test]
-fn what_is_not_flat_is_said_and_rules_help() {
+fn nested_events_are_reported_and_mapped_by_rules() {
     let schema = format!(
         "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema' targetNamespace='{NS}'>
            <xs:element name='Deep'><xs:complexType><xs:sequence>
@@ -120,7 +120,7 @@ fn the_services_of_a_device_share_the_work() {
     schemas
         .add("test", &wsdl.schemas[0])
         .expect("the schema is one");
-    // Enough for the first event alone.
+    // Sufficient for the first event only.
     let mut work = Work::with_bytes(2_000);
     let (plan, troubles) = plan(&wsdl, &schemas, &Rules::default(), &mut work);
     let Plan::Events(mappings) = plan else {

@@ -1,10 +1,10 @@
-//! A source's lists of sinks in one of the paper's two orders, and what it measures for them.
+//! Arranges a source's list of sinks in one of the paper's two orders, and measures reliability for it.
 //!
-//! The paper's source arranges its list before it notifies: by criticality, so that the sinks that matter most
-//! have the event first, or by reliability, so that those on which others depend are there. How critical a
-//! sink is the caller says. How reliable it is follows from what became of earlier events: it answered or not.
+//! The paper's source arranges its list before it notifies: by criticality, so that the most important sinks
+//! receive the event first, or by reliability, so that the heads of large parts are likely to answer. The
+//! caller supplies the criticality. Reliability is measured: the share of recent events that a sink answered.
 //!
-//! Deliberately absent: when a list is made anew. Each is a version, which sinks have to get.
+//! Out of scope: when to make a new list. Each list is a membership version, which the sinks must receive.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,17 +16,17 @@ use crate::membership::{Contact, Membership};
 use crate::plan::{Plan, Splitter};
 use crate::schedule::{Cost, Order, arrange};
 
-/// Sinks whose reliability is remembered; of more some are as new.
+/// Sinks whose reliability is remembered; the others rank as unknown.
 ///
 /// Reason: about 100 bytes each.
-const REMEMBERED_MAX: usize = 131_072;
-/// The reliability of a sink that was never asked: behind who proved itself, before who failed.
-const UNKNOWN: u16 = u16::MAX / 2;
-/// What an event counts for: an eighth, so that 16 answers make a new sink one of the most reliable, and
-/// one that fails is as good as before after as many.
-const WEIGHT: u16 = 8;
-/// Reliabilities within a sixteenth are alike, and such sinks stay as listed.
-const STEP: u16 = 1 << 12;
+const REMEMBERED_SINKS_MAX: usize = 131_072;
+/// The reliability of a sink that was never asked: after proven sinks, before failed ones.
+const UNKNOWN_RELIABILITY: u16 = u16::MAX / 2;
+/// The divisor of an event's weight. With an eighth, 16 answers make a new sink one of the most reliable,
+/// and a sink that failed once recovers its rank after as many.
+const WEIGHT_DIVISOR: u16 = 8;
+/// Reliabilities within a sixteenth rank equal; equal sinks keep the order of the list.
+const RANK_STEP: u16 = 1 << 12;
 
 /// Arranges the lists of one source.
 ///
@@ -42,15 +42,15 @@ const STEP: u16 = 1 << 12;
 pub struct Arranger {
     order: Order,
     choice: Choice,
-    /// As the last event was divided.
+    /// The plan of the last event.
     plan: Plan,
     cost: Cost,
-    /// The share of events that each answered, of 65,535; the latest count most.
+    /// The share of events that each sink answered, of 65,535; recent events count most.
     reliability: BTreeMap<Contact, u16>,
 }
 
 impl Arranger {
-    /// Begins with the plan of `config`, until an outcome says what was measured.
+    /// Starts with the plan of `config`, until an outcome brings measurements.
     #[must_use]
     pub fn new(order: Order, config: &Config) -> Self {
         let cost = Cost {
@@ -73,7 +73,7 @@ impl Arranger {
         }
     }
 
-    /// Takes what became of an event or a heartbeat; `list` is the version that it went to.
+    /// Learns from the outcome of an event or a heartbeat; `list` is the version that it was sent to.
     pub fn learn(&mut self, list: &Membership, outcome: &Outcome) {
         if list.version() != outcome.version || list.topic() != outcome.id.topic {
             return;
@@ -83,22 +83,22 @@ impl Arranger {
             return;
         }
         for (number, sink) in (0..).zip(list.sinks()) {
-            let known = self.reliability.entry(*sink).or_insert(UNKNOWN);
+            let known = self.reliability.entry(*sink).or_insert(UNKNOWN_RELIABILITY);
             let answered = if outcome.delivered(number) {
                 u16::MAX
             } else {
                 0
             };
-            *known = *known - *known / WEIGHT + answered / WEIGHT;
-            if self.reliability.len() > REMEMBERED_MAX {
-                // Sinks come and go; the smallest address is as good as any to forget.
+            *known = *known - *known / WEIGHT_DIVISOR + answered / WEIGHT_DIVISOR;
+            if self.reliability.len() > REMEMBERED_SINKS_MAX {
+                // Any sink can be forgotten, so the one with the smallest address is.
                 self.reliability.pop_first();
             }
         }
     }
 
-    /// The sinks in the order of the list, each given with how critical it is (larger is more); equals
-    /// stay as given. Costs as much as sorting them.
+    /// The sinks in the order of the list. Each is given with its criticality (larger is more critical);
+    /// equals keep their order. Costs as much as sorting them.
     #[must_use]
     pub fn arrange(&self, sinks: &[(Contact, u8)]) -> Vec<Contact> {
         let rank = |(contact, criticality): &(Contact, u8)| match self.order {
@@ -106,7 +106,7 @@ impl Arranger {
             Order::Criticality => u32::from(*criticality),
             Order::Reliability => {
                 let known = self.reliability.get(contact).copied();
-                u32::from(known.unwrap_or(UNKNOWN) / STEP)
+                u32::from(known.unwrap_or(UNKNOWN_RELIABILITY) / RANK_STEP)
             }
         };
         let ranks: Vec<u32> = sinks.iter().map(rank).collect();
@@ -115,7 +115,7 @@ impl Arranger {
         places.into_iter().map(sink).collect()
     }
 
-    /// How the source divides so many sinks: its cap is the list's, not that of the list before.
+    /// The source's plan for so many sinks. A measured plan takes its cap from this list, not the previous one.
     fn plan_for(&self, sinks: usize) -> Plan {
         match (self.choice, self.plan) {
             (Choice::Measured { cap }, Plan::Postal { delay, .. }) => {
@@ -140,7 +140,7 @@ mod tests {
         (0..count).map(|number| (sink(number), 0)).collect()
     }
 
-    /// What became of an event on this list, of which the sinks at these addresses had nothing.
+    /// The outcome of an event on this list that the given sinks did not receive.
     fn outcome(list: &Membership, plan: Plan, failed: &[Contact]) -> Outcome {
         let numbers = failed.iter().filter_map(|sink| list.number(sink));
         let mut failed: Vec<u32> = numbers.collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_becomes_a_leaf_and_who_answers_again_a_head() {
+    fn failed_sinks_become_leaves_until_they_answer() {
         let config = Config {
             plan: Choice::Fixed(Plan::TwoHalves),
             ..Config::default()
@@ -192,15 +192,19 @@ mod tests {
             heads.iter().all(|place| !bad.contains(&list[*place])),
             "{list:?}"
         );
-        assert_eq!(list.len(), 14, "nobody is left out");
+        assert_eq!(list.len(), 14, "every sink is listed");
         for _ in 0..40 {
             event(&mut arranger, &[]);
         }
-        assert_eq!(arranger.arrange(&sinks), first, "all is forgiven");
+        assert_eq!(
+            arranger.arrange(&sinks),
+            first,
+            "all sinks have recovered their rank"
+        );
     }
 
     #[test]
-    fn the_list_follows_the_plan_that_is_used_and_no_outcome_of_another_list() {
+    fn the_list_follows_the_plan_of_its_own_outcomes() {
         let config = Config {
             plan: Choice::Fixed(Plan::Sequential),
             ..Config::default()
@@ -218,21 +222,21 @@ mod tests {
         arranger.learn(&list, &other);
         assert_eq!(arranger.arrange(&sinks)[..3], critical);
         arranger.learn(&list, &outcome(&list, Plan::TwoHalves, &[]));
-        // By two halves the event is first at 0, then at 7, then at 1.
+        // By two halves the event arrives first at 0, then at 7, then at 1.
         let listed = arranger.arrange(&sinks);
         assert_eq!([listed[0], listed[7], listed[1]], critical);
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_sinks_are_bounded() {
         let mut arranger = Arranger::new(Order::Reliability, &Config::default());
-        let count = REMEMBERED_MAX as u32 + 5;
+        let count = REMEMBERED_SINKS_MAX as u32 + 5;
         let sink = |number: u32| Contact {
             address: (core::net::Ipv4Addr::from(0x0A00_0001 + number), 9).into(),
             key: [0; 32],
         };
         let list = Membership::new(1, 1, (0..count).map(sink).collect()).unwrap();
         arranger.learn(&list, &outcome(&list, Plan::Sequential, &[]));
-        assert_eq!(arranger.reliability.len(), REMEMBERED_MAX);
+        assert_eq!(arranger.reliability.len(), REMEMBERED_SINKS_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! What a node is told once.
+//! Configuration of a node.
 
 use core::time::Duration;
 
@@ -10,31 +10,31 @@ use crate::wire::DATAGRAM_BYTES_MAX;
 /// How a source divides its sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// The postal optimum of the send cost and latency as measured, under a fan-out cap.
+    /// The postal optimum for the measured send cost and latency, under a fan-out cap.
     Measured {
-        /// Most heads that one node sends to.
+        /// The largest number of heads that one node sends to.
         cap: u16,
     },
     /// Always this plan.
     Fixed(Plan),
 }
 
-/// What becomes of a part whose head keeps silent. Whoever gave it tries the head by itself in either case.
+/// How the part of a silent head is reassigned. The node that gave the part also tries the head itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeOver {
-    /// The paper's rule: the next sink of the part takes over what is left of it.
+    /// The paper's rule: the next sink of the part takes over the rest of it.
     NextSink,
-    /// Ours: who gave the part divides it as its head would have.
+    /// Chappe's rule: the node that gave the part divides it as its head would have.
     #[default]
     Divide,
 }
 
-/// How fast a source sends: a bucket that fills at a rate.
+/// The send rate of a source: a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes a second in the long run.
+    /// The long-term rate in bytes a second.
     pub rate_bytes_per_s: u64,
-    /// Bytes at once after a pause; less than 2,048 counts as 2,048.
+    /// The burst after a pause; values below 2,048 count as 2,048.
     pub burst_bytes: u64,
 }
 
@@ -52,41 +52,40 @@ impl Pace {
 pub struct Config {
     /// How this node divides sinks as a source. Default: measured, cap 128.
     pub plan: Choice,
-    /// What this node does with parts that it gave to silent heads. Default: it divides them.
+    /// How this node reassigns the parts of silent heads. Default: it divides them.
     pub take_over: TakeOver,
     /// Bytes of a datagram, at most 1,232 (the default).
     pub datagram_bytes: usize,
-    /// Whether the list travels inside events while it fits a datagram. Default: yes.
+    /// Whether the list travels inside events while it fits a datagram. Default: true.
     pub inline: bool,
-    /// What a send costs this node until [`Command::SendCost`](crate::Command::SendCost) says it.
-    /// Default: 5 µs.
+    /// The cost of a send until [`Command::SendCost`](crate::Command::SendCost) sets it. Default: 5 µs.
     pub send_cost: Duration,
-    /// The one-way latency, handling included, until it is measured. Default: 500 µs.
+    /// The one-way latency, handling included, until one is measured. Default: 500 µs.
     pub latency: Duration,
-    /// How much longer than the mean round trip an answer is waited for, at least. Default: 2 ms,
-    /// which an ordinary system's scheduler needs; 200 µs on a fast network with idle processors.
+    /// The least margin of a timeout above the mean round trip. Default: 2 ms, which an ordinary
+    /// scheduler needs; 200 µs suits a fast network with idle processors.
     pub timeout_floor: Duration,
-    /// How often a forwarder sends to a sink that does not answer, and is not suspected. Default: 4:
-    /// with 5 % loss six of a million are left to the source.
+    /// Messages of a forwarder to an unsuspected sink that does not answer. Default: 4; with 5 % loss
+    /// six of a million are then left to the source.
     pub tree_attempts: u8,
-    /// How often the source itself does, before it calls a sink failed: `k`. Default: 6.
+    /// Messages of the source itself before it reports a sink as failed: `k`. Default: 6.
     pub source_attempts: u8,
-    /// When the source says what became of an event at the latest: `T`. Default: 5 s. A sink holds a range
-    /// open for so long at most, whatever a hop says: it should not be shorter there than at the source.
+    /// The latest time for the outcome of an event: `T`. Default: 5 s. A sink holds no range open for
+    /// longer, whatever a hop requests, so a sink's value should be at least the source's.
     pub within: Duration,
-    /// How fast this node sends as a source. Default: as fast as it can.
+    /// The send rate of this node as a source. Default: unlimited.
     pub pace: Option<Pace>,
-    /// Events of a topic that are kept for repair and duplicates, from 1. Default: 32.
+    /// Events of a topic that are kept for repair and deduplication, at least 1. Default: 32.
     pub history: usize,
-    /// Topics of this node. Default: 1,024.
+    /// The largest number of topics. Default: 1,024.
     pub topics_max: usize,
-    /// Parts of one event that this node spreads; asked for more it answers for itself only.
-    /// Default: 16.
+    /// The largest number of ranges of one event that this node spreads; for further ranges it
+    /// answers for itself only. Default: 16.
     pub jobs_max: usize,
-    /// Missed events that this node sends again, in a second; one peer has an eighth of them. Default: 1,000.
+    /// Missed events that this node retransmits a second; one peer gets an eighth of them. Default: 1,000.
     pub repairs_per_s: u32,
-    /// Whether an event is sent on before its signature is verified, where the hop is authentic, the
-    /// list known and its sender never caught. Default: yes.
+    /// Whether an event is forwarded before its signature is verified, if the hop is authentic, the list
+    /// is known and the sender was never caught with a forgery. Default: true.
     pub forward_first: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What is known about the sinks of a range: pieces, each with who failed and the receipts of all
-//! others.
+//! Reports about the sinks of a range: pieces, each with its failed sinks and the receipts of all others.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,38 +6,38 @@ use alloc::vec::Vec;
 
 /// Failed sinks that one piece names.
 ///
-/// Reason: a piece fits a datagram; 200 places of at most 5 bytes are 1,000.
+/// Reason: a piece fits a datagram; 200 indices of at most 5 bytes are 1,000.
 pub const FAILED_MAX: usize = 200;
 
-/// A range of sinks about which everything is known: who failed, and the rest have it.
+/// A range of sinks whose state is known: some failed, the others have the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The first sink.
     pub first: u32,
-    /// The one behind the last.
+    /// The end of the range, exclusive.
     pub end: u32,
-    /// Those that did not answer, increasing.
+    /// The sinks that did not answer, increasing.
     pub failed: Vec<u32>,
-    /// The receipts of all others, by exclusive or.
+    /// The receipts of all other sinks, combined by exclusive or.
     pub receipts: u128,
 }
 
 impl Piece {
-    /// How many sinks.
+    /// The number of sinks.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.end.saturating_sub(self.first)
     }
 }
 
-/// Pieces of one range: sorted, apart from each other, as few as may be.
+/// The pieces of one range: sorted, disjoint, and as few as possible.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pieces {
     pieces: Vec<Piece>,
 }
 
 impl Pieces {
-    /// None yet, in this memory.
+    /// Starts empty, in reused memory.
     pub(crate) fn new(memory: Vec<Piece>) -> Self {
         Self { pieces: memory }
     }
@@ -47,7 +46,7 @@ impl Pieces {
         self.pieces
     }
 
-    /// What holds of the pieces of a range at any time.
+    /// The invariants of the pieces of a range.
     pub(crate) fn check(&self, first: u32, end: u32) -> Result<(), String> {
         let mut from = first;
         for piece in &self.pieces {
@@ -67,8 +66,8 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds a piece, and says so, unless it overlaps with what is there: what came first stays, for
-    /// receipts cannot be taken apart again.
+    /// Adds a piece and returns true, unless it overlaps an earlier one. The earlier one stays, since
+    /// combined receipts cannot be separated.
     pub(crate) fn add(&mut self, piece: Piece) -> bool {
         let at = self
             .pieces
@@ -88,7 +87,7 @@ impl Pieces {
         true
     }
 
-    /// Makes one of a piece and the next when they touch and their failed sinks fit.
+    /// Joins a piece with the next one if they are adjacent and their failed sinks fit.
     fn join(&mut self, at: usize) {
         let Some([left, right]) = self.pieces.get_mut(at..at + 2) else {
             return;
@@ -102,7 +101,7 @@ impl Pieces {
         self.pieces.remove(at + 1);
     }
 
-    /// How many sinks the pieces are about.
+    /// The number of sinks covered by the pieces.
     #[cfg(test)]
     pub(crate) fn covered(&self) -> u32 {
         self.pieces.iter().map(Piece::count).sum()
@@ -149,7 +148,7 @@ mod tests {
             for held in pieces.pieces() {
                 prop_assert_eq!(held.receipts, piece(held.first, held.end).receipts);
             }
-            // Joined where they touch: between two there is always a sink that is not known.
+            // Adjacent pieces are joined, so there is an unknown sink between any two.
             for two in pieces.pieces().windows(2) {
                 prop_assert!(two[0].end < two[1].first);
             }

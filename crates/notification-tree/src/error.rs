@@ -1,41 +1,41 @@
-//! What goes wrong, and whose fault it is.
+//! Errors, by fault: malformed input of a peer, or misuse by the caller.
 
 use crate::wire::DATAGRAM_BYTES_MAX;
 
-/// A datagram or event that is not of the format: its sender's fault.
+/// A malformed datagram or event: the fault of its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It ends too soon.
-    #[error("the datagram ends too soon")]
+    /// The datagram is truncated.
+    #[error("the datagram is truncated")]
     Short,
-    /// It goes on after its end.
-    #[error("the datagram goes on after its end")]
+    /// Bytes follow the end of the message.
+    #[error("the datagram has trailing bytes")]
     Long,
-    /// Larger than any may be.
+    /// The datagram exceeds the size limit.
     #[error("the datagram is larger than {} bytes", DATAGRAM_BYTES_MAX)]
     TooLarge,
-    /// A number that is too large, or not in its shortest form.
+    /// A number is too large or not in its shortest form.
     #[error("a number is too large or not in its shortest form")]
     Number,
-    /// Not of this protocol, or of another version of it.
+    /// Another protocol, or another version of this one.
     #[error("not a datagram of this protocol and version")]
     Protocol,
-    /// A kind of message, plan or address that is not known.
-    #[error("a kind that is not known")]
+    /// The kind of message, plan or address is unknown.
+    #[error("the kind of message, plan or address is unknown")]
     Kind,
-    /// A range of sinks that is empty or reversed, or what lies outside of it.
-    #[error("a range of sinks is empty, reversed, or left")]
+    /// A range of sinks is empty or reversed, or an index lies outside it.
+    #[error("a range of sinks is empty or reversed, or an index lies outside it")]
     Range,
-    /// A list of sinks that names one twice.
+    /// A list of sinks names one twice.
     #[error("the list names a sink twice")]
     Repeated,
-    /// A list of sinks with an address that is nobody's.
-    #[error("the list has an address that is not of one host")]
+    /// A list of sinks has an address that cannot belong to one host.
+    #[error("the list has an address that cannot belong to one host")]
     Address,
 }
 
-/// What the caller asked for and cannot have.
+/// A command that cannot be followed: the fault of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -44,37 +44,39 @@ pub enum Error {
     TooLarge {
         /// Bytes of the body.
         bytes: usize,
-        /// Bytes that fit.
+        /// The largest number of bytes that fits.
         most: usize,
     },
-    /// The topic is not known.
-    #[error("topic {topic:#x} is not known here")]
+    /// The topic is unknown.
+    #[error("topic {topic:#x} is unknown to this node")]
     Topic {
         /// The topic.
         topic: u64,
     },
-    /// The membership is not of this topic, not newer, or too large.
+    /// The membership is of another topic, outdated or too large.
     #[error("the membership cannot be used: {0}")]
     Membership(&'static str),
     /// Too many topics, or events under way at once.
     #[error("no room for another {what}: at most {most}")]
     Full {
-        /// Of what.
+        /// The limited items.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
 }
 
 impl Error {
-    /// What the caller can do about it.
+    /// A remedy for the caller, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge { .. } => {
-                Some("send a compact body, or a reference to where the whole can be fetched")
+                Some("send a compact body, or a reference from which the full data can be fetched")
             }
-            Self::Topic { .. } => Some("give the topic by Command::Source or Command::Subscribe"),
+            Self::Topic { .. } => {
+                Some("add the topic with Command::Publisher or Command::Subscribe")
+            }
             Self::Membership(_) => None,
             Self::Full { .. } => Some("wait for the outcome of earlier events, or raise the limit"),
         }

@@ -1,14 +1,14 @@
-//! An event as its source signed it: forwarded as it is, byte for byte.
+//! An event in the bytes that its source signed. It is forwarded unchanged.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8, 4, 8 | topic, boot of the source, sequence number |
 //! | 4 | version of the membership |
 //! | 1 | flags: 1 list inside, 2 its sinks have keys, 4 signed, 8 heartbeat (no body) |
 //! | LEB128 | deadline in µs from publishing; 0: none |
-//! | LEB128, sinks | the list, when inside: number of sinks; each 4 or 6, the IP address, the port, the key |
+//! | LEB128, sinks | the list, if inside: number of sinks; for each 4 or 6, the IP address, the port, the key |
 //! | rest | body: opaque |
-//! | 64 | Ed25519 signature over a purpose and all bytes before, when signed |
+//! | 64 | Ed25519 signature over a purpose and all bytes before, if signed |
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,21 +19,21 @@ use crate::guard::{Guard, SIGNATURE_BYTES};
 use crate::membership::{Membership, read_sinks};
 use crate::wire::{Reader, Writer};
 
-/// What the signature of an event begins with, so that it is of nothing else.
+/// The prefix of the signed bytes, so that the signature is valid for nothing else.
 const PURPOSE: &[u8] = b"chappe notification event 1";
 const FLAG_LIST: u8 = 1;
 const FLAG_KEYED: u8 = 2;
 const FLAG_SIGNED: u8 = 4;
 const FLAG_HEARTBEAT: u8 = 8;
 
-/// Which event: duplicates have the same.
+/// Identifies an event; duplicates have the same identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
     /// The topic, which has one source.
     pub topic: u64,
-    /// How often the source has started; stored by its caller before the first event.
+    /// The number of starts of the source; its caller stores it before the first event.
     pub boot: u32,
-    /// The event's number in this boot, from 1.
+    /// The sequence number of the event in this boot, from 1.
     pub sequence: u64,
 }
 
@@ -53,17 +53,17 @@ impl EventId {
     }
 }
 
-/// What an event is made of.
+/// The content of an event to be made.
 pub(crate) struct Content<'a> {
     pub(crate) id: EventId,
     /// Whether the list travels inside.
     pub(crate) inline: bool,
     pub(crate) deadline: Option<Duration>,
-    /// Without one it is a heartbeat, which no application sees.
+    /// `None` makes a heartbeat, which no application sees.
     pub(crate) body: Option<&'a [u8]>,
 }
 
-/// An event and the bytes that were signed.
+/// An event and its signed bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     id: EventId,
@@ -73,24 +73,24 @@ pub struct Event {
     body: Range<usize>,
     signed: bool,
     heartbeat: bool,
-    /// The purpose, and behind it the event as it travels: so what is signed is one slice.
+    /// The purpose, followed by the event as it travels, so that the signed bytes are one slice.
     bytes: Vec<u8>,
 }
 
-/// A list of sinks inside an event, which hardly anybody has to read: most know the version.
+/// A list of sinks inside an event. Few nodes read it, since most know the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ListInside {
-    /// From its count on.
+    /// The offset of its count.
     bytes: Range<usize>,
     count: u32,
     keyed: bool,
 }
 
 impl Event {
-    /// A new event of a source, signed by `guard`; the membership travels inside when `inline`.
+    /// Makes a new event of a source, signed by `guard`; the membership travels inside if `inline`.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when it has more than `most_bytes`.
+    /// [`Error::TooLarge`] if it exceeds `most_bytes`.
     pub fn new(
         guard: &impl Guard,
         id: EventId,
@@ -109,7 +109,7 @@ impl Event {
         Self::make(Vec::new(), guard, membership, &content, most_bytes)
     }
 
-    /// An event in this memory.
+    /// Makes an event in reused memory.
     pub(crate) fn make(
         mut bytes: Vec<u8>,
         guard: &impl Guard,
@@ -182,15 +182,15 @@ impl Event {
         })
     }
 
-    /// Reads an event; its signature is not looked at.
+    /// Reads an event without verifying its signature.
     ///
     /// # Errors
-    /// When it is not of the format.
+    /// The bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         Self::read(Vec::new(), bytes)
     }
 
-    /// Reads an event into this memory.
+    /// Reads an event into reused memory.
     pub(crate) fn read(mut memory: Vec<u8>, bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let place = |reader: &Reader<'_>| PURPOSE.len() + bytes.len() - reader.rest().len();
@@ -241,7 +241,7 @@ impl Event {
         })
     }
 
-    /// Whether `source` signed it. On a trusted network everything is taken as signed.
+    /// Whether `source` signed it. A trusted network accepts every event.
     #[must_use]
     pub fn verify(&self, source: &[u8; 32], guard: &mut impl Guard) -> bool {
         if !guard.authenticates() {
@@ -253,28 +253,28 @@ impl Event {
         self.signed && guard.verify(source, signed, signature)
     }
 
-    /// Which event.
+    /// The identity.
     #[must_use]
     pub fn id(&self) -> EventId {
         self.id
     }
 
-    /// The version of the membership that its ranges are of.
+    /// The version of the membership to which its ranges refer.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// When it should be delivered at the latest, from publishing.
+    /// The time from publishing until it should be delivered.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// The membership, when it travels inside; read at each call.
+    /// The membership, if it travels inside; decoded at each call.
     ///
     /// # Errors
-    /// Inside, when an address is named twice.
+    /// The inner result fails if an address occurs twice.
     #[must_use]
     pub fn list(&self) -> Option<Result<Membership, Malformed>> {
         let list = self.list.as_ref()?;
@@ -284,12 +284,12 @@ impl Event {
         Some(read.and_then(|_| Membership::new(self.id.topic, self.version, sinks)))
     }
 
-    /// How many sinks the membership inside has.
+    /// The number of sinks in the membership inside.
     pub(crate) fn listed(&self) -> Option<u32> {
         self.list.as_ref().map(|list| list.count)
     }
 
-    /// Whether it only asks who is there; no application sees it.
+    /// Whether it only asks which sinks are alive; no application sees it.
     #[must_use]
     pub fn is_heartbeat(&self) -> bool {
         self.heartbeat
@@ -301,13 +301,13 @@ impl Event {
         &self.bytes[self.body.clone()]
     }
 
-    /// All of it, as it travels.
+    /// The whole event, as it travels.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[PURPOSE.len()..]
     }
 
-    /// Its memory, for another.
+    /// Takes its memory, for another event.
     pub(crate) fn take_memory(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.bytes)
     }

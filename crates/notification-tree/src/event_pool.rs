@@ -1,16 +1,16 @@
-//! Events whose memory is used again.
+//! Reuses the memory of ended events.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::Event;
 
-/// Events that are pooled.
+/// The largest number of pooled events.
 ///
-/// Reason: as many as may end between two that begin; more would be idle.
+/// Reason: no more events end between two that start; further ones would be idle.
 pub(crate) const POOLED_MAX: usize = 64;
 
-/// Events that nothing refers to any more, for reading and publishing the next ones.
+/// Unreferenced events, whose memory serves to read and publish the next ones.
 #[derive(Debug, Default)]
 pub(crate) struct EventPool {
     events: Vec<Arc<Event>>,
@@ -32,7 +32,7 @@ impl EventPool {
         make(Vec::new()).map(Arc::new)
     }
 
-    /// Takes back an event, unless the application still holds it.
+    /// Returns an event to the pool, unless the application still holds it.
     pub(crate) fn put(&mut self, mut event: Arc<Event>) {
         if self.events.len() < POOLED_MAX && Arc::get_mut(&mut event).is_some() {
             self.events.push(event);

@@ -1,12 +1,12 @@
-//! Who may say what: signatures of events, authentication of hops, receipts of sinks.
+//! Authenticity: signatures of events, authentication of hops, receipts of sinks.
 //!
-//! - A **signature** (Ed25519) is the source's and goes with the event to its end.
-//! - A **hop tag** (HMAC-SHA256, first 16 bytes) is of sender and receiver, by a secret that both compute
-//!   from their keys (`identity::Key::agree`) without exchanging anything.
-//! - A **receipt** is the same between sink and source, over the event: only a sink that verified and
-//!   delivered the event makes it. Receipts are added up by exclusive or on their way (an aggregate
-//!   authentication code, Katz and Lindell 2008), so that a source verifies what a forwarder claims
-//!   about thousands of sinks with 16 bytes, and nobody can claim for another.
+//! - A **signature** (Ed25519) is the source's and stays with the event to every sink.
+//! - A **hop tag** (HMAC-SHA256, first 16 bytes) authenticates a message between two nodes. Both compute the
+//!   secret from their keys (`identity::Key::agree`) without exchanging anything.
+//! - A **receipt** authenticates an event between sink and source: only a sink that verified and delivered the
+//!   event can make it. Receipts are combined by exclusive or as they travel (an aggregate authentication code,
+//!   Katz and Lindell 2008). With 16 bytes a source verifies a forwarder's report about thousands of sinks,
+//!   and no node can forge the receipt of another.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -20,13 +20,13 @@ use crate::event::EventId;
 pub const SIGNATURE_BYTES: usize = 64;
 /// Bytes of a hop tag and of a receipt.
 pub const TAG_BYTES: usize = 16;
-/// What the secrets are for.
+/// The purpose of the secrets.
 const PURPOSE: &str = "chappe notification tree 1";
-/// Peers whose secrets are remembered, unless set otherwise: about 400 bytes and 100 µs each.
+/// The default number of peers whose secrets are cached: about 400 bytes and 100 µs each.
 pub const PAIRS_MAX: usize = 131_072;
 
-/// The topic of what a source says under a name: nobody gives it a number that another source has, and
-/// it is the same after each start.
+/// The topic of a source's name. It depends on the source's key, so no other source has the same number,
+/// and it is the same after each start.
 #[must_use]
 pub fn topic_of(source: &[u8; 32], name: &str) -> u64 {
     let mut context = digest::Context::new(&digest::SHA256);
@@ -41,21 +41,21 @@ pub fn topic_of(source: &[u8; 32], name: &str) -> u64 {
 
 /// Signs, verifies and authenticates for one node.
 pub trait Guard {
-    /// Whether it does anything: `false` only on a trusted network.
+    /// Whether messages are authenticated: `false` only on a trusted network.
     fn authenticates(&self) -> bool;
-    /// This node's signature.
+    /// Signs with this node's key.
     fn sign(&self, bytes: &[u8]) -> [u8; SIGNATURE_BYTES];
-    /// Whether `signature` is of `source`.
+    /// Whether `signature` is by `source`.
     fn verify(&mut self, source: &[u8; 32], bytes: &[u8], signature: &[u8; 64]) -> bool;
-    /// The tag of a hop message between this node and `peer`; `None` when `peer` is no key.
+    /// The tag of a hop message between this node and `peer`; `None` if `peer` is not a valid key.
     fn hop_tag(&mut self, peer: &[u8; 32], bytes: &[u8]) -> Option<u128>;
-    /// The receipt of sink number `sink` for an event: `peer` is the other of source and sink.
-    /// `None` when `peer` is no key.
+    /// The receipt of sink number `sink` for an event, between this node and `peer` (one is the source, the
+    /// other the sink). `None` if `peer` is not a valid key.
     fn receipt(&mut self, peer: &[u8; 32], id: EventId, sink: u32) -> Option<u128>;
 }
 
-/// A trusted network: no signatures, no tags, no receipts. Whoever can send a datagram can forge
-/// events and coverage. Never the default; who makes one says so.
+/// A trusted network: no signatures, no tags, no receipts. Any node that can send a datagram can forge
+/// events and coverage. Never the default: the caller chooses it explicitly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustedNetwork;
 
@@ -77,7 +77,7 @@ impl Guard for TrustedNetwork {
     }
 }
 
-/// The one key of a node, and the secrets it shares with others.
+/// The key of a node, and the secrets it shares with others.
 #[derive(Debug)]
 pub struct Keys {
     key: Arc<Key>,
@@ -86,7 +86,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of a node.
+    /// Starts with a node's key.
     #[must_use]
     pub fn new(key: impl Into<Arc<Key>>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Keys {
         }
     }
 
-    /// Remembers the secrets of at most so many peers.
+    /// Caches the secrets of at most so many peers.
     #[must_use]
     pub fn with_pairs_max(mut self, pairs_max: usize) -> Self {
         self.pairs_max = pairs_max.max(1);
@@ -113,7 +113,7 @@ impl Keys {
         if !self.pairs.contains_key(peer) {
             let secret = self.key.agree(&PublicKey::new(*peer), PURPOSE).ok()?;
             if self.pairs.len() >= self.pairs_max {
-                // Peers come and go with memberships; the smallest key is as good as any to forget.
+                // Peers change with memberships. Any key can be forgotten, so the smallest is.
                 self.pairs.pop_first();
             }
             let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
@@ -179,13 +179,9 @@ mod tests {
         assert_ne!(c.hop_tag(&of_a, b"x"), b.hop_tag(&of_a, b"x"));
         let before = c.hop_tag(&of_a, b"x");
         c.hop_tag(&of_b, b"x");
-        assert_eq!(
-            c.hop_tag(&of_a, b"x"),
-            before,
-            "forgotten and computed again"
-        );
+        assert_eq!(c.hop_tag(&of_a, b"x"), before, "evicted and computed again");
         assert_eq!(c.pairs.len(), 1);
-        // Points with which everybody agrees on the same are nobody's key.
+        // Points of small order give the same secret with every key, so they are no valid keys.
         assert_eq!(c.hop_tag(&[0; 32], b"x"), None);
         assert_eq!(c.receipt(&[0; 32], id, 1), None);
     }

@@ -1,4 +1,4 @@
-//! What the application may ask and is told.
+//! Commands of the application, and events for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,63 +11,64 @@ use crate::plan::Plan;
 use crate::schedule::Cost;
 use crate::window::Window;
 
-/// What the application may ask.
+/// A command of the application.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Be the source of a topic. `boot` is larger than in any earlier life of this source, and stored
-    /// by the caller at its durability level before this command.
+    /// Makes this node the source of a topic. `boot` is larger than in any earlier run of this source. The
+    /// caller stores it at its durability level before this command.
     Publisher {
-        /// The sinks; the topic is theirs.
+        /// The sinks, and their topic.
         membership: Arc<Membership>,
-        /// How often the source has started.
+        /// The number of starts of the source.
         boot: u32,
     },
-    /// Be a sink of a topic. `window` is what was last stored of [`Event`](TreeEvent::Remember).
+    /// Makes this node a sink of a topic. `window` is the last one stored for
+    /// [`Remember`](TreeEvent::Remember).
     Subscribe {
         /// The topic.
         topic: u64,
         /// Its source.
         source: Contact,
-        /// What was seen before a restart.
+        /// The events seen before a restart.
         window: Window,
     },
-    /// Be it no more.
+    /// Leaves a topic.
     Leave {
         /// The topic.
         topic: u64,
     },
-    /// A membership whose signature the caller has verified; `number` is this node's own, looked for
-    /// when it is not given.
+    /// Sets a membership whose signature the caller has verified. `number` is this node's own, searched for
+    /// if it is not given.
     Membership {
         /// The sinks.
         membership: Arc<Membership>,
         /// This node's number.
         number: Option<u32>,
     },
-    /// Ask whether a sink is where it says, before it is listed; answered by [`TreeEvent::Proven`].
+    /// Asks whether a sink is at its address, before it is listed; answered by [`TreeEvent::Proven`].
     Prove {
         /// A topic of which this node is the source, and which the sink has subscribed to.
         topic: u64,
-        /// Who it says that it is.
+        /// The claimed contact.
         contact: Contact,
     },
-    /// Spread an event.
+    /// Spreads an event.
     Publish {
         /// The topic.
         topic: u64,
-        /// What is delivered: opaque.
+        /// The opaque body.
         body: Vec<u8>,
-        /// When it should be delivered at the latest, from now.
+        /// The time from now until it should be delivered.
         deadline: Option<Duration>,
     },
-    /// Spread an event without a body, which no application is given: the tree learns who is silent, the
-    /// latency, and sinks see what they missed, before the next event has to bear it. Its outcome comes
-    /// as that of an event. For before the first event of a membership, and for long pauses.
+    /// Spreads an event without a body, which no application receives. The tree finds silent sinks and
+    /// the latency, and sinks detect missed events, before the next event pays for it. Its outcome is
+    /// reported like that of an event. Use it before the first event of a membership, and in long pauses.
     Heartbeat {
         /// The topic.
         topic: u64,
     },
-    /// A sink is suspected to be down, or no longer: it is not made a head.
+    /// Marks a sink as suspected to be down, or clears the mark. A suspect does not become a head.
     Suspect {
         /// The topic.
         topic: u64,
@@ -76,21 +77,21 @@ pub enum Command {
         /// Whether it is suspected.
         suspected: bool,
     },
-    /// What a send costs, as the caller measured it.
+    /// Sets the cost of a send, as the caller measured it.
     SendCost(Duration),
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeEvent {
-    /// The events seen of a source. Store it before asking for the next output, so that no event is
-    /// delivered twice however often this node restarts. If it cannot be stored, call
+    /// The window of a source has changed. Store it before you poll the next output, so that no event is
+    /// delivered twice across restarts. If it cannot be stored, call
     /// [`Tree::reject_window`](crate::Tree::reject_window): the event is then neither delivered nor
     /// acknowledged.
     Remember {
         /// The topic.
         topic: u64,
-        /// What was seen.
+        /// The events seen.
         window: Window,
     },
     /// An event, verified, for the first time.
@@ -99,11 +100,11 @@ pub enum TreeEvent {
         event: Arc<Event>,
         /// Its age, as far as latencies are known.
         age: Duration,
-        /// Whether it came after its deadline.
+        /// Whether its deadline had passed.
         late: bool,
     },
-    /// Events that were missed and that nobody whom this node asked could send again. It asks no more; an
-    /// event that comes all the same is delivered.
+    /// No queried node could retransmit these missed events. They are not requested again; one that
+    /// arrives later is still delivered.
     Missed {
         /// The topic.
         topic: u64,
@@ -114,75 +115,75 @@ pub enum TreeEvent {
         /// Bit `n`: `first + n` was missed.
         which: u64,
     },
-    /// Ranges of a version of the membership arrive, and this node does not have it: it delivers, but
-    /// cannot help to spread.
+    /// Ranges of an unknown version of the membership arrive. This node delivers their events, but cannot
+    /// help to spread them.
     MembershipUnknown {
         /// The topic.
         topic: u64,
         /// The version.
         version: u32,
     },
-    /// Somebody sent an event that the source did not sign.
+    /// A node forwarded an event that the source did not sign.
     Forged {
         /// The topic.
         topic: u64,
-        /// The sender's number; known for certain, since hops are authenticated.
+        /// The sender's number, which the hop's authentication proves.
         from: u32,
     },
-    /// What [`Command::Prove`] found out: whether the holder of this key takes datagrams at this address.
+    /// The result of [`Command::Prove`]: whether the holder of this key receives datagrams at this address.
     Proven {
         /// The topic.
         topic: u64,
-        /// Who was asked.
+        /// The contact that was asked.
         contact: Contact,
         /// Whether it answered.
-        there: bool,
+        is_reachable: bool,
     },
-    /// A published event has its number.
+    /// A published event has a number.
     Published(EventId),
-    /// An event was not published; as [`TreeEvent::Published`], one for each [`Command::Publish`], in order.
+    /// An event was not published. Each [`Command::Publish`] gets this or [`TreeEvent::Published`], in order.
     NotPublished {
         /// The topic.
         topic: u64,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// What became of a published event.
+    /// The outcome of a published event.
     Outcome(Outcome),
-    /// A command that could not be followed.
+    /// A command could not be followed.
     Refused(Error),
 }
 
-/// What a source knows of an event in the end.
+/// The final report of a source about an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The event.
     pub id: EventId,
-    /// The version of the membership that the numbers of sinks are of.
+    /// The version of the membership to which the numbers of sinks refer.
     pub version: u32,
-    /// How it was divided at first.
+    /// The plan of the first round.
     pub plan: Plan,
-    /// What the source took a send and the way to cost.
+    /// The send cost and delay that the source assumed.
     pub cost: Cost,
-    /// How many sinks there were.
+    /// The number of sinks.
     pub sinks: u32,
-    /// Those that did not answer to `attempts` messages of the source itself, increasing. All that
-    /// are neither here nor in `unknown` have it: their receipts were verified.
+    /// The sinks that did not answer `attempts` messages of the source itself, increasing. All sinks that
+    /// are neither here nor in `unknown` have the event: their receipts were verified.
     pub failed: Vec<u32>,
-    /// Those of which nothing is known: `within` was over first.
+    /// The sinks whose state is unknown: `within` had passed first.
     pub unknown: Vec<u32>,
-    /// How often the source tried: `k`.
+    /// The messages of the source to each sink: `k`.
     pub attempts: u8,
-    /// How long it would have waited: `T`.
+    /// The time limit: `T`.
     pub within: Duration,
-    /// How long it took until this was known.
+    /// The time until this outcome.
     pub took: Duration,
-    /// Coverage whose receipts were wrong: somebody on the way lies, or was deceived.
+    /// Coverage with wrong receipts: a node on the path lies or was deceived.
     pub lies: u32,
 }
 
 impl Outcome {
-    /// Whether this sink has the event for certain.
+    /// Whether this sink is known to have the event.
     #[must_use]
     pub fn delivered(&self, sink: u32) -> bool {
         sink < self.sinks
@@ -191,44 +192,43 @@ impl Outcome {
     }
 }
 
-/// Messages that were not used, by reason, and other counts.
+/// Counters of rejected messages, by reason, and of other events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Malformed datagrams.
     pub malformed: u64,
-    /// Hop tags that are missing, wrong, or of a sender that is not known.
+    /// Messages whose hop tag is missing, wrong, or of an unknown sender.
     pub unauthenticated: u64,
-    /// Of topics that this node has no part in.
+    /// Messages of topics to which this node does not belong.
     pub not_subscribed: u64,
-    /// Events seen before that are not kept any more.
+    /// Messages of events that were seen but are no longer kept.
     pub old: u64,
-    /// Events that were neither delivered nor answered for, since what was seen could not be stored.
+    /// Events neither delivered nor acknowledged, since their window could not be stored.
     pub not_stored: u64,
-    /// Spread messages of events that are here already: other ranges, repetitions, replays. None is
-    /// delivered again.
+    /// Spread messages of kept events: other ranges, repetitions, replays. None is delivered again.
     pub duplicates: u64,
     /// Events that the source did not sign.
     pub forged: u64,
-    /// Ranges that this node is not in, or that go beyond the list.
+    /// Ranges without this node, or beyond the end of the list.
     pub misdirected: u64,
-    /// Answers that nobody waits for.
+    /// Answers that match no request.
     pub unasked: u64,
-    /// Coverage whose receipts were wrong.
+    /// Coverage with wrong receipts.
     pub lies: u64,
-    /// Answered for itself only, because of too many parts of one event.
+    /// Ranges answered for this node only, since one event had too many.
     pub overloaded: u64,
-    /// Repairs refused because of too many.
+    /// Repairs refused by the rate limit.
     pub repairs_refused: u64,
-    /// Events of senders that were caught or that no list names, not looked at because of too many.
+    /// Events of unknown or distrusted senders refused by the rate limit, unverified.
     pub unverified: u64,
     /// Spread messages sent.
     pub spread: u64,
-    /// Of those: again to the same sink.
+    /// Spread messages sent again to the same sink.
     pub repeated: u64,
-    /// Heads replaced because of silence.
+    /// Silent heads replaced.
     pub taken_over: u64,
     /// Events delivered.
     pub delivered: u64,
-    /// Of those: after their deadline.
+    /// Events delivered after their deadline.
     pub late: u64,
 }

@@ -14,7 +14,7 @@ use crate::plan::{Plan, Splitter};
 /// Reason: an honest sink gets a range from its parent, and from ancestors whose heads were silent.
 pub(crate) const REQUESTERS_MAX: usize = 4;
 
-/// What a hop carries next to range and event; a job passes it to its parts.
+/// The parameters of a hop in addition to range and event; a job passes them to its parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hop {
     pub(crate) plan: Plan,
@@ -157,7 +157,7 @@ pub(crate) struct Job {
     pub(crate) open_parts: usize,
     /// When the last of the first messages leaves.
     pub(crate) burst_end: Instant,
-    /// What is known of the range; the source has its tally instead.
+    /// The coverage of the range; the source has its tally instead.
     pub(crate) pieces: Pieces,
     /// When requesters get the next response.
     pub(crate) progress_at: Option<Instant>,
@@ -233,7 +233,7 @@ pub(crate) fn cut(first: u32, end: u32, most: u32, parts: &mut Vec<Part>) {
     }
 }
 
-/// The suspects of a range that its head is told: as many of all known ones as fit in `room_bytes`.
+/// The suspects that the head of a range is notified of: as many of all known ones as fit in `room_bytes`.
 pub(crate) fn suspects_in(
     known: &BTreeSet<u32>,
     hint: &Suspects,

@@ -10,7 +10,7 @@
 //! | `plan.rs`, `schedule.rs`, `arranger.rs` | the division of sinks, its cost, the order of a list |
 //! | `membership.rs`, `event.rs`, `message.rs`, `wire.rs` | formats: lists, events, datagrams |
 //! | `guard.rs`, `window.rs`, `limit.rs` | signatures, hop tags, receipts; events seen; rates |
-//! | `job.rs`, `coverage.rs`, `tally.rs`, `topic.rs` | ranges, and what is known about their sinks |
+//! | `job.rs`, `coverage.rs`, `tally.rs`, `topic.rs` | ranges, and the state of their sinks |
 //! | `interface.rs` | commands and events of the application |
 //! | `tree/` | the machine: hops, source, sink, repair, proof of address |
 //!
@@ -24,7 +24,7 @@
 //! 3. If a head does not answer in time, the node that gave the part divides it again; by the paper's rule
 //!    ([`TakeOver::NextSink`]) the next sink takes it over. Single sinks are tried again. Suspects become heads
 //!    only where all sinks are suspects.
-//! 4. Coverage goes up: the failed sinks, and the sum of the receipts of all others. The source verifies the
+//! 4. Coverage travels up: the failed sinks, and the combined receipts of all others. The source verifies the
 //!    receipts, and tries in further rounds the sinks that are missing.
 //! 5. In the end each sink is *delivered* (its receipt is verified), *failed* (`k` messages of the source are
 //!    unanswered) or *unknown* (the time `T` was over first).
@@ -34,7 +34,7 @@
 //! # The caller's part
 //!
 //! The caller carries datagrams ([`Tree::open`], [`Tree::seal`]). It stores the boot number before
-//! [`Command::Publisher`], and windows at [`TreeEvent::Remember`]. It brings signed memberships
+//! [`Command::Publisher`], and windows at [`TreeEvent::Remember`]. It carries signed memberships
 //! ([`Membership::encode`]) to sinks if they do not fit into events, and has the address of a sink proven
 //! ([`Command::Prove`]) before it lists the sink.
 //!

@@ -1,4 +1,4 @@
-//! The list of a topic's sinks: a version that the source signs, or a list inside the event.
+//! The list of a topic's sinks: a version signed by the source, or a list inside the event.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -8,26 +8,26 @@ use crate::error::Malformed;
 use crate::guard::{Guard, SIGNATURE_BYTES};
 use crate::wire::{Reader, Writer};
 
-/// Sinks of one membership.
+/// The largest number of sinks in one membership.
 ///
-/// Reason: what the figures were made with; 4 million contacts take 256 MiB.
+/// Reason: the largest measured list; 4 million contacts take 256 MiB.
 pub const SINKS_MAX: usize = 4_000_000;
-/// What the signature of a membership begins with, so that it is of nothing else.
+/// The prefix of the signed bytes, so that the signature is valid for nothing else.
 const PURPOSE: &[u8] = b"chappe notification membership 1";
 
-/// Who a sink is.
+/// The address and key of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Contact {
-    /// Where it takes datagrams.
+    /// The address at which it receives datagrams.
     pub address: SocketAddr,
-    /// Its public key (Ed25519), by which it signs as a source and its hop messages are
-    /// authenticated; zeros on a trusted network.
+    /// Its public key (Ed25519), which verifies its signatures as a source and authenticates its hop
+    /// messages; zeros on a trusted network.
     pub key: [u8; 32],
 }
 
 impl Contact {
-    /// Whether the address can be one host's.
-    fn plausible(&self) -> bool {
+    /// Whether the address can belong to one host.
+    fn is_plausible(&self) -> bool {
         let ip = self.address.ip();
         let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         self.address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !broadcast
@@ -65,7 +65,7 @@ impl Contact {
             address: SocketAddr::new(ip, port),
             key,
         };
-        match contact.plausible() {
+        match contact.is_plausible() {
             true => Ok(contact),
             false => Err(Malformed::Address),
         }
@@ -74,7 +74,7 @@ impl Contact {
 
 /// The sinks of a topic, in the order of one version.
 ///
-/// The version counts up with each change; a number means a sink only within a version.
+/// The version increases with each change; a number identifies a sink only within a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
     topic: u64,
@@ -83,15 +83,15 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A membership.
+    /// Makes a membership.
     ///
     /// # Errors
-    /// When an address is named twice or is nobody's, or there are more than [`SINKS_MAX`].
+    /// An address occurs twice or cannot belong to one host, or there are more than [`SINKS_MAX`].
     pub fn new(topic: u64, version: u32, sinks: Vec<Contact>) -> Result<Self, Malformed> {
         if sinks.len() > SINKS_MAX {
             return Err(Malformed::TooLarge);
         }
-        if sinks.iter().any(|sink| !sink.plausible()) {
+        if sinks.iter().any(|sink| !sink.is_plausible()) {
             return Err(Malformed::Address);
         }
         let mut seen = BTreeSet::new();
@@ -117,7 +117,7 @@ impl Membership {
         self.version
     }
 
-    /// How many sinks.
+    /// The number of sinks.
     #[must_use]
     pub fn count(&self) -> u32 {
         // At most SINKS_MAX.
@@ -130,23 +130,23 @@ impl Membership {
         &self.sinks
     }
 
-    /// The sink of a number.
+    /// The sink with this number.
     #[must_use]
     pub fn sink(&self, number: u32) -> Option<&Contact> {
         self.sinks.get(number as usize)
     }
 
-    /// The number of a sink; looks through the list.
+    /// The number of a sink, found by a linear search.
     #[must_use]
     pub fn number(&self, contact: &Contact) -> Option<u32> {
         let index = self.sinks.iter().position(|sink| sink == contact)?;
         u32::try_from(index).ok()
     }
 
-    /// Replaces numbers of this list by those that the same sinks, by address and key, have in another;
-    /// drops those of sinks that are not in it.
+    /// Replaces numbers of this list by those of the same sinks (address and key) in another one;
+    /// drops numbers of sinks that the other list lacks.
     ///
-    /// One pass over the other list, if any of them has moved.
+    /// Takes one pass over the other list if any of them has moved.
     pub(crate) fn renumber(&self, numbers: &mut BTreeSet<u32>, other: &Self) {
         let mut moved = Vec::new();
         numbers.retain(|number| {
@@ -165,8 +165,7 @@ impl Membership {
         numbers.extend(found.map(|(number, _)| number));
     }
 
-    /// The signed form, in which a source hands the list to its sinks, in whatever pieces the carrier
-    /// makes of it.
+    /// Encodes the signed form in which a source gives the list to its sinks; the carrier may split it.
     #[must_use]
     pub fn encode(&self, guard: &impl Guard) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -183,10 +182,10 @@ impl Membership {
         bytes
     }
 
-    /// Reads the signed form; `source` is the key that must have signed it.
+    /// Decodes the signed form; `source` is the key that must have signed it.
     ///
     /// # Errors
-    /// When it is malformed; `None` inside when the signature is not of `source`.
+    /// The bytes are malformed. Returns `None` if the signature is not by `source`.
     pub fn decode(
         bytes: &[u8],
         source: &[u8; 32],
@@ -198,7 +197,7 @@ impl Membership {
         if reader.take(PURPOSE.len())? != PURPOSE {
             return Err(Malformed::Protocol);
         }
-        // The signature first: a stranger's list is not worth reading.
+        // The signature first: an unsigned list is not parsed.
         let signature = Reader::new(signature).array()?;
         if !guard.verify(source, signed, &signature) {
             return Ok(None);
@@ -218,14 +217,14 @@ pub(crate) const fn contact_bytes(v4: bool, keyed: bool) -> usize {
     1 + if v4 { 4 } else { 16 } + 2 + if keyed { 32 } else { 0 }
 }
 
-/// Reads the sinks of a list, and how many they are.
+/// Reads the sinks of a list, and their count.
 pub(crate) fn read_sinks(
     reader: &mut Reader<'_>,
     keyed: bool,
     mut each: impl FnMut(Contact),
 ) -> Result<u32, Malformed> {
     let count = reader.number()?;
-    // Who would need more bytes than are there is not looked for.
+    // A count that exceeds the remaining bytes must not allocate.
     let room = reader.rest().len() / contact_bytes(true, keyed);
     if count as usize > SINKS_MAX.min(room) {
         return Err(Malformed::Short);
@@ -256,7 +255,7 @@ mod tests {
             old.renumber(&mut numbers, other);
             numbers.into_iter().collect::<Vec<_>>()
         };
-        // One comes at the end, in front, one goes; all change places.
+        // One sink is added in front, one at the end, one is removed; all change their index.
         assert_eq!(
             renumbered(&list(2, &[10, 11, 12, 13, 14, 15]), &[1, 4]),
             [1, 4]
@@ -270,7 +269,7 @@ mod tests {
             renumbered(&list(2, &[14, 13, 12, 11, 10]), &[0, 1, 2]),
             [2, 3, 4]
         );
-        // Another address, or another key at the same one, is another sink; so is nobody's number.
+        // Another address, or another key at the same address, is another sink; an unused number maps to none.
         assert_eq!(renumbered(&list(2, &[20, 11, 12, 13, 14]), &[0, 1, 7]), [1]);
         let mut other = list(2, &[10, 11, 12, 13, 14]);
         other.sinks[1].key = [99; 32];

@@ -1,22 +1,22 @@
 //! The datagrams between source and sinks, and between sinks.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 1, 1 | `T`, version 1 |
-//! | 1 | kind: 1 spread, 2 response, 3 coverage, 4 pull, 5 proof; with 128 added: authenticated |
+//! | 1 | kind: 1 spread, 2 response, 3 coverage, 4 pull, 5 proof; plus 128: authenticated |
 //! | 4 | the sender's number in the membership; `FFFFFFFF`: the source |
 //! | … | by kind, below |
-//! | 16 | hop tag over all bytes before, when authenticated |
+//! | 16 | hop tag over all bytes before, if authenticated |
 //!
 //! Numbers are LEB128 unless a size is given. A *range* is two numbers, first and length.
 //!
-//! - spread: range; stamp, which answers give back; rest of the time until coverage is due (µs); time-out (µs); age of the event (µs);
-//!   latency (µs); send cost (ns); plan (1 byte, its numbers); flags (1 byte: 1 repair); number of
-//!   suspects and their places in the range, increasing; the event (see [`crate::event`])
+//! - spread: range; stamp, which answers repeat; time left until coverage is due (µs); timeout (µs); age of the
+//!   event (µs); latency (µs); send cost (ns); plan (1 byte, its numbers); flags (1 byte: 1 repair); number of
+//!   suspects and their indices in the range, increasing; the event (see [`crate::event`])
 //! - response: event id (20 bytes), version (4), range of the job, stamp, dwell time (µs)
-//! - coverage: event id, version, range of the job, stamp, dwell time, how many pieces in all, range of this
-//!   piece, number of failed sinks and their places in the piece, receipts (16 bytes)
-//! - pull: topic (8), version (4), boot (4), first sequence number (8), 64 bits that say which (8)
+//! - coverage: event id, version, range of the job, stamp, dwell time, total number of pieces, range of this
+//!   piece, number of failed sinks and their indices in the piece, receipts (16 bytes)
+//! - pull: topic (8), version (4), boot (4), first sequence number (8), bitmap of the sequence numbers (8)
 //! - proof: topic (8), number (16), flags (1 byte: 1 answer)
 
 use alloc::sync::Arc;
@@ -31,172 +31,172 @@ use crate::guard::TAG_BYTES;
 use crate::plan::Plan;
 use crate::wire::{DATAGRAM_BYTES_MAX, Reader, Writer};
 
-/// The number of the source, which is no sink.
+/// The number of the source, which is not a sink.
 pub const SOURCE: u32 = u32::MAX;
-/// Suspects that a hop names; fewer when the datagram has no room.
+/// The largest number of suspects that a hop names; fewer if the datagram has no room.
 pub const SUSPECTS_MAX: usize = 512;
-/// Bytes that a spread message needs beside its event and suspects, at most.
+/// The largest size of a spread message without its event and suspects.
 pub(crate) const SPREAD_HEAD_BYTES: usize = 3 + 4 + 8 * 5 + 11 + 2 + 2 + TAG_BYTES;
 
 const MAGIC: [u8; 2] = [b'T', 1];
 const AUTHENTICATED: u8 = 0x80;
 
-/// Places of suspects in a range, increasing.
+/// Indices of suspects in a range, increasing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Suspects(Vec<u32>);
 
 impl Suspects {
-    /// Adds one behind the last; what is out of order or beyond [`SUSPECTS_MAX`] is left out.
+    /// Appends one; ignores indices that are out of order, and any after [`SUSPECTS_MAX`].
     pub fn push(&mut self, place: u32) {
         if self.0.len() < SUSPECTS_MAX && self.0.last().is_none_or(|last| *last < place) {
             self.0.push(place);
         }
     }
 
-    /// The places.
+    /// The indices.
     #[must_use]
     pub fn places(&self) -> &[u32] {
         &self.0
     }
 
-    /// Whether this one is among them.
+    /// Whether this index is among them.
     #[must_use]
     pub fn contains(&self, place: u32) -> bool {
         self.0.binary_search(&place).is_ok()
     }
 }
 
-/// A part of the sinks, with what its head must know.
+/// A part of the sinks, with the parameters for its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread {
-    /// First sink of the range, which the receiver is in.
+    /// The first sink of the range, which includes the receiver.
     pub first: u32,
-    /// The one behind the last.
+    /// The end of the range, exclusive.
     pub end: u32,
-    /// The sender's clock, which answers give back: microseconds, the lower 32 bits.
+    /// The sender's clock, which answers repeat: microseconds, the lower 32 bits.
     pub stamp_us: u32,
-    /// Microseconds until the sender wants the coverage.
+    /// Microseconds until the sender needs the coverage.
     pub due_us: u32,
-    /// The sender's time-out for one answer, in microseconds.
+    /// The sender's timeout for one answer, in microseconds.
     pub timeout_us: u32,
-    /// The age of the event when sent, in microseconds.
+    /// The age of the event at sending, in microseconds.
     pub age_us: u32,
     /// The source's estimate of the one-way latency, in microseconds.
     pub latency_us: u32,
     /// The source's estimate of a node's send cost, in nanoseconds.
     pub send_cost_ns: u32,
-    /// How to divide.
+    /// The plan by which the head divides the range.
     pub plan: Plan,
-    /// Asked for by a pull: nobody waits for an answer.
+    /// Answers a pull: no answer is expected.
     pub repair: bool,
-    /// Who should not be made a head.
+    /// The sinks that should not become heads.
     pub suspects: Suspects,
     /// The event.
     pub event: Arc<Event>,
 }
 
-/// A head has the event and has sent it on; what it waits for comes later.
+/// Reports that a head has the event and has forwarded it; coverage follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
     /// The event.
     pub id: EventId,
-    /// The version that the range is of.
+    /// The version to which the range refers.
     pub version: u32,
-    /// First sink of the range it was given.
+    /// The first sink of the range that the head got.
     pub first: u32,
-    /// The one behind the last.
+    /// The end of the range, exclusive.
     pub end: u32,
     /// The stamp of the message that this answers.
     pub stamp_us: u32,
-    /// Microseconds from receiving it to this answer.
+    /// Microseconds from the receipt of that message to this answer.
     pub dwell_us: u32,
 }
 
-/// What a head knows about a piece of its range.
+/// The report of a head about a piece of its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coverage {
-    /// The range it was given, and how long it had it.
+    /// The range that it got, and the dwell time.
     pub response: Response,
-    /// How many pieces there are in all; 0: nothing is known beyond what came before.
+    /// The total number of pieces; 0 if no more is known than was reported before.
     pub pieces: u32,
-    /// One of them.
+    /// One of the pieces.
     pub piece: Piece,
 }
 
-/// Asks for events that were missed.
+/// Requests missed events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pull {
     /// The topic.
     pub topic: u64,
-    /// The version of the sender's number.
+    /// The version to which the sender's number refers.
     pub version: u32,
     /// The source's boot.
     pub boot: u32,
     /// The first sequence number.
     pub first: u64,
-    /// Bit `n` asks for `first + n`.
+    /// Bit `n` requests `first + n`.
     pub wanted: u64,
 }
 
-/// Asks whether a sink is where it says, or answers that.
+/// Asks whether a sink is at its address, or answers that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    /// The topic, of which one is the source and the other wants to be a sink.
+    /// The topic: one node is its source, the other wants to be a sink.
     pub topic: u64,
     /// The question's number, which the answer repeats.
     pub number: u128,
-    /// Whether it is the answer.
+    /// Whether this is the answer.
     pub answer: bool,
 }
 
 /// The hop tag of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag<'a> {
-    /// The bytes that it is over.
+    /// The bytes that it authenticates.
     pub over: &'a [u8],
     /// The tag.
     pub tag: u128,
 }
 
-/// What a datagram says.
+/// The content of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Here is an event; spread it over your part.
+    /// An event, to be spread over a range.
     Spread(Spread),
-    /// I am on it.
+    /// The event is received and forwarded.
     Response(Response),
-    /// What became of my part.
+    /// The result for a range.
     Coverage(Coverage),
-    /// I missed some.
+    /// A request for missed events.
     Pull(Pull),
-    /// Are you there?
+    /// A proof of address.
     Proof(Proof),
 }
 
-/// A message and who sends it.
+/// A message and its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The sender's number, or [`SOURCE`].
     pub from: u32,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// A message and where it goes.
+/// A message and its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// The receiver's address.
     pub address: SocketAddr,
     /// The receiver's key, for the hop tag.
     pub key: [u8; 32],
     /// The receiver's number, or [`SOURCE`].
     pub to: u32,
-    /// What.
+    /// The message.
     pub message: Message,
 }
 
 impl Message {
-    /// The topic that it is about.
+    /// The topic of the message.
     #[must_use]
     pub fn topic(&self) -> u64 {
         match &self.body {
@@ -208,7 +208,7 @@ impl Message {
         }
     }
 
-    /// The version of the membership that its numbers are of; a proof has none, hence 0.
+    /// The version of the membership to which its numbers refer; 0 for a proof, which has none.
     #[must_use]
     pub fn version(&self) -> u32 {
         match &self.body {
@@ -220,7 +220,7 @@ impl Message {
         }
     }
 
-    /// Appends the datagram to `bytes`, without its hop tag.
+    /// Appends the datagram without its hop tag to `bytes`.
     pub fn encode(&self, authenticated: bool, bytes: &mut Vec<u8>) {
         let mut writer = Writer(bytes);
         writer.bytes(&MAGIC);
@@ -260,16 +260,16 @@ impl Message {
         }
     }
 
-    /// Reads a datagram. Gives the message and, when it is authenticated, the tag for the caller to
+    /// Decodes a datagram. Returns the message and, if it is authenticated, the tag for the caller to
     /// check.
     ///
     /// # Errors
-    /// When it is not of the format.
+    /// The datagram is malformed.
     pub fn decode(datagram: &[u8]) -> Result<(Self, Option<Tag<'_>>), Malformed> {
         Self::read(&mut EventPool::default(), datagram)
     }
 
-    /// Reads a datagram; an event in it uses pooled memory.
+    /// Decodes a datagram; its event uses pooled memory.
     pub(crate) fn read<'a>(
         pool: &mut EventPool,
         datagram: &'a [u8],
@@ -320,7 +320,7 @@ impl Message {
         }
     }
 
-    /// Bytes of the datagram, about: for links with a rate.
+    /// The approximate size of the datagram, for links with a rate.
     #[must_use]
     pub fn wire_bytes(&self) -> u32 {
         let bytes = match &self.body {
@@ -339,7 +339,7 @@ fn write_range(first: u32, end: u32, writer: &mut Writer<'_>) {
     writer.number(end.saturating_sub(first));
 }
 
-/// A range that is not empty.
+/// A non-empty range.
 fn read_range(reader: &mut Reader<'_>) -> Result<(u32, u32), Malformed> {
     let (first, length) = (reader.number()?, reader.number()?);
     let end = first.checked_add(length).ok_or(Malformed::Range)?;
@@ -349,7 +349,7 @@ fn read_range(reader: &mut Reader<'_>) -> Result<(u32, u32), Malformed> {
     }
 }
 
-/// Increasing places, each as its distance from the one before.
+/// Writes increasing indices, each as its distance from the one before.
 fn write_places(first: u32, places: &[u32], writer: &mut Writer<'_>) {
     let mut next = first;
     for place in places {
@@ -392,7 +392,7 @@ fn write_spread(spread: &Spread, writer: &mut Writer<'_>) {
     }
     writer.byte(u8::from(spread.repair));
     let suspects = spread.suspects.places();
-    // At most SUSPECTS_MAX.
+    // Not above SUSPECTS_MAX.
     writer.number(suspects.len() as u32);
     write_places(spread.first, suspects, writer);
     writer.bytes(spread.event.bytes());
@@ -493,7 +493,7 @@ fn read_coverage(reader: &mut Reader<'_>) -> Result<Coverage, Malformed> {
         return Err(Malformed::Range);
     }
     let count = reader.number()? as usize;
-    // Each takes a byte at least; more cannot be there.
+    // Each takes at least one byte, which bounds their number.
     if count > reader.rest().len() {
         return Err(Malformed::Short);
     }

@@ -1,53 +1,52 @@
-//! How a node divides the sinks that it is to notify among those it sends to.
+//! Plans: how a node divides the sinks to be notified among the heads it sends to.
 //!
-//! A plan is a rule, the same at every node: of `n` sinks it makes parts; the first sink of a part
-//! becomes its *head*, gets the event and the part, and does the same with the rest of it. What a
-//! rule costs follows from two figures of the network, `o` (the time a node needs for one send) and
-//! `L` (the time until it has arrived and is handled); [`crate::schedule`] computes it.
+//! A plan is a rule that is the same at every node. It divides `n` sinks into parts; the first sink of a part
+//! becomes its *head*, receives the event and the part, and does the same with the rest of it. The cost of a
+//! plan follows from two figures of the network, `o` (the time a node needs for one send) and `L` (the time
+//! until the event has arrived and is handled); [`crate::schedule`] computes it.
 //!
-//! Sources: the two halves are the paper's ("An Optimized WS-Eventing for Large-Scale Networks"); the
+//! Sources: two halves are the paper's plan ("An Optimized WS-Eventing for Large-Scale Networks"); the
 //! optimum is that of the postal model (Bar-Noy and Kipnis, 1992), here with a fan-out cap.
 
 use alloc::vec::Vec;
 
-/// The largest delay of a postal plan, in send costs: beyond it one more level costs nothing.
+/// The largest delay of a postal plan, in send costs: above it another level costs nothing.
 pub const DELAY_MAX: u32 = 1 << 20;
-/// The fan-out cap unless configured.
+/// The default fan-out cap.
 ///
 /// Reason: each head answers, and a UDP socket's default receive buffer holds about 256 short
 /// datagrams.
 pub const CAP: u16 = 128;
 
-/// One of so many parts of an event's time is given for heads that answer sooner.
+/// A smaller cap may make an event slower by one of so many parts of its time, so that heads answer sooner.
 ///
-/// Reason: 5 % more of it without failures is half of it with them (docs/notification-tree.md).
-const LONGER: u64 = 20;
+/// Reason: 5 % more time without failures halves it with them (docs/notification-tree.md).
+const SLOWDOWN_DIVISOR: u64 = 20;
 
-/// A rule by which sinks are divided.
+/// A rule that divides sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// The source notifies each sink itself, without waiting in between.
+    /// The source notifies each sink itself, without waiting for answers.
     Sequential,
-    /// The source notifies each sink itself, each after the answer of the one before: plain
-    /// WS-Eventing.
+    /// The source notifies each sink itself, after the answer of the previous one: plain WS-Eventing.
     SequentialWaiting,
-    /// The paper's: one head for each half.
+    /// The paper's plan: one head for each half.
     TwoHalves,
-    /// Give away half of what is left, and go on.
+    /// Repeatedly gives half of the remaining sinks to a head.
     Binomial,
-    /// So many parts of equal size.
+    /// This number of parts, of equal size.
     Kary(u16),
     /// The optimum of the postal model.
     Postal {
-        /// Time until an event sent is there and handled, in send costs: `L / o`, rounded.
+        /// The time until a sent event is received and handled, in send costs: `L / o`, rounded.
         delay: u32,
-        /// Most heads that one node sends to; at least 1.
+        /// The largest number of heads that one node sends to; at least 1.
         cap: u16,
     },
 }
 
 impl Plan {
-    /// The postal plan of a measured send cost and latency, in any one unit of time.
+    /// The postal plan for a measured send cost and latency, both in the same unit.
     #[must_use]
     pub fn measured(send_cost: u64, latency: u64, cap: u16) -> Self {
         let send_cost = send_cost.max(1);
@@ -58,7 +57,7 @@ impl Plan {
         }
     }
 
-    /// Its name, as `chappe-lab bench notify` and `chappe-lab sim tree` write it.
+    /// Its name in `chappe-lab bench notify` and `chappe-lab sim tree`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// Divides `sinks` sinks: puts the sizes of the parts into `sizes`, in the order of sending.
+    /// Divides `sinks` sinks: writes the sizes of the parts to `sizes`, in the order of sending.
     ///
     /// Every size is at least 1, and their sum is `sinks`.
     fn split(self, sinks: u32, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) {
@@ -108,19 +107,19 @@ impl Plan {
     }
 }
 
-/// Divides, and keeps its buffers from one time to the next.
+/// Divides sinks; its buffers are reused.
 #[derive(Debug, Clone, Default)]
 pub struct Splitter {
     sizes: Vec<u32>,
     totals: Vec<u32>,
-    /// The last question about a fan-out, and the answer: the parts of one job are often alike.
+    /// The last fan-out query and its result: the parts of one job are often alike.
     fan_out: Option<(Plan, u32, u32)>,
-    /// The last question about a least cap, and the answer: it changes with the list or the network.
+    /// The last least-cap query and its result, which changes with the list or the network.
     least_cap: Option<((u32, u32, u16), u16)>,
 }
 
-/// Entries that a [`Splitter`] keeps for the next time.
-const KEPT_ENTRIES: usize = 1_024;
+/// Entries that a [`Splitter`] retains between divisions.
+const RETAINED_ENTRIES: usize = 1_024;
 
 impl Splitter {
     /// The sizes of the parts, in the order of sending; each at least 1, together `sinks`.
@@ -131,7 +130,7 @@ impl Splitter {
     /// assert_eq!(splitter.split(Plan::TwoHalves, 7), [4, 3]);
     /// assert_eq!(splitter.split(Plan::Binomial, 7), [4, 2, 1]);
     /// assert_eq!(splitter.split(Plan::Kary(3), 7), [3, 2, 2]);
-    /// // Nothing is quicker than to send to three oneself when an event is long on its way.
+    /// // With a long delay, sending to three sinks directly is fastest.
     /// assert_eq!(splitter.split(Plan::Postal { delay: 10, cap: 128 }, 3), [1, 1, 1]);
     /// assert_eq!(splitter.split(Plan::Postal { delay: 0, cap: 128 }, 7), [4, 2, 1]);
     /// ```
@@ -140,16 +139,16 @@ impl Splitter {
         &self.sizes
     }
 
-    /// The postal plan of a source that measures: with the least cap that it can do with.
+    /// The postal plan of a source that measures, with the least sufficient cap.
     pub(crate) fn least_capped(&mut self, sinks: u32, delay: u32, cap: u16) -> Plan {
         let cap = self.least_cap(sinks, delay, cap);
         Plan::Postal { delay, cap }
     }
 
-    /// The least cap with which a postal plan takes at most a [`LONGER`]th longer than with `cap`.
+    /// The least cap with which a postal plan takes at most a [`SLOWDOWN_DIVISOR`]th longer than with `cap`.
     ///
-    /// A head answers when it has sent: the fewer it sends to, the sooner its parent knows that it is there,
-    /// and the sooner it has time to take over the part of one that is not.
+    /// A head answers after it has sent. With fewer sends its parent knows sooner that it is alive, and can
+    /// take over the part of a silent head sooner.
     fn least_cap(&mut self, sinks: u32, delay: u32, cap: u16) -> u16 {
         let cap = cap.max(1);
         if sinks <= u32::from(cap).min(delay.saturating_add(1)) {
@@ -159,13 +158,13 @@ impl Splitter {
             return least;
         }
         let (sizes, totals) = (&mut self.sizes, &mut self.totals);
-        // As many send costs as the plan takes, but for the last delay.
+        // The plan's time in send costs, without the last delay.
         let mut steps = |cap| {
             sizes.clear();
             postal(sinks, delay, cap, sizes, totals)
         };
         let best = steps(cap);
-        let most = best + (best + u64::from(delay)) / LONGER;
+        let most = best + (best + u64::from(delay)) / SLOWDOWN_DIVISOR;
         let (mut low, mut least) = (1, cap);
         while low < least {
             let middle = low + (least - low) / 2;
@@ -179,7 +178,7 @@ impl Splitter {
         least
     }
 
-    /// How many heads a node with so many sinks sends to.
+    /// The number of heads to which a node with so many sinks sends.
     pub(crate) fn fan_out(&mut self, plan: Plan, sinks: u32) -> u32 {
         let (last_plan, last_sinks, fan_out) = self.fan_out.unwrap_or((plan, 0, 0));
         if (last_plan, last_sinks) == (plan, sinks) {
@@ -191,10 +190,10 @@ impl Splitter {
         fan_out
     }
 
-    /// Gives back what a large division took.
+    /// Frees the memory of a large division.
     pub(crate) fn shrink(&mut self) {
         for buffer in [&mut self.sizes, &mut self.totals] {
-            if buffer.capacity() > KEPT_ENTRIES {
+            if buffer.capacity() > RETAINED_ENTRIES {
                 *buffer = Vec::new();
             }
         }
@@ -208,13 +207,13 @@ impl Splitter {
 /// `F(t) = 1 + F(t-1-d) + ... + F(t-c-d)`, because a head that gets the `i`-th send has the event at
 /// `i + d`. `totals[k - 1]` is `F(d + k)`.
 ///
-/// With a delay of at least `generations * cap` no head sends before all heads of the generation above
-/// have sent, and a longer delay only moves the generations apart: the parts stay the same. The delay of
-/// a plan comes from the network, so the sum is made with the shorter one.
+/// With a delay of at least `generations * cap`, all heads of one generation have sent before the next one
+/// starts. A longer delay only moves the generations apart and leaves the parts the same. The delay comes from
+/// the network, so the shorter one is used, which bounds the sum.
 fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut Vec<u32>) -> u64 {
     let cap = u32::from(cap);
     if sinks <= cap.min(delay.saturating_add(1)) {
-        // No head could help before the last send is done.
+        // No head could help before the last send.
         sizes.resize(sinks as usize, 1);
         return u64::from(sinks);
     }
@@ -239,7 +238,7 @@ fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut V
     u64::from(steps) + u64::from(generations - 1) * u64::from(delay - summed)
 }
 
-/// The depth of the smallest full tree of `cap` children each that holds so many sinks; `cap` is at
+/// The depth of the smallest full tree with `cap` children a node that holds so many sinks; `cap` is at
 /// least 2.
 fn generations(sinks: u32, cap: u32) -> u32 {
     let (mut depth, mut width, mut reached) = (0, 1u64, 0);
@@ -263,7 +262,7 @@ fn at(totals: &[u32], delay: u32, time: u32) -> u32 {
 fn sum(sinks: u32, delay: u32, cap: u32, totals: &mut Vec<u32>) {
     let wanted = sinks.saturating_add(1);
     totals.clear();
-    let mut reached = 0u32; // By the heads together.
+    let mut reached = 0u32; // By all heads.
     for step in 1.. {
         reached = reached.saturating_add(at(totals, delay, step - 1));
         if step > cap {
@@ -312,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Parts and send costs as the sum over the whole delay gives them.
+    /// Parts and send costs by the sum over the whole delay.
     fn whole_sum(sinks: u32, delay: u32, cap: u16) -> (Vec<u32>, u64) {
         let (mut sizes, mut totals) = (Vec::new(), Vec::new());
         let wide = u32::from(cap);
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_a_stranger_costs_little() {
+    fn a_strangers_plan_costs_little() {
         for (sinks, delay, cap) in [
             (48, DELAY_MAX, 1),
             (4_000_000, DELAY_MAX, 1),

@@ -1,8 +1,7 @@
-//! What a plan costs on a network where nothing fails, and which sink is best put where.
+//! The cost of a plan on a network without failures, and the best position of each sink.
 //!
-//! The model: a node needs [`Cost::send`] (`o`) for each send, one after the other; what it sends is
-//! handled at the other end [`Cost::delay`] (`L` and the handling) after the send is done. The source
-//! begins at 0.
+//! The model: a node needs [`Cost::send`] (`o`) for each send, one after the other. The receiver has handled the
+//! event [`Cost::delay`] (`L` and the handling) after the end of the send. The source starts at 0.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +13,7 @@ use core::time::Duration;
 
 use crate::plan::{Plan, Splitter};
 
-/// The two figures of a network.
+/// The two cost figures of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// The time a node needs for one send: `o`.
@@ -23,10 +22,10 @@ pub struct Cost {
     pub delay: Duration,
 }
 
-/// When each sink has the event, by its place in the list, and when the last has it.
+/// The time at which each sink has the event, by its index in the list.
 ///
-/// Answers cost nothing in this model, except with [`Plan::SequentialWaiting`], where each send
-/// waits for the answer of the one before: `2·(o + L)` a sink.
+/// Answers cost nothing in this model, except with [`Plan::SequentialWaiting`], where each send waits for the
+/// previous answer: `2·(o + L)` a sink.
 ///
 /// ```
 /// use chappe_notification_tree::{Plan, schedule::{Cost, arrivals}};
@@ -45,18 +44,18 @@ pub fn arrivals(plan: Plan, sinks: u32, cost: Cost) -> Vec<Duration> {
         .collect()
 }
 
-/// When the last sink has the event.
+/// The time at which the last sink has the event.
 #[must_use]
 pub fn completion(plan: Plan, sinks: u32, cost: Cost) -> Duration {
     let last = arrivals(plan, sinks, cost).into_iter().max();
     last.unwrap_or_default()
 }
 
-/// For each place its arrival and how many sinks depend on it, itself included.
+/// For each index its arrival and the number of sinks that depend on it, itself included.
 fn walk(plan: Plan, sinks: u32, cost: Cost) -> Vec<(Duration, u32)> {
     let mut places = vec![(Duration::ZERO, 1); sinks as usize];
     let mut splitter = Splitter::default();
-    // Ranges whose division is still to be done: first place, number, when its owner begins.
+    // Ranges still to be divided: first index, size, start of its owner.
     let mut open = vec![(0u32, sinks, Duration::ZERO)];
     while let Some((mut first, number, begins)) = open.pop() {
         let mut sent = begins;
@@ -74,23 +73,23 @@ fn walk(plan: Plan, sinks: u32, cost: Cost) -> Vec<(Duration, u32)> {
     places
 }
 
-/// Which sinks go to the places that matter most: the paper's two orders.
+/// The order of a list: the paper's two orders, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// As listed.
     #[default]
     AsListed,
-    /// The most critical sinks go where the event arrives first.
+    /// The most critical sinks are where the event arrives first.
     Criticality,
-    /// The most reliable sinks go where the most others depend on them.
+    /// The most reliable sinks are where most others depend on them.
     Reliability,
 }
 
 impl Order {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 3] = [Self::AsListed, Self::Criticality, Self::Reliability];
 
-    /// Its name, as command lines write it.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -108,19 +107,18 @@ impl FromStr for Order {
         let found = Self::ALL.into_iter().find(|order| order.name() == name);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("there is no order {name:?}, but {names}")
+            format!("unknown order {name:?}; known: {names}")
         })
     }
 }
 
-/// Arranges sinks: gives for each place of the list the number of the sink that belongs there.
+/// Arranges sinks: returns for each index of the list the number of the sink that belongs there.
 ///
-/// `ranks` says how critical (or reliable) each sink is, larger is more; equals keep their order.
-/// A list so arranged is a membership version: it is arranged when sinks or ranks change, not for
-/// each event.
+/// `ranks` holds the criticality or reliability of each sink (larger is more); equals keep their order. The
+/// result is used for a membership version, so it is computed when sinks or ranks change, not for each event.
 #[must_use]
 pub fn arrange(order: Order, plan: Plan, ranks: &[u32], cost: Cost) -> Vec<u32> {
-    // A membership has at most u32::MAX sinks; what is beyond keeps its order at the end.
+    // A membership has at most u32::MAX sinks; further ones keep their order at the end.
     let sinks = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
     let mut by_rank: Vec<u32> = (0..sinks).collect();
     if order == Order::AsListed {
@@ -147,8 +145,8 @@ mod tests {
 
     /// The exact optimum by dynamic programming over every division, in send costs.
     ///
-    /// `of[n]`: the least time to reach `n` sinks; `from[i][n]`: the same when the `i`-th send is the
-    /// next. Knows nothing of `F(t)`.
+    /// `of[n]`: the least time to reach `n` sinks; `from[i][n]`: the same if the `i`-th send is next.
+    /// Independent of `F(t)`.
     fn optimum(sinks: usize, delay: u64, cap: usize) -> Vec<u64> {
         let mut of = vec![0u64; sinks + 1];
         for n in 1..=sinks {
@@ -209,7 +207,7 @@ mod tests {
             assert!(took(Plan::TwoHalves, sinks) <= u128::from(levels) * 6);
         }
         assert_eq!(took(Plan::TwoHalves, 254), 7 * 6);
-        // 2 µs a send, 30 µs on the way and 2 µs to handle: computed by another program.
+        // 2 µs a send, 30 µs of latency and 2 µs of handling: computed by another program.
         let cost = Cost {
             send: Duration::from_micros(2),
             delay: Duration::from_micros(32),
@@ -237,7 +235,7 @@ mod tests {
                 assert_eq!(
                     sorted,
                     (0..40).collect::<Vec<_>>(),
-                    "every sink has one place"
+                    "every sink has one index"
                 );
                 let of = |rank| {
                     let places =

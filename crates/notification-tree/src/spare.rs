@@ -1,7 +1,7 @@
-//! Memory of ended events, used for the next ones: in the steady state an event allocates nothing.
+//! Reuses the memory of ended events: in the steady state an event allocates nothing.
 //!
-//! An event is kept until `history` others have come; its memory is then what the next event needs. Memory
-//! that the application still holds is not reused.
+//! An event is kept until `history` later ones have arrived; the next event then reuses its memory. Memory that
+//! the application still holds is not reused.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::job::{Job, Part, Requester};
 use crate::tally::Tally;
 use crate::topic::Record;
 
-/// The largest allocation that is kept; a plan with more than a few hundred heads allocates each time.
+/// The largest retained allocation; a plan with more than a few hundred heads allocates each time.
 const POOLED_BYTES: usize = 64 * 1_024;
 
 /// Unused memory.

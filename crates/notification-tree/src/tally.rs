@@ -1,4 +1,4 @@
-//! What a source knows about the sinks of one event.
+//! A source's record of the sinks of one event.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

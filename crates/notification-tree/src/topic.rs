@@ -1,4 +1,4 @@
-//! What a node keeps of one topic: its versions, its events and its suspects.
+//! The state of one topic: its versions, its events and its suspects.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -33,7 +33,7 @@ pub(crate) struct Record {
     /// This node's number in the membership.
     pub(crate) number: Option<u32>,
     pub(crate) is_verified: bool,
-    /// When it was received or published, and its age then.
+    /// The time at which it was received or published, and its age then.
     pub(crate) taken_at: Instant,
     pub(crate) age_us: u32,
     /// The node that sent it first.
@@ -225,8 +225,8 @@ impl Topic {
         }
     }
 
-    /// How much longer than round trips suggest a source may wait for a silent sink: while events at the rate
-    /// since the oldest one under way leave half of `history` free. So a silent sink delays no later event.
+    /// How much longer than round trips suggest a source may wait for a silent sink: as long as events at the
+    /// rate since the oldest open one leave half of `history` free. So a silent sink delays no later event.
     pub(crate) fn patience(&self, now: Instant, history: usize) -> Duration {
         let mut open = self.records.iter().enumerate();
         let oldest = open.find_map(|(at, record)| Some((at, record.tally.as_ref()?.published())));
@@ -301,7 +301,7 @@ mod tests {
         topic.suspect_in(1, 2);
         topic.adopt(list(2, &[9, 10, 11, 12]), None, &own).unwrap();
         assert_eq!(topic.suspects, BTreeSet::from([3]));
-        // In version 1, number 2 was another sink than it is now.
+        // In version 1, number 2 belonged to another sink.
         topic.suspect_in(1, 1);
         topic.clear_suspect_in(2, 3);
         assert!(topic.suspects.is_empty());

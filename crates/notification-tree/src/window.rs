@@ -1,22 +1,22 @@
-//! Which events of a source were seen: the newest number and the 64 up to it.
+//! The events seen of a source: the newest sequence number and the 64 up to it.
 
 use chappe_machine::ReplayWindow;
 
-/// What a sink has seen of one source; to be stored before the event is used, and given again after
-/// a restart.
+/// The events that a sink has seen of one source. Store it before the event is used, and pass it again
+/// after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Window {
-    /// The source's boot; events of earlier ones are old.
+    /// The source's boot; events of earlier boots are rejected.
     pub boot: u32,
     /// The sequence numbers seen.
     pub numbers: ReplayWindow,
-    /// The first sequence number that this sink may have missed and asks for: earlier ones are taken when
-    /// they come.
+    /// The first sequence number that this sink requests if it is missing; earlier ones are accepted but
+    /// not requested.
     pub since: u64,
 }
 
 impl Window {
-    /// Whether this event may be new: not seen, and not too old to tell.
+    /// Whether this event may be new: neither seen nor older than the window.
     #[must_use]
     pub fn accepts(&self, boot: u32, sequence: u64) -> bool {
         if boot != self.boot {
@@ -25,13 +25,13 @@ impl Window {
         self.numbers.is_new(sequence)
     }
 
-    /// Notes an event as seen.
+    /// Marks an event as seen.
     pub fn note(&mut self, boot: u32, sequence: u64) {
         if sequence == 0 || boot < self.boot {
             return;
         }
         if boot > self.boot || self.numbers.newest == 0 {
-            // Of a source that was known before, all of a new life is missed that does not come.
+            // After a restart of a known source, all events from 1 on count as missing.
             let since = match self.numbers.newest {
                 0 => sequence,
                 _ => 1,
@@ -45,12 +45,12 @@ impl Window {
         self.numbers.accept(sequence);
     }
 
-    /// Asks no more for what is missing up to now. Not seen all the same: it is taken when it comes.
+    /// Stops requesting events that are missing up to now. They are still accepted if they arrive.
     pub(crate) fn give_up(&mut self) {
         self.since = self.numbers.newest.saturating_add(1);
     }
 
-    /// The oldest missing number and, from it on, which are missing.
+    /// The first missing number, and a bitmap of the missing ones from it on.
     #[must_use]
     pub fn missing(&self) -> Option<(u64, u64)> {
         let newest = self.numbers.newest;
@@ -75,13 +75,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_first_event_is_no_gap_and_later_ones_are() {
+    fn only_gaps_after_the_first_event_are_missing() {
         let mut window = Window::default();
         window.note(1, 100);
         assert_eq!(window.missing(), None);
         assert!(
             window.accepts(1, 99),
-            "what was overtaken by the first is taken"
+            "an event overtaken by the first one is accepted"
         );
         window.note(1, 104);
         assert_eq!(window.missing(), Some((101, 0b111)));
@@ -91,16 +91,16 @@ mod tests {
         assert!(!window.accepts(0, 200) && window.accepts(2, 1) && !window.accepts(2, 0));
         window.give_up();
         assert_eq!(window.missing(), None);
-        assert!(window.accepts(1, 103), "given up is not seen");
+        assert!(window.accepts(1, 103), "an event given up was not seen");
         window.note(1, 106);
-        assert_eq!(window.missing(), Some((105, 1)), "a later gap is asked for");
+        assert_eq!(window.missing(), Some((105, 1)), "a later gap is requested");
         window.note(2, 1);
         assert!(!window.accepts(1, 103));
         window.note(2, 1_000);
         assert_eq!(
             window.missing().map(|it| it.0),
             Some(937),
-            "older ones are given up"
+            "older events are given up"
         );
     }
 

@@ -1,10 +1,10 @@
-//! Bytes of messages: fixed numbers big-endian, others as LEB128.
+//! The byte format of messages: fixed-size numbers big-endian, others as LEB128.
 
 use alloc::vec::Vec;
 
 use crate::error::Malformed;
 
-/// The largest datagram: it passes every IPv6 path (1,280 bytes) with the heads of IPv6 and UDP.
+/// The largest datagram: with the headers of IPv6 and UDP it fits every IPv6 path (1,280 bytes).
 pub const DATAGRAM_BYTES_MAX: usize = 1_232;
 
 /// Appends to a datagram.
@@ -30,7 +30,7 @@ impl Writer<'_> {
     /// Seven bits a byte, the lowest first.
     pub(crate) fn number(&mut self, mut number: u32) {
         while number >= 0x80 {
-            // The low byte alone is meant.
+            // Only the low byte is kept.
             self.byte(number as u8 | 0x80);
             number >>= 7;
         }
@@ -38,7 +38,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes a datagram apart.
+/// Parses a datagram.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -82,8 +82,8 @@ impl<'a> Reader<'a> {
         for shift in (0..).step_by(7) {
             let byte = self.byte()?;
             let part = u32::from(byte & 0x7F);
-            // Bits that do not fit, and a last byte that says nothing, are another form of the same
-            // number: one form is enough.
+            // Overflowing bits and a trailing zero byte are other forms of a number: only the
+            // shortest one is accepted.
             if shift > 28 || (shift == 28 && part > 0xF) || (shift > 0 && byte == 0) {
                 return Err(Malformed::Number);
             }

@@ -1,5 +1,5 @@
-//! Goal: what is encoded is decoded again, in one form only, and no bytes make a decoder panic.
-//! Method: properties over generated messages and over bytes; the fuzz target's programs at random.
+//! Goal: decoding undoes encoding, each message has one form, and no bytes make a decoder panic.
+//! Method: properties over generated messages and over bytes; random programs of the fuzz target.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -176,7 +176,7 @@ fn body() -> impl Strategy<Value = Body> {
 proptest! {
     #[test]
     fn decoding_undoes_encoding(from in any::<u32>(), body in body()) {
-        // An empty list has no range: such an event travels nowhere.
+        // An empty list has no range, so its event is never sent.
         let empty = matches!(&body, Body::Spread(spread)
             if spread.event.list().is_some_and(|list| list.is_ok_and(|list| list.count() == 0)));
         let message = Message { from, body };
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_off_or_goes_on_is_refused(body in body(), cut in any::<prop::sample::Index>()) {
+    fn truncated_and_trailing_bytes_are_refused(body in body(), cut in any::<prop::sample::Index>()) {
         let message = Message { from: 3, body };
         let mut bytes = Vec::new();
         message.encode(false, &mut bytes);
@@ -228,7 +228,7 @@ fn a_strangers_plan_with_a_long_delay_holds_little_memory() {
 }
 
 #[test]
-fn lists_that_repeat_or_name_nobody_are_refused() {
+fn lists_with_repeated_or_invalid_addresses_are_refused() {
     let new = |sinks| Membership::new(1, 1, sinks);
     assert_eq!(
         new(vec![contact(1), contact(2), contact(1)]),
@@ -261,7 +261,7 @@ fn lists_that_repeat_or_name_nobody_are_refused() {
     };
     let event = Event::new(&TrustedNetwork, id, &membership, true, None, b"x", 500).expect("fits");
     let mut bytes = event.bytes().to_vec();
-    // The second entry made equal to the first: 7 bytes each behind the head of 27.
+    // The second entry equals the first: 7 bytes each, after a header of 27.
     bytes.copy_within(27..34, 34);
     let list = |bytes: &[u8]| Event::decode(bytes).map(|event| event.list());
     assert_eq!(list(&bytes), Ok(Some(Err(Malformed::Repeated))));
@@ -291,7 +291,7 @@ fn the_corpus_of_lists_passes() {
 }
 
 #[test]
-fn the_source_is_no_sink() {
+fn the_source_is_not_a_sink() {
     let membership = Membership::new(1, 1, vec![contact(1)]).expect("apart");
     assert_eq!(membership.sink(SOURCE), None);
 }

@@ -1,9 +1,8 @@
-//! In the steady state an event asks the allocator for nothing.
+//! The steady state allocates no memory.
 //!
-//! Goal: neither source nor sink allocates for an event once as many are kept as are kept at most, with the
-//! list inside and without; an event that the application holds longer is its own, and replaced.
-//! Method: an allocator that counts in front of the system's; only what the machine does is counted,
-//! not the test's own network.
+//! Goal: neither source nor sink allocates for an event once `history` events are kept, with the list inside and
+//! without. An event that the application holds keeps its memory, and the pool replaces it.
+//! Method: a counting allocator in front of the system's; it counts the machine only, not the test's network.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -20,9 +19,9 @@ use chappe_notification_tree::{
 };
 
 const TOPIC: u64 = 5;
-/// Sinks; the first is head of half of them.
+/// Sinks; the first one is the head of half of them.
 const SINKS: usize = 8;
-/// Allocations for an event that the application holds: its bytes, and what counts who holds it.
+/// Allocations for an event that the application holds: its bytes and its reference count.
 const HELD: usize = 2;
 
 struct Net {
@@ -32,7 +31,7 @@ struct Net {
     /// Allocations by the source, and by all sinks.
     counted: [usize; 2],
     delivered: usize,
-    /// What the applications of the sinks hold.
+    /// The events that the applications of the sinks hold.
     held: Vec<Arc<Event>>,
     holds: bool,
 }
@@ -107,22 +106,22 @@ impl Net {
         self.spread(node);
     }
 
-    /// Lets all datagrams arrive that come of what a node was given.
+    /// Delivers all datagrams that follow from a command.
     fn spread(&mut self, node: usize) {
-        let mut way: VecDeque<(usize, Vec<u8>)> = VecDeque::new();
-        self.outputs(node, &mut way);
-        while let Some((to, datagram)) = way.pop_front() {
+        let mut in_transit: VecDeque<(usize, Vec<u8>)> = VecDeque::new();
+        self.outputs(node, &mut in_transit);
+        while let Some((to, datagram)) = in_transit.pop_front() {
             self.now += Duration::from_micros(100);
             let now = self.now;
             self.count(to, |tree| {
-                let message = tree.open(now, &datagram).expect("nobody tampers");
+                let message = tree.open(now, &datagram).expect("an authentic datagram");
                 tree.handle_input(now, Input::Receive(message));
             });
-            self.outputs(to, &mut way);
+            self.outputs(to, &mut in_transit);
         }
     }
 
-    fn outputs(&mut self, node: usize, way: &mut VecDeque<(usize, Vec<u8>)>) {
+    fn outputs(&mut self, node: usize, in_transit: &mut VecDeque<(usize, Vec<u8>)>) {
         let mut datagram = Vec::with_capacity(2_048);
         while let Some(output) = self.count(node, Tree::poll_output) {
             match output {
@@ -130,7 +129,7 @@ impl Net {
                     self.count(node, |tree| tree.seal(&transmit, &mut datagram));
                     let at = |it: &Contact| it.address == transmit.address;
                     let to = self.contacts.iter().position(at).expect("a node");
-                    way.push_back((to, datagram.clone()));
+                    in_transit.push_back((to, datagram.clone()));
                 }
                 Output::Event(TreeEvent::Delivered { event, .. }) => {
                     self.delivered += 1;
@@ -143,7 +142,7 @@ impl Net {
         }
     }
 
-    /// What so many events cost source and sinks.
+    /// The allocations of source and sinks for so many events.
     fn events(&mut self, count: usize) -> [usize; 2] {
         self.counted = [0; 2];
         for _ in 0..count {
@@ -160,7 +159,7 @@ impl Net {
 fn an_event_allocates_nothing() {
     for inline in [false, true] {
         let mut net = Net::new(inline);
-        // Until as many are kept as are kept at most.
+        // Until `history` events are kept.
         net.events(100);
         let counted = net.events(400);
         assert_eq!(net.delivered, 500 * SINKS);
@@ -169,17 +168,17 @@ fn an_event_allocates_nothing() {
 }
 
 #[test]
-fn an_event_that_is_held_is_the_holders() {
+fn a_held_event_keeps_its_memory() {
     let mut net = Net::new(false);
     net.events(100);
     net.holds = true;
-    // Until what was spare before is held, too.
+    // Until the pooled memory is held, too.
     net.events(100);
     let counted = net.events(400);
     assert_eq!(counted, [0, 400 * SINKS * HELD]);
     assert_eq!(net.held.len(), 500 * SINKS);
     let body = |event: &Arc<Event>| event.body() == [7; 100];
-    assert!(net.held.iter().all(body), "nothing was written over");
+    assert!(net.held.iter().all(body), "held events keep their content");
     let ids: Vec<_> = net.held.iter().map(|event| event.id().sequence).collect();
     assert_eq!((ids[0], ids[ids.len() - 1]), (101, 600));
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::output::Failure;
 
-/// Resolves at an interrupt or a request to end.
+/// Returns at an interrupt or a request to end.
 ///
 /// # Errors
-/// When the system refuses to deliver the signals.
+/// The system refuses to deliver the signals.
 pub async fn interrupted() -> Result<(), Failure> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
@@ -18,10 +18,10 @@ pub async fn interrupted() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs `action` in a thread of its own at the first interrupt and at each later one.
+/// Runs `action` on a separate thread, at the first interrupt and at each later one.
 ///
 /// # Errors
-/// When the thread's runtime cannot be started.
+/// The runtime of the thread cannot be started.
 pub fn at_interrupt(mut action: impl FnMut() + Send + 'static) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -37,7 +37,7 @@ pub fn at_interrupt(mut action: impl FnMut() + Send + 'static) -> Result<(), Fai
 /// A flag that the first interrupt sets; the second ends the program with exit code 130.
 ///
 /// # Errors
-/// As [`at_interrupt`].
+/// The errors of [`at_interrupt`].
 pub fn stop_at_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);

@@ -1,8 +1,8 @@
 //! The terminal of the programs `chappe` and `chappe-lab`.
 //!
-//! Results go to standard output, everything else to standard error ([`output`]). Exit code 0: done;
-//! 1: a negative result (nothing found, a check failed, a target missed); 2: an error, with a `hint:`
-//! when the remedy is known. Deliberately absent: the verbs and flags of a program.
+//! Results are printed to standard output, everything else to standard error ([`output`]). Exit codes: 0 for success; 1
+//! for a negative result (nothing found, a check failed, a target missed); 2 for an error, with a `hint:` if a remedy
+//! is known. Out of scope: the verbs and flags of a program.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use output::Outcome;
 
-/// Prints why a command failed, and gives the exit code of the program.
+/// Prints why a command failed, and returns the exit code of the program.
 #[must_use]
 pub fn exit_code(outcome: Outcome) -> ExitCode {
     match outcome {
@@ -33,7 +33,7 @@ pub fn exit_code(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Sends logs to standard error; `CHAPPE_LOG` takes the syntax of `tracing`'s filters.
+/// Writes logs to standard error; `CHAPPE_LOG` has the syntax of `tracing`'s filters.
 pub fn logging(verbose: u8) {
     let default = match verbose {
         0 => "warn",

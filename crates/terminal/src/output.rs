@@ -1,4 +1,4 @@
-//! What the program prints: results on standard output, everything else on standard error.
+//! The output of a program: results on standard output, everything else on standard error.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Why a command ended without success.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What went wrong, from the outside in.
+    /// The error, outermost context first.
     pub message: String,
-    /// The remedy, when it is known.
+    /// A remedy, if one is known.
     pub hint: Option<String>,
     /// 1 for a negative result, 2 for an error.
     pub code: u8,
@@ -27,7 +27,7 @@ impl Failure {
         }
     }
 
-    /// A negative result, already printed.
+    /// A negative result that was printed already.
     pub fn negative() -> Self {
         Self {
             message: String::new(),
@@ -36,14 +36,14 @@ impl Failure {
         }
     }
 
-    /// With a remedy.
+    /// Adds a remedy.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With a remedy, if there is one.
+    /// Adds a remedy, if there is one.
     #[must_use]
     pub fn hint_if(mut self, hint: Option<impl Into<String>>) -> Self {
         self.hint = hint.map(Into::into).or(self.hint);
@@ -51,7 +51,7 @@ impl Failure {
     }
 }
 
-/// An error with the errors below it, and what was being done.
+/// Converts an error with its causes.
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -70,7 +70,7 @@ impl<E: std::error::Error> From<E> for Failure {
 /// The result of a command.
 pub type Outcome = Result<(), Failure>;
 
-/// Prints one line on standard output; a closed pipe ends the program in silence.
+/// Prints a line to standard output; a closed pipe silently ends the program.
 pub fn line(text: impl fmt::Display) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
@@ -78,7 +78,7 @@ pub fn line(text: impl fmt::Display) {
     }
 }
 
-/// Prints one JSON document on a line.
+/// Prints a JSON document on one line.
 pub fn json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(text) => line(text),
@@ -86,25 +86,25 @@ pub fn json(value: &impl Serialize) {
     }
 }
 
-/// Says something on standard error.
+/// Prints a message to standard error.
 pub fn note(text: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Says something on standard error if a person reads it.
+/// Prints a message to standard error, if that is a terminal.
 pub fn progress(text: impl fmt::Display) {
     if std::io::stderr().is_terminal() {
         note(text);
     }
 }
 
-/// Makes a folder for results; to be asked before the work, which would be lost.
+/// Creates a folder for results. Call it before the work, which would be lost otherwise.
 pub fn folder(path: &Path) -> Outcome {
     let made = std::fs::create_dir_all(path);
     made.map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
 }
 
-/// Writes a result into a file.
+/// Writes a result to a file.
 pub fn file(path: &Path, text: &str) -> Outcome {
     let written = std::fs::write(path, text);
     written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
@@ -115,19 +115,19 @@ pub fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Rows in aligned columns under a head.
+/// Rows in aligned columns under a header.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a head.
+    /// A table with a header.
     pub fn new<const N: usize>(head: [&str; N]) -> Self {
         Self::with_head(head.iter().map(ToString::to_string).collect())
     }
 
-    /// A table with a head made at run time.
+    /// A table with a header that is computed at run time.
     pub fn with_head(head: Vec<String>) -> Self {
         Self { rows: vec![head] }
     }
@@ -166,7 +166,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Samples as bars, at most 40 of them, each the largest of its share.
+/// Samples as at most 40 bars, each the largest sample of its share.
 pub fn sparkline(samples: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const WIDTH: usize = 40;

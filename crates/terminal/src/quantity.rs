@@ -1,4 +1,4 @@
-//! Quantities with their unit, as flags take them.
+//! Quantities with units, for flags.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use chappe_machine::time_unit;
 /// Parses a duration such as `500ms`, `3s` or `2m`.
 ///
 /// # Errors
-/// When the text is no number with a unit of time.
+/// The text is not a number with a unit of time.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let length = match unit {
@@ -15,7 +15,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => time_unit(unit),
     };
     let Some(length) = length else {
-        return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h, d"));
+        return Err(format!(
+            "unit {unit:?} is unknown; use ns, us, ms, s, m, h or d"
+        ));
     };
     Duration::try_from_secs_f64(number * length.as_secs_f64()).map_err(|error| error.to_string())
 }
@@ -23,7 +25,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses a rate in bits such as `250kbit` or `10Mbit/s`, into bytes a second.
 ///
 /// # Errors
-/// When the text is no number with a unit of bits, or the rate is out of range.
+/// The text is not a number with a unit of bits, or the rate is out of range.
 pub fn bytes_per_s(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text.trim_end_matches("/s"))?;
     let bits = match unit {
@@ -31,7 +33,11 @@ pub fn bytes_per_s(text: &str) -> Result<u64, String> {
         "kbit" => number * 1e3,
         "Mbit" => number * 1e6,
         "Gbit" => number * 1e9,
-        _ => return Err(format!("unit {unit:?} is none of bit, kbit, Mbit, Gbit")),
+        _ => {
+            return Err(format!(
+                "unit {unit:?} is unknown; use bit, kbit, Mbit or Gbit"
+            ));
+        }
     };
     let bytes = (bits / 8.0) as u64;
     if bytes == 0 || bits > 1e12 {
@@ -40,8 +46,8 @@ pub fn bytes_per_s(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A measured number for a table that programs read: nine significant digits, without the noise of
-/// binary fractions, so that 13.999999999999998 reads as 14.
+/// A measured number for machine-readable tables: nine significant digits without the noise of binary fractions, so
+/// that 13.999999999999998 becomes 14.
 #[must_use]
 pub fn measured(value: f64) -> String {
     if !value.is_finite() {

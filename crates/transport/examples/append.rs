@@ -1,16 +1,14 @@
-//! A program that does nothing but append at level power, for whoever wants to kill it.
+//! Appends at level power and does nothing else, as a target for kill tests.
 //!
 //! `append DIRECTORY RUN RECORDS [RESERVE_BYTES [trim]]`
 //!
-//! Prints, each as one write to standard output: what opening found (`opened ...`), each record that
-//! the log has (`has STREAM EPOCH NUMBER PAYLOAD`), `ready`, then waits for a line or the end of
-//! standard input and prints each record once it is acknowledged
-//! (`ack STREAM EPOCH NUMBER PAYLOAD`), `full` each time that it is refused for lack of room (it
-//! tries again), `failed REASON` when the log stopped and `closed` after an orderly end. Segments
-//! are as small as they can be, so that a short run has all that a long one has. With 0 records it
-//! is a reader. With `trim` it also trims its streams, and creates and removes other streams:
-//! `trimming STREAM FIRST` and `removing STREAM` come before the request, `trimmed STREAM FIRST` and
-//! `removed STREAM` after its acknowledgement.
+//! Prints, each as one write to standard output: the result of opening (`opened ...`), each record in the log
+//! (`has STREAM EPOCH NUMBER PAYLOAD`), and `ready`. Then it waits for a line or the end of standard input, and prints
+//! each record once it is acknowledged (`ack STREAM EPOCH NUMBER PAYLOAD`), `full` each time an append is refused for
+//! lack of room (it retries), `failed REASON` if the log stopped, and `closed` after an orderly end. Segments have the
+//! smallest size, so that a short run covers all cases of a long one. With 0 records it only reads. With `trim` it also
+//! trims its streams, and creates and removes other streams: `trimming STREAM FIRST` and `removing STREAM` precede the
+//! request, `trimmed STREAM FIRST` and `removed STREAM` follow its acknowledgement.
 
 use chappe_log::{Appended, Error, Level, Options, Record, Store, Stream};
 use chappe_transport::FileDisk;
@@ -19,13 +17,13 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-/// Pause after a refusal for lack of room.
+/// The pause after a refusal for lack of room.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Batches on their way at once.
+/// Batches in flight.
 const IN_FLIGHT: usize = 2;
 /// Bytes of a payload.
 const PAYLOAD: usize = 160;
-/// Batches from one trim and one removal to the next.
+/// Batches between two trims with a removal.
 const TRIM_BATCHES: usize = 5;
 /// Records that a trim leaves.
 const KEPT: u64 = 4;
@@ -36,7 +34,7 @@ struct Writer<const N: usize> {
 }
 
 impl<const N: usize> Writer<N> {
-    /// Hands a batch to the log, however long the disk is full.
+    /// Appends a batch, however long the disk is full.
     fn offer(&mut self, stream: usize, payloads: Vec<String>) -> Result<(), Error> {
         loop {
             let batch = payloads.iter().map(|text| (0, text.clone().into_bytes()));
@@ -51,7 +49,7 @@ impl<const N: usize> Writer<N> {
         }
     }
 
-    /// Waits until at most so many batches are on their way, and prints what is acknowledged.
+    /// Waits until at most this many batches are in flight, and prints the acknowledged ones.
     fn settle(&mut self, at_most: usize) -> Result<(), Error> {
         while self.waiting.len() > at_most {
             let Some((stream, payloads, appended)) = self.waiting.pop_front() else {
@@ -124,7 +122,7 @@ fn trim(store: &Store, streams: &[Stream], guest: &str) -> Result<(), Error> {
 fn work(store: &Store, run: &str, records: usize, trims: bool) -> Result<(), Error> {
     println!("ready");
     let mut line = String::new();
-    // Whoever cannot be read from has nothing to say.
+    // An unreadable input counts as its end.
     let _ = std::io::stdin().read_line(&mut line);
     let open = |name| loop {
         match store.stream(name, Level::Power, b"") {

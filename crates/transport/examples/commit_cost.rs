@@ -1,19 +1,19 @@
-//! Measures what a group commit costs in processor time, when many sources bring single records.
+//! Measures the processor time of a group commit, if many sources append single records.
 //!
 //! `cargo run --release -p chappe-transport --example commit_cost -- DIRECTORY [SECONDS] [SOURCES]
 //! [PERIOD_US] [PAUSE_US]`
 //!
-//! Each source appends one record of 100 bytes at level power each period and awaits its
-//! acknowledgement; all are tasks of one thread, as in a node. Prints records, commits and syncs a
-//! second, the time from append to acknowledgement, processor time of the serving and of the commit
-//! thread for a record and for a commit, and how often each thread waited for something.
+//! Each source appends one record of 100 bytes at level power each period and waits for its acknowledgement; all are
+//! tasks of one thread, as in a node. Prints records, commits and syncs a second, the time from append to
+//! acknowledgement, the processor time of the serving and of the commit thread for a record and for a commit, and the
+//! number of waits of each thread.
 
 use chappe_log::{Level, Options, Store};
 use chappe_transport::FileDisk;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds on a processor and waits of each thread of this process, by its name.
+/// Processor nanoseconds and waits of each thread of this process, by its name.
 fn threads() -> Vec<(String, u64, u64)> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let read = |path: &Path, file: &str| std::fs::read_to_string(path.join(file)).ok();

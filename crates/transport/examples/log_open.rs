@@ -1,10 +1,10 @@
-//! Measures how long a large log takes to open.
+//! Measures the time to open a large log.
 //!
 //! `cargo run --release -p chappe-transport --example log_open -- DIRECTORY RECORDS [BATCH]`
 //!
-//! Writes so many records of 100 bytes in batches (default 10) over 24 streams at level process if
-//! the directory is empty, then opens the log: closed cleanly, without the snapshots beside the
-//! segments, and after the process was killed.
+//! Writes this many records of 100 bytes in batches (default 10) over 24 streams at level process if the directory is
+//! empty, then opens the log: after a clean close, without the snapshots next to the segments, and after the process
+//! was killed.
 
 use chappe_log::{Level, Options, Store};
 use chappe_transport::FileDisk;

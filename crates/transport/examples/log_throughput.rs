@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p chappe-transport --example log_throughput -- DIRECTORY [SECONDS]`
 //!
-//! Prints, for each case, records a second, acknowledgements a second, the median and the 99th
-//! percentile of the time from append to acknowledgement, and records in a sync; then the floor (a
-//! bare write and `fdatasync` of the same bytes), reading, following and opening anew.
+//! Prints for each case records a second, acknowledgements a second, the median and the 99th percentile of the time from
+//! append to acknowledgement, and records in a sync; then the floor (a bare write and `fdatasync` of the same bytes),
+//! reading, following and reopening.
 
 use chappe_log::{Disk, Level, Options, Store};
 use chappe_transport::FileDisk;

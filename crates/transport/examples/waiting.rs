@@ -1,5 +1,5 @@
-//! How late the ways to wait are: the runtime's timer, `FineAlarm` and `sleep_until`, with and
-//! without looking at the clock at the end.
+//! Measures the lateness of waits: the runtime's timer, `FineAlarm` and `sleep_until`, with and without a spin at the
+//! end.
 //!
 //!     cargo run --release -p chappe-transport --example waiting [WAITS]
 

@@ -1,12 +1,11 @@
-//! Hostile peers against bound ZeroMQ ports, beside legitimate ones.
+//! Attacks bound ZeroMQ ports with hostile peers, next to legitimate ones.
 //!
 //!     zeromq_fuzz [INPUTS [SEED]]    default 200000, 1
 //!
-//! A process of its own serves ROUTER (NULL and CURVE), PUB and REP. Legitimate peers exchange at a
-//! fixed pace, first alone, then while INPUTS generated inputs arrive on raw connections from many
-//! loopback addresses: broken greetings, handshakes, frames, commands, subscriptions, boxes. An input
-//! is one such piece; a connection carries as many as the server bears. At the end each legitimate
-//! peer has to have kept 0.9 of its rate, and the server's memory its bound.
+//! A separate process serves ROUTER (NULL and CURVE), PUB and REP. Legitimate peers exchange messages at a fixed pace,
+//! first alone, then while INPUTS generated inputs arrive on raw connections from many loopback addresses: broken
+//! greetings, handshakes, frames, commands, subscriptions, boxes. A connection carries as many inputs as the server
+//! accepts. At the end each legitimate peer must have kept 0.9 of its rate, and the server's memory its limit.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -28,14 +27,14 @@ use chappe_zmtp::{Config, Connection, Event, Mechanism, SecretKey, SocketType};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Messages of each legitimate peer: so many at each tick.
+/// The interval of each legitimate peer's messages.
 const TICK: Duration = Duration::from_millis(2);
 const MESSAGES_A_TICK: usize = 4;
-/// The part of their rate that legitimate peers have to keep.
+/// The part of their rate that legitimate peers must keep.
 const RATE_KEPT_MIN: f64 = 0.9;
-/// What the server's memory may grow by.
+/// The largest growth of the server's memory.
 const GROWTH_KB_MAX: u64 = 96 << 10;
-/// How long the legitimate peers are alone.
+/// How long the legitimate peers run alone.
 const ALONE: Duration = Duration::from_secs(3);
 
 fn server_secret() -> CurveSecret {
@@ -148,7 +147,7 @@ impl Server {
         Ok(number.ok_or("no VmRSS")?.parse()?)
     }
 
-    /// Ends it in order; what it says of what it refused.
+    /// Ends it in order; returns its report of refusals.
     fn end(mut self) -> Result<String> {
         drop(self.input.take());
         let mut said = String::new();
@@ -206,7 +205,7 @@ async fn serve() -> Result<()> {
     Ok(())
 }
 
-/// Sends back what asks for it, and takes all else.
+/// Echoes messages that request it, and discards all others.
 async fn echo(mut connection: chappe_transport::zeromq::Connection) {
     while let Ok(message) = connection.recv().await {
         if message.first() == "echo" && connection.send(message).await.is_err() {
@@ -356,7 +355,7 @@ impl Attack {
         };
         self.connections += 1;
         let mut out = Vec::new();
-        // Most get far; some go wrong at each step before.
+        // Most inputs are valid up to a late step; some fail at an earlier one.
         let live = match self.random.below(20) {
             0 => {
                 let length = 1 + self.random.below(300);
@@ -391,7 +390,7 @@ impl Attack {
         Ok(())
     }
 
-    /// Leaves in order, so that all that was sent is read; or, one in eight, by a reset.
+    /// Closes in order, so that all inputs are read; or, one in eight, by a reset.
     fn leave(&mut self, mut stream: TcpStream) {
         if self.random.one_in(8) || stream.shutdown(Shutdown::Write).is_err() {
             return;
@@ -400,7 +399,7 @@ impl Attack {
         while stream.read(&mut answers).is_ok_and(|bytes| bytes > 0) {}
     }
 
-    /// Connects from some loopback address; nothing when there is no room just now.
+    /// Connects from some loopback address; `None` if there is no room now.
     fn open(&mut self, target: SocketAddr) -> Result<Option<TcpStream>> {
         let from = Ipv4Addr::new(
             127,
@@ -409,7 +408,7 @@ impl Attack {
             1 + self.random.below(250) as u8,
         );
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-        // Closed without more ado it is reset, and no port is kept from the next.
+        // A plain close resets it, so that no port stays in TIME_WAIT.
         socket.set_linger(Some(Duration::ZERO))?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;
         match socket.connect_timeout(&target.into(), Duration::from_millis(200)) {
@@ -422,7 +421,7 @@ impl Attack {
         Ok(Some(stream))
     }
 
-    /// Sends and forgets what was gathered; false when the connection is over.
+    /// Sends and clears the collected bytes; false if the connection has ended.
     fn send(&mut self, stream: &mut TcpStream, out: &mut Vec<u8>) -> bool {
         let sent = stream.write_all(out);
         out.clear();
@@ -458,7 +457,7 @@ impl Attack {
         out.truncate(end);
     }
 
-    /// A whole handshake of a client with a key; leaves the first boxed messages in `out`.
+    /// A complete handshake of a client with a key; leaves the first boxed messages in `out`.
     fn curve_handshake(&mut self, stream: &mut TcpStream, out: &mut Vec<u8>) -> Result<bool> {
         let mut seed = [0; 32];
         seed.copy_from_slice(&self.random.bytes(32));
@@ -509,8 +508,8 @@ impl Attack {
         }
     }
 
-    /// One input after the handshake. One in some fifty breaks the protocol, the others try to be
-    /// a burden within it.
+    /// One input after the handshake. About one in fifty violates the protocol; the others try to overload the
+    /// server within it.
     fn input(&mut self, secured: bool, out: &mut Vec<u8>) {
         let length = match self.random.below(20) {
             0 => self.random.below(2_000),
@@ -518,7 +517,7 @@ impl Attack {
             _ => self.random.below(120),
         };
         if secured {
-            // Without the session's key every box is wrong: fatal, as it has to be.
+            // Without the session key every box is invalid, which must be fatal.
             let name = b"\x07MESSAGE";
             let body = [&name[..], &self.random.bytes(25 + length)].concat();
             return frame(self.random.next() as u8 & 4, &body, out);

@@ -1,4 +1,4 @@
-//! ZeroMQ sockets for programs that others wrote: what `check/peers zeromq` talks to.
+//! ZeroMQ sockets for interoperability tests with other programs: the peer of `check/peers zeromq`.
 //!
 //!     zeromq_peer serve [--secret KEY [--allow KEY]...] [--max-message-bytes N]
 //!         listens as ROUTER (echoes), PUB and REP on loopback, prints one line of JSON with the
@@ -20,7 +20,7 @@ use chappe_transport::zeromq::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Longest wait for anything.
+/// The longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Arguments {
 
     fn word(&self, index: usize) -> Result<&str> {
         let word = self.words.get(index).map(String::as_str);
-        word.ok_or_else(|| "see the head of this file for the arguments".into())
+        word.ok_or_else(|| "missing argument (hint: the usage is at the top of this file)".into())
     }
 
     fn limits(&self) -> Result<Limits> {
@@ -162,7 +162,7 @@ async fn answer(question: &Message, publisher: &Publisher, drops: &Drops) -> Mes
                 let number = Bytes::from(sent.to_string());
                 let topic = words[1].to_owned();
                 reached += publisher.publish(topic, [number, payload.clone()]);
-                // Lets the connections write, so that only those that do not read are too slow.
+                // Gives the connections a turn to write, so that only those that do not read are too slow.
                 if sent % 64 == 0 {
                     tokio::task::yield_now().await;
                 }

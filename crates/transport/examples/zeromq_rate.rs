@@ -1,5 +1,5 @@
-//! How many messages a second go over DEALER and ROUTER with a window of unacknowledged ones, both
-//! ends in one process and one thread over loopback.
+//! Measures messages a second over DEALER and ROUTER with a window of unacknowledged ones, both ends in one process and
+//! one thread over loopback.
 //!
 //!     zeromq_rate [BYTES [COUNT]]    default 100 200000
 
@@ -46,7 +46,7 @@ async fn rate(
     window: usize,
     every: usize,
 ) -> Result<f64, Box<dyn Error>> {
-    // A round trip for each message takes its time; the rate does not depend on the count.
+    // With one round trip for each message a small count is sufficient.
     let count = if window == 1 { count / 10 } else { count };
     let limits = Limits::default();
     let bound = Router::bind(

@@ -1,8 +1,8 @@
-//! One timer for all that a task waits for.
+//! One timer for all deadlines of a task.
 //!
-//! A task of a connection is woken hundreds of times a second, and its deadlines are mostly far away:
-//! a timer that was set anew each time would cost more than the rest of the wake-up. This one is only
-//! ever set to something earlier; that it rings too early is harmless.
+//! A connection's task wakes hundreds of times a second, and its deadlines are mostly far away. Resetting a timer
+//! each time would cost more than the rest of the wake-up, so this one is only ever set to an earlier time; an
+//! early ring is harmless.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Later than anything that is waited for.
+/// Later than any deadline.
 const FAR: Duration = Duration::from_secs(3_600);
 
 /// A timer.
@@ -28,7 +28,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// One that is not set.
+    /// An alarm that is not set.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Alarm {
         }
     }
 
-    /// Rings at `at` or before.
+    /// Rings at `at` or earlier.
     pub fn at_latest(&mut self, at: Instant) {
         if self.rung || at < self.sleep.deadline() {
             self.rung = false;
@@ -52,22 +52,22 @@ impl Alarm {
         rings
     }
 
-    /// Returns when it rings. May be dropped and called again.
+    /// Waits until it rings. Cancel-safe.
     pub async fn rings(&mut self) {
         std::future::poll_fn(|context| self.poll(context)).await;
     }
 }
 
-/// Something done again and again.
+/// A periodic action.
 #[derive(Debug)]
 pub struct Every {
-    /// When it is done next.
+    /// The next time.
     pub next: Instant,
     period: Duration,
 }
 
 impl Every {
-    /// For the first time after `first`.
+    /// Starts after `first`.
     #[must_use]
     pub fn new(first: Duration, period: Duration) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Every {
         }
     }
 
-    /// Whether it is to be done now; if so, it is next after the period.
+    /// Whether the action is due; if so, the next one is due after the period.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = now >= self.next;
         if due {

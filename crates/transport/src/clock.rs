@@ -1,4 +1,4 @@
-//! The line of time that machines on real sockets live on.
+//! The clock of machines on real sockets.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock, the same for the whole process, so that instants of all machines compare.
+    /// The clock, shared by the whole process, so that the instants of all machines are comparable.
     #[must_use]
     pub fn process() -> Self {
         static ORIGIN: OnceLock<tokio::time::Instant> = OnceLock::new();
@@ -20,13 +20,13 @@ impl Clock {
         }
     }
 
-    /// The time.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
 
-    /// The same point on the runtime's line, for waiting.
+    /// The same instant of the runtime's clock, for waiting.
     #[must_use]
     pub fn at(&self, instant: Instant) -> tokio::time::Instant {
         self.origin + (instant - Instant::ZERO)

@@ -1,9 +1,8 @@
 //! The log's disk on real files: one directory, locked for one process.
 //!
-//! Source: the contract of `chappe_log::Disk`. Files are opened close-on-exec (the standard library
-//! does that), owned by the user alone, and written at their end; `sync` is `fdatasync`, a new name
-//! counts once the directory was synced. Room that is set aside (`fallocate`) does not change a file's
-//! length. Deliberately absent: buffering, direct input and output.
+//! Source: the contract of `chappe_log::Disk`. Files are opened close-on-exec by the standard library, belong to
+//! the user alone, and are appended to; `sync` is `fdatasync`, and a new name is durable once the directory is
+//! synced. Reserved space (`fallocate`) does not change the length of a file. Out of scope: buffering, direct I/O.
 
 use chappe_log::{Disk, File};
 use std::fs::{self, OpenOptions, TryLockError};
@@ -12,10 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The file whose lock says that the directory is in use.
+/// The file whose lock marks the directory as in use.
 const LOCK: &str = "lock";
 
-/// A directory for one log. The lock on it is held until the log is closed, or this is dropped.
+/// The directory of one log. It is locked until the log is closed or this is dropped.
 #[derive(Debug)]
 pub struct FileDisk {
     path: PathBuf,
@@ -24,7 +23,7 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Opens a directory, making it if need be, and locks it; `ErrorKind::WouldBlock` when another
+    /// Opens and locks a directory, and creates it if it is missing. Fails with `ErrorKind::WouldBlock` if another
     /// process has it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<FileDisk> {
         let path = path.as_ref().to_path_buf();
@@ -59,8 +58,8 @@ impl FileDisk {
         FileDisk::new(path, Some(lock))
     }
 
-    /// Opens an existing directory to read it (for a check), without a lock: what is being written
-    /// meanwhile looks like an incomplete end.
+    /// Opens an existing directory to read it (for a check), without a lock: records being written meanwhile
+    /// look like an incomplete end.
     pub fn open_unlocked(path: impl AsRef<Path>) -> io::Result<FileDisk> {
         let path = path.as_ref().to_path_buf();
         FileDisk::new(path, None)
@@ -89,7 +88,7 @@ impl FileDisk {
 
 impl Disk for FileDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        // Not truncated in place: readers of the old file keep it, and the new one is a new inode.
+        // Not truncated in place: readers keep the old file, and the new one has a new inode.
         match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -100,7 +99,7 @@ impl Disk for FileDisk {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
         self.handle(name, &mut OpenOptions::new())
             .or_else(|error| match error.kind() {
-                // A check may be run by somebody who may only read.
+                // A check may run with read permission only.
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     let path = self.path.join(name);
                     let file = fs::File::open(&path)?;
@@ -134,8 +133,8 @@ impl Disk for FileDisk {
         self.directory.sync_all()
     }
 
-    /// Inode and time of birth; the device's number instead of the time where the file system does
-    /// not keep it (the device's number alone may change when the machine starts).
+    /// Inode and creation time; or the device number, if the file system has no creation time (the device
+    /// number alone may change at a reboot).
     fn identity(&self, name: &str) -> io::Result<u128> {
         let metadata = fs::metadata(self.path.join(name))?;
         let born = metadata
@@ -167,7 +166,7 @@ impl Disk for FileDisk {
 
 struct OpenFile {
     file: fs::File,
-    /// Where it was opened.
+    /// Its path when it was opened.
     path: PathBuf,
 }
 
@@ -177,7 +176,7 @@ impl File for OpenFile {
     }
 
     fn write_again(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        // What is open for appending writes at the end, wherever it is told to write.
+        // A file opened for appending ignores the offset of a write.
         let file = OpenOptions::new().write(true).open(&self.path)?;
         let (here, there) = (self.file.metadata()?, file.metadata()?);
         if (here.dev(), here.ino()) != (there.dev(), there.ino()) {
@@ -205,7 +204,7 @@ impl File for OpenFile {
 
     fn forget(&self) {
         use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-        // Without it the scrub looks at what the system holds, which is what readers get.
+        // Without it the scrub reads the page cache, as readers do.
         let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 
@@ -217,7 +216,7 @@ impl File for OpenFile {
     }
 
     fn release(&mut self) {
-        // Cutting a file to its length frees what was set aside behind it.
+        // Truncation to the length frees the space reserved after it.
         let _ = self.len().and_then(|length| self.file.set_len(length));
     }
 
@@ -231,7 +230,7 @@ mod tests {
     use super::*;
     use chappe_log::{Level, MIN_SEGMENT_BYTES, Options, Store, check};
 
-    /// Bytes that the segments in a directory take on the disk, and their length.
+    /// Bytes on the disk taken by the segments of a directory, and their length.
     fn taken(path: &std::path::Path) -> (u64, u64) {
         let entries = fs::read_dir(path).unwrap().map(Result::unwrap);
         let segments =
@@ -248,7 +247,7 @@ mod tests {
         let mut probe = FileDisk::open(scratch.path().join("probe"))
             .and_then(|disk| disk.create("file"))
             .unwrap();
-        // Not every file system can.
+        // Some file systems cannot.
         let can = probe.reserve(MIN_SEGMENT_BYTES);
         let options = Options {
             segment_bytes: 1 << 20,
@@ -270,7 +269,7 @@ mod tests {
             assert!(spare < 1100 << 10, "{spare} of {room}");
             assert!(!can || spare > 100 << 10, "{spare} of {room}");
             drop(stream);
-            // The last time closed in order, before that killed.
+            // Closed in order the last time, killed before that.
             if round < 2 {
                 store.abandon();
             } else {
@@ -307,7 +306,7 @@ mod tests {
                 .unwrap();
             assert_eq!(stream.last(), round + 1);
             store.close().unwrap();
-            // Handles that are left over do not keep the directory.
+            // Remaining handles do not keep the directory locked.
             assert_eq!(stream.last(), round + 1);
             drop(FileDisk::open(&path).unwrap());
         }
@@ -316,7 +315,7 @@ mod tests {
             (report.records, report.clean, report.copied),
             (2, true, false)
         );
-        // A copy of the directory is told from the original.
+        // A copy of the directory differs from the original.
         let copy = scratch.path().join("copy");
         fs::create_dir(&copy).unwrap();
         for entry in fs::read_dir(&path).unwrap() {
@@ -330,7 +329,7 @@ mod tests {
         );
     }
 
-    /// A directory of its own, and a disk there with one file `f`.
+    /// A disk in a new directory, with one file `f`.
     fn with_file(bytes: &[u8]) -> (tempfile::TempDir, FileDisk, Box<dyn chappe_log::File>) {
         let scratch = tempfile::tempdir().unwrap();
         let disk = FileDisk::open(scratch.path()).unwrap();

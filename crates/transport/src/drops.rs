@@ -1,8 +1,7 @@
-//! The one record of what was dropped, refused or lost, and why.
+//! The common record of dropped, refused and lost messages, with reasons.
 //!
-//! "Why is my device not shown?" is answered from here: whoever drops a message says so once, with
-//! the reason, the peer, and what can be done. Counts are exact; the entries with their details are
-//! bounded, and the oldest give way.
+//! It answers "why is my device missing?": code that drops a message records the reason, the peer, and a remedy.
+//! Counts are exact; the number of entries with details is bounded, and the oldest are evicted.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -12,28 +11,28 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-/// Entries kept. Default and bound: a busy day of a hospital floor; about 300 kB at most.
+/// The largest number of entries: a busy day of a hospital floor, at most about 300 kB.
 pub const DROPS_MAX: usize = 1_024;
-/// Bytes kept of a detail: enough for a message and an address.
+/// The longest detail: enough for a message and an address.
 const DETAIL_BYTES_MAX: usize = 256;
 
-/// Where on a message's way it was dropped.
+/// The stage of a message's path at which it was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Hop {
     /// WS-Discovery: Hello, Bye, Probe, Resolve and their answers.
     Discovery,
-    /// An address that came in a message and is not contacted.
+    /// An address in a message that must not be contacted.
     Address,
     /// An HTTP connection or request.
     Http,
-    /// Reading a device's description.
+    /// The description of a device.
     Metadata,
-    /// Calling an operation.
+    /// The call of an operation.
     Call,
     /// Subscriptions and notifications.
     Event,
-    /// From a notification to stream elements.
+    /// The mapping of notifications to stream elements.
     Element,
     /// Links between nodes and ZeroMQ sockets.
     Exchange,
@@ -42,7 +41,7 @@ pub enum Hop {
 }
 
 impl Hop {
-    /// The word used in the REST API, in metrics and on the command line.
+    /// Its name in the REST API, in metrics and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,22 +64,22 @@ impl fmt::Display for Hop {
     }
 }
 
-/// What was dropped at one place for one reason from one peer.
+/// Drops at one stage for one reason from one peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
-    /// Where.
+    /// The stage.
     pub hop: Hop,
-    /// Why, in a few words that are always the same.
+    /// The reason, a constant short text.
     pub reason: &'static str,
-    /// Whose it was: an address or a device's identifier; empty when nobody's.
+    /// The sender: an address or a device's identifier; empty if there is none.
     pub peer: String,
-    /// How often.
+    /// The number of drops.
     pub count: u64,
-    /// When it last happened.
+    /// The time of the last one.
     pub last_at: SystemTime,
-    /// What was special about the last one.
+    /// The details of the last one.
     pub detail: String,
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     pub hint: Option<String>,
 }
 
@@ -95,7 +94,7 @@ struct Record {
     forgotten: u64,
 }
 
-/// The record, shared by its clones.
+/// The record; clones share it.
 ///
 /// ```
 /// use chappe_transport::{Drops, Hop};
@@ -127,7 +126,7 @@ impl fmt::Debug for Drops {
 }
 
 impl Drops {
-    /// Notes one drop.
+    /// Records one drop with its details.
     pub fn record(
         &self,
         hop: Hop,
@@ -139,13 +138,12 @@ impl Drops {
         self.record_times(1, hop, reason, peer, detail, hint);
     }
 
-    /// Notes drops that nobody needs to hear of one by one, such as repeats of a message: they are
-    /// counted and make no entry.
+    /// Counts drops that need no entry of their own, such as repeated messages.
     pub fn count(&self, times: u64, hop: Hop, reason: &'static str) {
         *self.lock().totals.entry((hop, reason)).or_default() += times;
     }
 
-    /// Notes several drops for the same reason, told by the last of them.
+    /// Records several drops for the same reason, with the details of the last.
     pub fn record_times(
         &self,
         times: u64,
@@ -191,7 +189,7 @@ impl Drops {
         self.revision.send_replace(revision);
     }
 
-    /// The entries, the latest first.
+    /// The entries, latest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Dropped> {
         let record = self.lock();
@@ -201,7 +199,7 @@ impl Drops {
             .collect()
     }
 
-    /// The entries about one peer, the latest first.
+    /// The entries of one peer, latest first.
     #[must_use]
     pub fn about(&self, peer: impl fmt::Display) -> Vec<Dropped> {
         let peer = peer.to_string();
@@ -210,13 +208,13 @@ impl Drops {
         entries
     }
 
-    /// How often this happened in all; exact, whatever was forgotten.
+    /// The exact total of a reason.
     #[must_use]
     pub fn total(&self, hop: Hop, reason: &'static str) -> u64 {
         self.lock().totals.get(&(hop, reason)).copied().unwrap_or(0)
     }
 
-    /// All exact counts, for metrics.
+    /// All exact totals, for metrics.
     #[must_use]
     pub fn totals(&self) -> Vec<(Hop, &'static str, u64)> {
         let record = self.lock();
@@ -226,25 +224,25 @@ impl Drops {
             .collect()
     }
 
-    /// Entries whose details gave way to newer ones.
+    /// The number of evicted entries.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }
 
-    /// Rises with each drop: to wait for the next.
+    /// Increases with each drop, to wait for the next.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
-        // Every change leaves the record whole, so a panic elsewhere does not spoil it.
+        // Every change leaves the record consistent, so a panic elsewhere does not damage it.
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// At most `DETAIL_BYTES_MAX` bytes of whole characters.
+/// Truncates to `DETAIL_BYTES_MAX` bytes at a character boundary.
 fn cut(text: String) -> String {
     if text.len() <= DETAIL_BYTES_MAX {
         return text;
@@ -252,7 +250,7 @@ fn cut(text: String) -> String {
     let end = (0..=DETAIL_BYTES_MAX)
         .rev()
         .find(|end| text.is_char_boundary(*end));
-    // A copy: a text that is cut in place keeps the memory of the whole.
+    // A copy: a text truncated in place occupies the memory of the whole.
     text[..end.unwrap_or(0)].to_owned()
 }
 
@@ -261,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_detail_keeps_no_more_memory_than_it_shows() {
+    fn a_truncated_detail_occupies_only_its_own_memory() {
         let drops = Drops::default();
         let detail = format!("a{}", "é".repeat(1 << 20));
         drops.record(Hop::Event, "long", "b".repeat(1 << 20), detail, None);
@@ -269,7 +267,7 @@ mod tests {
         for (_, dropped) in record.entries.values() {
             assert_eq!(dropped.detail.len(), DETAIL_BYTES_MAX - 1);
             let kept = dropped.detail.capacity() + dropped.peer.capacity();
-            assert!(kept <= 2 * DETAIL_BYTES_MAX, "{kept} bytes are kept");
+            assert!(kept <= 2 * DETAIL_BYTES_MAX, "{kept} bytes in memory");
         }
     }
 

@@ -1,9 +1,9 @@
-//! Waiting to some microseconds, for whoever sends at a pace.
+//! Waits with microsecond precision, for paced senders.
 //!
-//! The runtime's timers go by the millisecond. This alarm is a timer of the operating system
-//! (timerfd, an absolute time on the monotonic clock), which rings some tens of microseconds late on
-//! an idle machine; who wants less looks at the clock for the last microseconds, which costs that
-//! much of a processor each time. [`sleep_until`] is the same for a thread that has no runtime.
+//! The runtime's timers have a resolution of 1 ms. This alarm is a timer of the operating system (timerfd, an
+//! absolute time on the monotonic clock), which rings some tens of microseconds late on an idle machine. A caller
+//! that needs less spins for the last microseconds, at the cost of that much processor time for each wait.
+//! [`sleep_until`] does the same for a thread without a runtime.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -16,12 +16,11 @@ use nix::time::{ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-/// The longest time that is spent looking at the clock before a wait ends: nothing else runs on the
-/// thread meanwhile.
+/// The longest spin at the end of a wait: it blocks the thread.
 pub const SPIN_MAX: Duration = Duration::from_micros(200);
 
-/// Nanoseconds of the operating system's monotonic clock: the same for all processes of a machine,
-/// with no step ever.
+/// Nanoseconds of the operating system's monotonic clock, which is the same for all processes of a machine and never
+/// steps.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(0, |now| nanoseconds(&now))
@@ -32,37 +31,37 @@ fn nanoseconds(time: &TimeSpec) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
 }
 
-/// A point of the runtime's line on the operating system's.
+/// An instant of the runtime's clock on the operating system's.
 fn absolute(at: Instant) -> TimeSpec {
     let ahead = at.saturating_duration_since(Instant::now());
     TimeSpec::from_duration(Duration::from_nanos(monotonic_ns()) + ahead)
 }
 
-/// Looks at the clock until then.
+/// Spins until then.
 fn spin_until(at: Instant) {
     while Instant::now() < at {
         std::hint::spin_loop();
     }
 }
 
-/// Blocks this thread until `at`, the last `spin` (at most [`SPIN_MAX`]) of it looking at the clock.
+/// Blocks this thread until `at`; the last `spin` (at most [`SPIN_MAX`]) of it is a spin.
 pub fn sleep_until(at: Instant, spin: Duration) {
     let spin = spin.min(SPIN_MAX);
     while at.saturating_duration_since(Instant::now()) > spin {
         let clock = nix::time::ClockId::CLOCK_MONOTONIC;
         let until = absolute(at - spin);
-        // A signal ends it early: it begins again.
+        // A signal ends it early: sleep again.
         let _ = clock_nanosleep(clock, ClockNanosleepFlags::TIMER_ABSTIME, &until);
     }
     spin_until(at);
 }
 
-/// An alarm to the microsecond, on the runtime. It never rings early.
+/// An alarm with microsecond precision, on the runtime. It never rings early.
 #[derive(Debug)]
 pub struct FineAlarm {
     timer: AsyncFd<Timer>,
     spin: Duration,
-    /// When it rings, and whether the timer is set to that.
+    /// Its time, and whether the timer is set to it.
     at: Option<(Instant, bool)>,
 }
 
@@ -76,17 +75,16 @@ impl AsRawFd for Timer {
 }
 
 impl FineAlarm {
-    /// One that is not set. The last `spin` of a wait, at most [`SPIN_MAX`], is spent looking at the
-    /// clock.
+    /// An alarm that is not set. The last `spin` of a wait, at most [`SPIN_MAX`], is a spin.
     ///
     /// # Errors
-    /// When the operating system has no timer to give.
+    /// The operating system has no timer left.
     ///
     /// # Panics
-    /// Outside a runtime with I/O, as everything of tokio.
+    /// Outside a runtime with I/O, like all of tokio's I/O.
     #[expect(
         deprecated,
-        reason = "the timer owns its descriptor, as is asked for; the other way is unsafe to write"
+        reason = "the timer owns its descriptor; the alternative requires unsafe code"
     )]
     pub fn new(spin: Duration) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
@@ -98,14 +96,14 @@ impl FineAlarm {
         })
     }
 
-    /// Rings at `at` from now on, whatever was set before; `None`: never.
+    /// Sets the alarm to `at`, in place of any earlier setting; `None` disarms it.
     pub fn set(&mut self, at: Option<Instant>) {
         if self.at.map(|(before, _)| before) != at {
             self.at = at.map(|at| (at, false));
         }
     }
 
-    /// Ready from the time that it is set to on.
+    /// Ready once its time has passed.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let Some((at, armed)) = self.at else {
@@ -122,7 +120,7 @@ impl FineAlarm {
                     .set(until, TimerSetTimeFlags::TFD_TIMER_ABSTIME)
                     .is_err()
                 {
-                    // No time is wrong for the system; should one be, it is waited for all the same.
+                    // The system accepts any time; if it did not, the alarm would still wait.
                     sleep_until(at, self.spin);
                     return Poll::Ready(());
                 }
@@ -132,7 +130,7 @@ impl FineAlarm {
                 // The runtime is shutting down.
                 return Poll::Pending;
             };
-            // It may be what an earlier setting left.
+            // It may be left over from an earlier setting.
             let _ = nix::unistd::read(&self.timer.get_ref().0, &mut [0; 8]);
             ringing.clear_ready();
             drop(ringing);
@@ -140,7 +138,7 @@ impl FineAlarm {
         }
     }
 
-    /// Returns when it rings. May be dropped and called again.
+    /// Waits until it rings. Cancel-safe.
     pub async fn rings(&mut self) {
         std::future::poll_fn(|context| self.poll(context)).await;
     }
@@ -173,14 +171,14 @@ mod tests {
                 alarm.rings().await;
                 assert!(Instant::now() >= at);
             }
-            // Put off after the timer has begun to run.
+            // Postponed after the timer has started.
             alarm.set(Some(Instant::now() + Duration::from_micros(500)));
             let begun = std::future::poll_fn(|context| Poll::Ready(alarm.poll(context))).await;
             let later = Instant::now() + Duration::from_millis(2);
             alarm.set(Some(later));
             alarm.rings().await;
             assert!(Instant::now() >= later, "{begun:?}");
-            // Never, while something else happens.
+            // Disarmed, while something else happens.
             alarm.set(None);
             tokio::select! {
                 () = alarm.rings() => panic!("it is not set"),

@@ -1,12 +1,11 @@
-//! Whether the operating system has memory enough to put datagrams together.
+//! Checks the memory of the operating system for reassembling datagrams.
 //!
-//! A datagram larger than a frame travels in fragments. One of which a fragment was lost stays half a
-//! minute in a memory of 4 MiB on most systems (`net.ipv4.ipfrag_high_thresh`); when that is full,
-//! fragments of others are dropped that have lost nothing, and a reliable sender repeats them. At 25 MB/s
-//! and 1 % of frames lost it is full after three seconds (measured, `docs/dds.md`).
+//! A datagram larger than a frame travels in fragments. If one of them is lost, the others stay for half a
+//! minute in a memory of 4 MiB on most systems (`net.ipv4.ipfrag_high_thresh`). Once that is full, fragments of
+//! complete datagrams are dropped, and a reliable sender repeats them. At 25 MB/s and 1 % frame loss it is full
+//! after three seconds (measured, `docs/dds.md`).
 
-/// What is wanted: half a minute of what is lost of 25 MB/s in datagrams of ten frames, of which 1 % is
-/// lost.
+/// The recommended size: half a minute of incomplete datagrams of ten frames, at 25 MB/s and 1 % frame loss.
 const WANTED_BYTES: u64 = 128 << 20;
 const LIMIT: &str = "/proc/sys/net/ipv4/ipfrag_high_thresh";
 
@@ -18,7 +17,7 @@ pub struct FragmentMemory {
 }
 
 impl FragmentMemory {
-    /// Reads it; none where the system does not tell.
+    /// Reads the limit; `None` if the system does not report it.
     #[must_use]
     pub fn read() -> Option<Self> {
         let text = std::fs::read_to_string(LIMIT).ok()?;
@@ -26,23 +25,23 @@ impl FragmentMemory {
         Some(Self { limit_bytes })
     }
 
-    /// What is wrong, when it is too small for a network that loses frames.
+    /// The problem, if it is too small for a network that loses frames.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         let (have, wanted) = (self.limit_bytes >> 10, WANTED_BYTES >> 10);
         (self.limit_bytes < WANTED_BYTES).then(|| {
             format!(
-                "the system keeps {have} KiB of fragments, {wanted} KiB are wanted: where frames are lost, \
-                 datagrams larger than a frame are dropped that have lost nothing"
+                "the system keeps {have} KiB of fragments, {wanted} KiB are recommended: on a network \
+                 that loses frames, complete datagrams larger than a frame are dropped, too"
             )
         })
     }
 
-    /// What the operator has to do then.
+    /// The remedy for the operator.
     #[must_use]
     pub fn remedy(&self) -> String {
         format!(
-            "sysctl -w net.ipv4.ipfrag_high_thresh={WANTED_BYTES}, and for good: \
+            "sysctl -w net.ipv4.ipfrag_high_thresh={WANTED_BYTES}, and permanently: \
              echo net.ipv4.ipfrag_high_thresh={WANTED_BYTES} > /etc/sysctl.d/91-chappe.conf"
         )
     }
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_is_said_with_the_remedy() {
+    fn too_little_is_reported_with_the_remedy() {
         let little = FragmentMemory {
             limit_bytes: 4 << 20,
         };

@@ -11,22 +11,22 @@ use nix::sys::socket::SockaddrStorage;
 /// One interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number, the zone of link-local addresses.
+    /// The kernel's index, which is the zone of link-local addresses.
     pub index: u32,
     /// The name.
     pub name: String,
-    /// The addresses, each with the subnet that is directly connected by it.
+    /// The addresses, each with its directly connected subnet.
     pub addresses: Vec<(IpAddr, Prefix)>,
     /// Whether it is up and running.
     pub up: bool,
     /// Whether it is the loopback.
     pub loopback: bool,
-    /// Whether it says that it carries multicast. The loopback says no, and carries IPv4's.
+    /// Whether it claims to carry multicast. The loopback does not, but carries it for IPv4.
     pub multicast: bool,
 }
 
 impl Interface {
-    /// Whether discovery can use it: up, with an address, and loopback or multicast.
+    /// Whether discovery can use it: it is up and has an address, and is the loopback or carries multicast.
     #[must_use]
     pub fn usable(&self) -> bool {
         self.up && !self.addresses.is_empty() && (self.loopback || self.multicast)
@@ -36,11 +36,11 @@ impl Interface {
 /// All interfaces, ordered by index.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// The kernel does not report them.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found: BTreeMap<u32, Interface> = BTreeMap::new();
     for entry in nix::ifaddrs::getifaddrs()? {
-        // An interface may vanish between the two calls; then it is of no use either.
+        // An interface that vanishes between the two calls is not usable either.
         let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
             continue;
         };
@@ -64,10 +64,10 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found.into_values().collect())
 }
 
-/// The local address from which the kernel would speak to `peer`; nothing is sent.
+/// The local address from which the kernel would send to `peer`; sends nothing.
 ///
 /// # Errors
-/// When there is no route.
+/// There is no route.
 pub fn route_source(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = match peer {
         SocketAddr::V4(_) => ([0; 4], 0).into(),

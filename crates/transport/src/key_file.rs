@@ -1,4 +1,4 @@
-//! Key files: PKCS#8 PEM, readable by their owner alone; and other files that hold secrets.
+//! Key files (PKCS#8 PEM, readable by their owner only) and other files with secrets.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use chappe_identity::Key;
 
-/// Bytes of a key file beyond which it is none.
+/// The largest key file.
 const KEY_FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// Why a key file is not used.
+/// Why a key file is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,10 +19,10 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Others than the owner can read or write it.
+    /// Users other than the owner can read or write it.
     #[error("secret file {} has mode {mode:04o}: others can use it too", path.display())]
     Mode {
         /// The file.
@@ -37,26 +37,26 @@ pub enum Error {
         path: PathBuf,
         /// The file's user id.
         owner: u32,
-        /// Ours.
+        /// The user id of this program.
         user: u32,
     },
-    /// It holds no key.
+    /// It contains no valid key.
     #[error("key file {}: {source}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: chappe_identity::Error,
     },
 }
 
 impl Error {
-    /// What can be done.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Some(format!("see who owns it: ls -l {}", path.display()))
+                Some(format!("check its owner: ls -l {}", path.display()))
             }
             Self::Mode { path, .. } => Some(format!(
                 "chmod 600 {}; if others may have read it, replace its secret: a node makes a new key \
@@ -65,17 +65,17 @@ impl Error {
             )),
             Self::Owner { path, user, .. } => Some(format!("chown {user} {}", path.display())),
             Self::Key { .. } => {
-                Some("openssl genpkey -algorithm ed25519 writes such a file".to_owned())
+                Some("create a key file: openssl genpkey -algorithm ed25519".to_owned())
             }
             Self::Io { .. } => None,
         }
     }
 }
 
-/// Reads a key file, or says that there is none.
+/// Reads a key file; `None` if there is none.
 ///
 /// # Errors
-/// When the file is not its owner's alone, or holds no key.
+/// Others than the owner can access the file, or it has no valid key.
 pub fn read(path: &Path) -> Result<Option<Key>, Error> {
     let Some(text) = read_text(path)? else {
         return Ok(None);
@@ -87,10 +87,10 @@ pub fn read(path: &Path) -> Result<Option<Key>, Error> {
     Ok(Some(key))
 }
 
-/// Reads a secret from a file that must be there, and its owner's alone.
+/// Reads a secret from an existing file that only its owner can access.
 ///
 /// # Errors
-/// When it is not there, or not its owner's alone.
+/// The file is missing, or others can access it.
 pub fn read_secret(path: &Path) -> Result<String, Error> {
     read_text(path)?.ok_or_else(|| Error::Io {
         path: path.to_owned(),
@@ -98,7 +98,7 @@ pub fn read_secret(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Reads a file that must be its owner's alone, or says that there is none.
+/// Reads a file that only its owner can access; `None` if there is none.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     let Some(file) = open_private(path)? else {
         return Ok(None);
@@ -112,10 +112,10 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     Ok(Some(text))
 }
 
-/// Opens a file that must be its owner's alone, or says that there is none.
+/// Opens a file that only its owner can access; `None` if there is none.
 ///
 /// # Errors
-/// When it cannot be opened, or is not its owner's alone.
+/// It cannot be opened, or others can access it.
 pub fn open_private(path: &Path) -> Result<Option<File>, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
@@ -126,7 +126,7 @@ pub fn open_private(path: &Path) -> Result<Option<File>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(error)),
     };
-    // Asked of the open file, so that it is the same file that is read afterwards.
+    // Checked on the open file, so that the same file is read afterwards.
     let metadata = file.metadata().map_err(io)?;
     let mode = metadata.mode() & 0o7777;
     if mode & 0o077 != 0 {
@@ -144,10 +144,10 @@ pub fn open_private(path: &Path) -> Result<Option<File>, Error> {
     Ok(Some(file))
 }
 
-/// Writes a new key file with mode 0600, durably. An existing file is not replaced.
+/// Writes a new key file with mode 0600, durably. Does not replace an existing file.
 ///
 /// # Errors
-/// When the file exists or cannot be written.
+/// The file exists or cannot be written.
 pub fn write_new(path: &Path, key: &Key) -> Result<(), Error> {
     let write = || {
         let mut options = OpenOptions::new();
@@ -172,10 +172,10 @@ pub fn write_new(path: &Path, key: &Key) -> Result<(), Error> {
     })
 }
 
-/// Reads the key file, or makes one with a new key; says whether it was made.
+/// Reads the key file, or creates one with a new key. Returns whether it was created.
 ///
 /// # Errors
-/// As [`read`] and [`write_new`].
+/// The errors of [`read`] and [`write_new`].
 pub fn read_or_create(path: &Path) -> Result<(Key, bool), Error> {
     if let Some(key) = read(path)? {
         return Ok((key, false));
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_found_again() {
+    fn a_key_is_created_once_and_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key.pem");
         assert!(read(&path).unwrap().is_none());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn invalid_keys_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key.pem");
         std::fs::write(&path, "nonsense").unwrap();

@@ -1,13 +1,12 @@
-//! Runs machines on sockets, HTTP and files: the first floor that sees the operating system.
+//! Runs machines on sockets, HTTP and files: the first floor with access to the operating system.
 //!
-//! [`udp`] carries the datagrams of WS-Discovery, one set of sockets for each interface and address
-//! family, and drives a machine with them; [`http`] is SOAP's HTTP at both ends, with a limit and a
-//! deadline on everything a peer can stretch, and [`tls`] goes below it; [`zeromq`] is ZeroMQ on TCP;
-//! [`kad`] is Kademlia on UDP unicast, [`tree`] notification trees;
-//! [`Drops`] is the one record of what was refused or lost, shared by all of them.
+//! [`udp`] carries the datagrams of WS-Discovery, with a set of sockets for each interface and address family, and
+//! drives a machine with them. [`http`] is HTTP for SOAP at both ends, with a limit and a deadline on everything that a
+//! peer can prolong; [`tls`] is the layer below it. [`zeromq`] is ZeroMQ on TCP, [`kad`] is Kademlia on UDP unicast,
+//! [`tree`] notification trees. [`Drops`] is the record of refused and lost messages, shared by all of them.
 //!
-//! Deliberately absent: protocol decisions (those are machines on lower floors), name resolution for
-//! HTTP. All of it runs on one thread of tokio as well as on many.
+//! Out of scope: protocol decisions (those are machines on lower floors), and name resolution for HTTP. Everything
+//! runs on one thread of tokio as well as on many.
 
 #![forbid(unsafe_code)]
 

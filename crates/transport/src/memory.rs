@@ -1,6 +1,6 @@
-//! Memory of this process, as the operating system counts it.
+//! The memory of this process, as reported by the operating system.
 
-/// Resident bytes of this process; 0 where the system does not say.
+/// Resident bytes of this process; 0 if the system does not report them.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,24 +1,24 @@
-//! Parsing apart from the thread that serves.
+//! Parses documents on threads of their own.
 //!
-//! A stranger's document may be megabytes, and its reader takes time that grows with them. The
-//! readers bound their own work, so that each of these threads comes to its end.
+//! A stranger's document may have megabytes, and its parser takes time in proportion. The parsers bound their own
+//! work, so each of these threads finishes.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Documents that are parsed at once. Default 2: one large document does not keep another waiting,
-/// and the other processors are left to the work.
+/// Documents parsed at the same time. Default 2: one large document does not block another, and the other processors
+/// stay free for serving.
 const THREADS_MAX: usize = 2;
-/// Bytes from which a document is parsed apart. Default 64 KiB: a thread costs as much as parsing
-/// some kilobytes, and a document of this length takes about a millisecond.
+/// The size from which a document is parsed on another thread. Default 64 KiB: a thread costs as much as parsing a few
+/// kilobytes, and a document of this size takes about a millisecond.
 const APART_BYTES: usize = 64 << 10;
 
-/// The threads on which documents of strangers are parsed.
+/// The threads that parse untrusted documents.
 #[derive(Debug, Clone)]
 pub struct Parsers(Arc<Semaphore>);
 
-/// The runtime ended before the work was done, or the work panicked.
+/// The runtime ended before the work was finished, or the work panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the parser ended early")]
 pub struct ParserEnded;
@@ -30,11 +30,10 @@ impl Default for Parsers {
 }
 
 impl Parsers {
-    /// Does `work` on a thread of its own, when it is its turn. Work that nobody awaits any more goes
-    /// on to its end, and keeps its turn until then.
+    /// Runs `work` on another thread, in turn. Abandoned work is finished, and keeps its turn until then.
     ///
     /// # Errors
-    /// When the work did not come to its end.
+    /// The work was not finished.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -49,10 +48,10 @@ impl Parsers {
         working.await.map_err(|_| ParserEnded)
     }
 
-    /// As [`Parsers::run`] for a document of many bytes; at once for a short one.
+    /// Like [`Parsers::run`] for a large document; runs at once for a small one.
     ///
     /// # Errors
-    /// When the work did not come to its end.
+    /// The work was not finished.
     pub async fn run_if_large<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -64,7 +63,7 @@ impl Parsers {
         }
     }
 
-    /// Whether a document of so many bytes is parsed apart.
+    /// Whether a document of this size is parsed on another thread.
     #[must_use]
     pub const fn is_large(bytes: usize) -> bool {
         bytes >= APART_BYTES
@@ -79,7 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_serving_thread_goes_on() {
-        // The work ends when the only thread of the runtime has answered it.
+        // The work ends only after the runtime's only thread has answered it.
         let (send, receive) = mpsc::channel();
         let parsers = Parsers::default();
         let working = parsers.run_if_large(APART_BYTES, move || receive.recv());
@@ -101,7 +100,7 @@ mod tests {
             });
             tokio::select! {
                 biased;
-                _ = working => panic!("nobody has answered it"),
+                _ = working => panic!("it got no answer yet"),
                 started = starts => started.unwrap(),
             }
             held.push(send);

@@ -1,4 +1,4 @@
-//! Randomness from the operating system: the seeds that machines and keys are made from.
+//! Randomness from the operating system: seeds for machines and keys.
 
 use std::io;
 
@@ -7,19 +7,21 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 /// 32 unpredictable bytes: for keys and tokens.
 ///
 /// # Errors
-/// When the operating system has no randomness to give.
+/// The operating system provides no randomness.
 pub fn seed() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     match SystemRandom::new().fill(&mut bytes) {
         Ok(()) => Ok(bytes),
-        Err(_) => Err(io::Error::other("the operating system gives no randomness")),
+        Err(_) => Err(io::Error::other(
+            "the operating system provides no randomness",
+        )),
     }
 }
 
-/// An unpredictable number: for the seed of a machine.
+/// An unpredictable number, to seed a machine.
 ///
 /// # Errors
-/// When the operating system has no randomness to give.
+/// The operating system provides no randomness.
 pub fn seed_number() -> io::Result<u64> {
     let bytes = seed()?;
     let (head, _) = bytes.split_at(8);

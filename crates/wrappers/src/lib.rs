@@ -1,4 +1,4 @@
-//! Wrappers: everything that yields stream elements from elsewhere.
+//! Wrappers: sources of stream elements outside the node.
 //!
 //! [`dpws`] attaches a described device: its events become elements by the mappings of
 //! [`chappe_device::mapping`] that fit it.

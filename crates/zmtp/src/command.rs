@@ -7,19 +7,19 @@ use crate::config::Config;
 use crate::error::{Error, printable};
 use crate::socket_type::SocketType;
 
-/// Longest context of a PING (37/ZMTP, section Connection Heartbeating).
+/// The longest context of a PING (37/ZMTP, section Connection Heartbeating).
 pub(crate) const PING_CONTEXT_BYTES_MAX: usize = 16;
-/// Longest identity (37/ZMTP, section The Identity Property).
+/// The longest identity (37/ZMTP, section The Identity Property).
 pub(crate) const IDENTITY_BYTES_MAX: usize = 255;
 
-/// A command's name and data.
+/// Splits a command into name and data.
 pub(crate) fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, rest) = body.split_first()?;
     let size = usize::from(*size);
     (size > 0 && size <= rest.len()).then(|| rest.split_at(size))
 }
 
-/// A command's body.
+/// The body of a command.
 pub(crate) fn body(name: &str, data: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(1 + name.len() + data.len());
     // Names are constants of at most nine letters.
@@ -29,7 +29,7 @@ pub(crate) fn body(name: &str, data: &[u8]) -> Vec<u8> {
     body
 }
 
-/// An ERROR command's body.
+/// The body of an ERROR command.
 pub(crate) fn error_body(reason: &str) -> Vec<u8> {
     let reason = &reason.as_bytes()[..reason.len().min(255)];
     let mut data = vec![reason.len() as u8];
@@ -37,7 +37,7 @@ pub(crate) fn error_body(reason: &str) -> Vec<u8> {
     body("ERROR", &data)
 }
 
-/// What an ERROR command says.
+/// The reason in an ERROR command.
 pub(crate) fn error_reason(data: &[u8]) -> String {
     let reason = data.split_first().map_or(&[][..], |(size, rest)| {
         &rest[..rest.len().min(usize::from(*size))]
@@ -45,7 +45,7 @@ pub(crate) fn error_reason(data: &[u8]) -> String {
     printable(reason)
 }
 
-/// Our properties.
+/// The properties of this end.
 pub(crate) fn properties(config: &Config) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |name: &str, value: &[u8]| {
@@ -63,7 +63,7 @@ pub(crate) fn properties(config: &Config) -> Vec<u8> {
     out
 }
 
-/// What a peer says of itself.
+/// The properties of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Properties {
     pub(crate) socket_type: SocketType,
@@ -71,25 +71,25 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// Reads a peer's properties. Unknown ones are passed over.
+    /// Reads a peer's properties. Ignores unknown ones.
     pub(crate) fn read(mut bytes: &[u8], ours: SocketType, offset: u64) -> Result<Self, Error> {
         let protocol = |what| Error::Protocol { what, offset };
         let (mut kind, mut identity) = (None, None);
         while let Some((size, rest)) = bytes.split_first() {
             let size = usize::from(*size);
             if size == 0 {
-                return Err(protocol("a property without a name"));
+                return Err(protocol("a property has no name"));
             }
             let (name, rest) = rest
                 .split_at_checked(size)
-                .ok_or_else(|| protocol("a property's name is cut off"))?;
+                .ok_or_else(|| protocol("a property's name is truncated"))?;
             let (value_size, rest) = rest
                 .split_first_chunk::<4>()
-                .ok_or_else(|| protocol("a property's size is cut off"))?;
+                .ok_or_else(|| protocol("a property's size is truncated"))?;
             let (value, rest) = usize::try_from(u32::from_be_bytes(*value_size))
                 .ok()
                 .and_then(|size| rest.split_at_checked(size))
-                .ok_or_else(|| protocol("a property's value is cut off"))?;
+                .ok_or_else(|| protocol("a property's value is truncated"))?;
             bytes = rest;
             let slot = if name.eq_ignore_ascii_case(b"Socket-Type") {
                 &mut kind
@@ -99,19 +99,19 @@ impl Properties {
                 continue;
             };
             if slot.replace(value).is_some() {
-                return Err(protocol("a property given twice"));
+                return Err(protocol("a property is repeated"));
             }
         }
-        let kind = kind.ok_or_else(|| protocol("no socket type among the properties"))?;
+        let kind = kind.ok_or_else(|| protocol("the properties contain no socket type"))?;
         let socket_type = SocketType::from_name(kind)
-            .filter(|theirs| ours.may_meet(*theirs))
+            .filter(|theirs| ours.is_compatible_with(*theirs))
             .ok_or_else(|| Error::SocketTypes {
                 ours: ours.name(),
                 theirs: printable(kind),
             })?;
         let identity = identity.unwrap_or_default();
         if identity.len() > IDENTITY_BYTES_MAX {
-            return Err(protocol("an identity of more than 255 bytes"));
+            return Err(protocol("an identity has more than 255 bytes"));
         }
         Ok(Self {
             socket_type,
@@ -126,7 +126,7 @@ mod tests {
     use crate::config::Mechanism;
 
     #[test]
-    fn properties_round_trip_and_unknown_ones_are_passed_over() {
+    fn properties_round_trip_and_unknown_ones_are_ignored() {
         let mut config = Config::new(SocketType::Dealer, Mechanism::Null);
         config.identity = Bytes::from_static(b"node 7");
         let mut bytes = b"\x08X-Device\0\0\0\x01z".to_vec();
@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(read.socket_type, SocketType::Dealer);
         assert_eq!(read.identity, "node 7");
         for end in 0..bytes.len() {
-            // A cut is seen, unless it falls between two properties: then the type is missing, or
-            // it is only the identity that is.
+            // A truncation is detected, unless it falls between two properties: then the type is
+            // missing, or only the identity.
             let cut = Properties::read(&bytes[..end], SocketType::Router, 0);
             assert!(cut.is_err() || cut.is_ok_and(|cut| cut.identity.is_empty()));
         }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_their_reason_however_they_are_cut() {
+    fn truncated_errors_keep_their_reason() {
         let body = error_body("400");
         let (name, data) = split(&body).unwrap();
         assert_eq!((name, error_reason(data).as_str()), (&b"ERROR"[..], "400"));

@@ -1,4 +1,4 @@
-//! What a connection is, and what its peer may cost.
+//! The configuration of a connection, and the limits for its peer.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::SocketType;
 
-/// Bytes of a CURVE key, public or secret.
+/// The size of a CURVE key, public or secret.
 pub const KEY_BYTES: usize = 32;
 
 /// A CURVE secret key. `Debug` withholds it.
@@ -22,17 +22,17 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Whose keys a CURVE server lets in.
+/// The keys that a CURVE server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
-    /// Everybody that knows the server's key; who it is shows the key it proved to have.
+    /// Every client that knows the server's key; its proven key identifies it.
     Any,
-    /// These public keys only.
+    /// Only these public keys.
     Keys(Arc<BTreeSet<[u8; KEY_BYTES]>>),
 }
 
 impl Allowed {
-    /// Whether this key is let in.
+    /// Whether this key is accepted.
     #[must_use]
     pub fn allows(&self, key: &[u8; KEY_BYTES]) -> bool {
         match self {
@@ -42,19 +42,19 @@ impl Allowed {
     }
 }
 
-/// The security mechanism of a connection. Both ends have the same; nothing is negotiated down.
+/// The security mechanism of a connection, the same at both ends: there is no downgrade negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mechanism {
-    /// No authentication and no secrecy.
+    /// No authentication and no encryption.
     Null,
-    /// CURVE (26/CURVEZMQ), this end is the server.
+    /// CURVE (26/CURVEZMQ), with this end as the server.
     CurveServer {
         /// The server's permanent secret key.
         secret: SecretKey,
-        /// Whom it lets in.
+        /// The accepted client keys.
         allowed: Allowed,
     },
-    /// CURVE, this end is the client.
+    /// CURVE, with this end as the client.
     CurveClient {
         /// The client's permanent secret key.
         secret: SecretKey,
@@ -80,24 +80,23 @@ impl Mechanism {
     }
 }
 
-/// What the peer may cost. Reaching one ends the connection, with the limit's name in the error.
+/// Limits for the peer. Exceeding one ends the connection, with the limit's name in the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Time from the connection's begin to the end of the handshake. Default 10 s.
+    /// Time from the start of the connection to the end of the handshake. Default 10 s.
     pub handshake_timeout: Duration,
-    /// Bytes of a command before the peer is authenticated: its properties are in it. Default
-    /// 2 KiB; a handshake of libzmq takes below 400.
+    /// The size of a command before authentication, which contains the properties. Default 2 KiB; a handshake of
+    /// libzmq needs less than 400 bytes.
     pub handshake_command_bytes: usize,
-    /// Bytes of a message, all frames together. Default 16 MiB.
+    /// The size of a message, all frames together. Default 16 MiB.
     pub message_bytes: usize,
-    /// Frames of a message: empty frames cost memory too. Default 256.
+    /// Frames of a message: empty frames cost memory, too. Default 256.
     pub message_frames: usize,
-    /// Live subscriptions of the peer. Default 4,096.
+    /// Active subscriptions of the peer. Default 4,096.
     pub subscriptions: usize,
-    /// Bytes of a subscription. Default 256, the longest stream name.
+    /// The size of a subscription. Default 256 bytes, the longest stream name.
     pub subscription_bytes: usize,
-    /// Commands in a second that carry nothing: PING, unknown ones. Default 100; a heartbeat takes
-    /// a few.
+    /// Commands a second without content: PING and unknown ones. Default 100; a heartbeat needs a few.
     pub idle_commands_per_s: usize,
 }
 
@@ -115,7 +114,7 @@ impl Default for Limits {
     }
 }
 
-/// When a silent peer is asked whether it still lives, and when it counts as dead.
+/// When a silent peer gets a PING, and when it counts as dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Silence after which a PING is sent.
@@ -133,7 +132,7 @@ impl Default for Heartbeat {
     }
 }
 
-/// One end of a connection.
+/// The configuration of one end of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// This end's socket type.
@@ -142,14 +141,14 @@ pub struct Config {
     pub identity: Bytes,
     /// The security mechanism.
     pub mechanism: Mechanism,
-    /// What the peer may cost.
+    /// Limits for the peer.
     pub limits: Limits,
-    /// Heartbeats; none to wait for ever.
+    /// Heartbeats; `None` waits forever.
     pub heartbeat: Option<Heartbeat>,
 }
 
 impl Config {
-    /// A connection of this type and mechanism, all else at its default.
+    /// A connection of this type and mechanism, with defaults for the rest.
     #[must_use]
     pub fn new(socket_type: SocketType, mechanism: Mechanism) -> Self {
         Self {

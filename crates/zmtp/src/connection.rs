@@ -1,8 +1,7 @@
-//! One end of a connection, from the greeting on: the machine.
+//! The machine: one end of a connection, from the greeting on.
 //!
-//! Memory before the peer is authenticated is bounded by
-//! [`handshake_command_bytes`](crate::Limits::handshake_command_bytes), and a frame's size is only
-//! believed as far as its bytes have come: a size alone reserves nothing.
+//! Memory before authentication is bounded by [`handshake_command_bytes`](crate::Limits::handshake_command_bytes). A
+//! frame's size counts only as far as its bytes have arrived: a size alone reserves nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,51 +17,50 @@ use crate::frame::{COMMAND, Header, MORE};
 use crate::greeting::{self, GREETING_BYTES};
 use crate::{Message, SocketType, Subscriptions};
 
-/// Frames up to this size are copied out of what was received, so that keeping one does not keep
-/// all that came with it; larger ones share the memory. Likewise for sending: smaller frames are
-/// gathered into one buffer.
+/// Frames up to this size are copied out of the received bytes, so that keeping one does not keep the whole buffer;
+/// larger ones share its memory. Likewise, smaller frames to be sent are collected in one buffer.
 pub const COPY_BYTES_MAX: usize = 4 << 10;
-/// Bytes of a command after the handshake that is no subscription: room for what later versions add.
+/// The size of a command after the handshake other than a subscription: room for later versions.
 const COMMAND_BYTES_MAX: usize = 8 << 10;
-/// Bytes of gathered frames that become one piece to send.
+/// Bytes of collected frames that become one output.
 const GATHER_BYTES: usize = 64 << 10;
 
-/// What the owner asks of a connection.
+/// A command of the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Send these messages in order. Only after [`Event::Ready`].
+    /// Sends these messages in order. Only after [`Event::Ready`].
     Send(Vec<Message>),
-    /// Subscribe to a prefix. Only sockets that subscribe, after [`Event::Ready`].
+    /// Subscribes to a prefix. Only for subscribing sockets, after [`Event::Ready`].
     Subscribe(Bytes),
-    /// Undo one subscription to this prefix.
+    /// Cancels one subscription of this prefix.
     Cancel(Bytes),
 }
 
-/// Who the peer is, known after the handshake.
+/// The identity of the peer, known after the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its socket type, which fits ours.
+    /// Its socket type, which is compatible.
     pub socket_type: SocketType,
-    /// The identity it gave itself: a name, not a proof.
+    /// The identity that it claims: a name, not a proof.
     pub identity: Bytes,
-    /// The public key that it proved to have, with CURVE.
+    /// The public key that it has proven, with CURVE.
     pub key: Option<[u8; KEY_BYTES]>,
     /// Its minor version of ZMTP 3.
     pub minor_version: u8,
 }
 
-/// What a connection tells.
+/// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The handshake is done.
+    /// The handshake is complete.
     Ready(Peer),
-    /// A message came.
+    /// A message arrived.
     Message(Message),
-    /// The peer wants what begins so, which it did not before.
+    /// The peer has subscribed to a new prefix.
     Subscribed(Bytes),
-    /// The peer does not want it any more.
+    /// The peer has cancelled its last subscription of a prefix.
     Cancelled(Bytes),
-    /// The connection is over: send what is left to send, and close. Nothing follows.
+    /// The connection has ended: send the remaining output, and close. No event follows.
     Failed(Error),
 }
 
@@ -79,20 +77,20 @@ enum State {
 
 /// One end of a ZMTP connection.
 ///
-/// Receives what was read, in pieces of any size; transmits what is to be written, in order.
+/// Receives the bytes read, in pieces of any size; transmits the bytes to be written, in order.
 pub struct Connection {
     config: Config,
     random: Randomness,
     state: State,
     minor_version: u8,
-    /// Received, not understood yet.
+    /// Received bytes that are not parsed yet.
     buffer: BytesMut,
-    /// Bytes understood so far, for errors.
+    /// The number of parsed bytes, for errors.
     offset: u64,
-    /// Frames of a message whose last has not come.
+    /// Frames of an incomplete message.
     partial: Option<Message>,
     partial_bytes: usize,
-    /// Gathered to send.
+    /// Collected output.
     gather: BytesMut,
     outputs: VecDeque<Output<Bytes, Event>>,
     subscriptions: Subscriptions,
@@ -100,13 +98,13 @@ pub struct Connection {
     handshake_until: Instant,
     heard_at: Instant,
     pinged: bool,
-    /// The time to live of the peer's last PING.
+    /// The time to live in the peer's last PING.
     ttl: Option<Duration>,
 }
 
 impl Connection {
-    /// Begins at `now`. The seed must be unpredictable and used once: the keys of a CURVE
-    /// connection come from it. The greeting is the first output.
+    /// Starts at `now`. The seed must be unpredictable and used once: the keys of a CURVE connection are derived
+    /// from it. The greeting is the first output.
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32], now: Instant) -> Self {
         let mut gather = BytesMut::new();
@@ -131,13 +129,13 @@ impl Connection {
         }
     }
 
-    /// Whether the handshake is done and the connection lives.
+    /// Whether the handshake is complete and the connection open.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }
 
-    /// What the peer has subscribed to.
+    /// The subscriptions of the peer.
     #[must_use]
     pub const fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
@@ -151,10 +149,10 @@ impl Connection {
         self.outputs.push_back(Output::Event(Event::Failed(error)));
     }
 
-    /// Refuses the peer's handshake in words, where the protocol has words for it.
+    /// Refuses the peer's handshake, with a reason where the protocol has one.
     fn refuse(&mut self, error: Error) {
         match &error {
-            // The status code of 27/ZAP that libzmq and its kin understand.
+            // The status code of 27/ZAP, which libzmq and compatible peers understand.
             Error::NotAllowed { .. } => self.put_command(&command::error_body("400")),
             Error::SocketTypes { .. } => {
                 let reason = error.to_string();
@@ -191,12 +189,12 @@ impl Connection {
             }
         }
         if self.buffer.is_empty() {
-            // A connection that waits holds no memory.
+            // An idle connection holds no memory.
             self.buffer = BytesMut::new();
         }
     }
 
-    /// Takes the greeting or one frame; whether there was one.
+    /// Parses the greeting or one frame. Returns whether there was one.
     fn step(&mut self, now: Instant) -> Result<bool, Error> {
         if matches!(self.state, State::Greeting) {
             let Some(minor) = greeting::read(&self.buffer, &self.config.mechanism)? else {
@@ -217,7 +215,7 @@ impl Connection {
         self.consume(header.bytes);
         if let State::Ready(None) = self.state {
             let body = self.take(size);
-            self.take_frame(now, header.flags, body)?;
+            self.process_frame(now, header.flags, body)?;
             return Ok(true);
         }
         let mut body = self.buffer.split_to(size);
@@ -231,12 +229,12 @@ impl Connection {
             };
             let flags = match flags & curve::PAYLOAD_COMMAND {
                 0 => flags,
-                _ if flags & MORE != 0 => return self.protocol("a command of several frames"),
+                _ if flags & MORE != 0 => return self.protocol("a command has several frames"),
                 _ => COMMAND,
             };
-            self.take_frame(now, flags, body)?;
+            self.process_frame(now, flags, body)?;
         } else {
-            self.take_handshake(&mut body)?;
+            self.process_handshake(&mut body)?;
         }
         Ok(true)
     }
@@ -256,7 +254,7 @@ impl Connection {
         body
     }
 
-    /// Decides by its header alone whether a frame may come; gives its size.
+    /// Checks the header of a frame, before the frame has arrived. Returns its size.
     fn admit(&self, header: Header) -> Result<usize, Error> {
         let limits = &self.config.limits;
         let (limit, bound, extra) = match &self.state {
@@ -264,13 +262,13 @@ impl Connection {
                 let extra = session.as_ref().map_or(0, |_| curve::MESSAGE_BYTES_MIN);
                 let is_command = header.flags & COMMAND != 0;
                 if session.is_some() && header.flags & MORE != 0 {
-                    return self.protocol("a MESSAGE of several frames");
+                    return self.protocol("a MESSAGE has several frames");
                 }
-                // Inside CURVE a command is told by its payload, and checked when it is open.
+                // In CURVE the payload marks a command, which is checked after decryption.
                 if is_command && session.is_none() {
                     ("command_bytes", self.command_bytes_max(), 0)
                 } else {
-                    // A subscriber has nothing to say but subscriptions, in 3.0 by messages.
+                    // A subscriber sends only subscriptions; ZMTP 3.0 sends them as messages.
                     let most = match self.config.socket_type.publishes() {
                         true => self.command_bytes_max().min(limits.message_bytes),
                         false => limits.message_bytes,
@@ -284,7 +282,7 @@ impl Connection {
                 }
             }
             _ if header.flags & COMMAND == 0 => {
-                return self.protocol("a message before the handshake was done");
+                return self.protocol("a message precedes the end of the handshake");
             }
             _ => ("handshake_command_bytes", limits.handshake_command_bytes, 0),
         };
@@ -299,7 +297,7 @@ impl Connection {
         COMMAND_BYTES_MAX.max(self.config.limits.subscription_bytes + 16)
     }
 
-    fn take_frame(&mut self, now: Instant, flags: u8, body: Bytes) -> Result<(), Error> {
+    fn process_frame(&mut self, now: Instant, flags: u8, body: Bytes) -> Result<(), Error> {
         if flags & COMMAND != 0 {
             if body.len() > self.command_bytes_max() {
                 return Err(Error::Limit {
@@ -307,7 +305,7 @@ impl Connection {
                     bound: self.command_bytes_max(),
                 });
             }
-            return self.take_command(now, &body);
+            return self.process_command(now, &body);
         }
         self.partial_bytes += body.len();
         let limits = &self.config.limits;
@@ -336,49 +334,55 @@ impl Connection {
         }
         self.partial_bytes = 0;
         if self.config.socket_type.publishes() {
-            return self.take_subscription_message(now, &message);
+            return self.process_subscription_message(now, &message);
         }
         self.event(Event::Message(message));
         Ok(())
     }
 
-    /// Version 3.0 subscribes by messages: 1 and the prefix, or 0 and the prefix (23/ZMTP).
-    fn take_subscription_message(&mut self, now: Instant, message: &Message) -> Result<(), Error> {
+    /// Version 3.0 subscribes with messages: 1 and the prefix, or 0 and the prefix (23/ZMTP).
+    fn process_subscription_message(
+        &mut self,
+        now: Instant,
+        message: &Message,
+    ) -> Result<(), Error> {
         let body = message.first();
         match body.first() {
-            Some(1) if message.len() == 1 => self.subscribed(body.slice(1..)),
+            Some(1) if message.len() == 1 => self.on_subscribe(body.slice(1..)),
             Some(0) if message.len() == 1 => {
-                self.cancelled(&body.slice(1..));
+                self.on_cancel(&body.slice(1..));
                 Ok(())
             }
-            // A message for an XPUB that reads: nobody here does.
+            // A message for an XPUB that reads, which does not exist here.
             _ => self.idle_budget.take(now),
         }
     }
 
-    fn take_command(&mut self, now: Instant, body: &Bytes) -> Result<(), Error> {
+    fn process_command(&mut self, now: Instant, body: &Bytes) -> Result<(), Error> {
         let Some((name, data)) = command::split(body) else {
-            return self.protocol("a command without a name");
+            return self.protocol("a command has no name");
         };
         let publishes = self.config.socket_type.publishes();
         match name {
-            b"SUBSCRIBE" if publishes => self.subscribed(body.slice_ref(data)),
+            b"SUBSCRIBE" if publishes => self.on_subscribe(body.slice_ref(data)),
             b"CANCEL" if publishes => {
-                self.cancelled(data);
+                self.on_cancel(data);
                 Ok(())
             }
-            b"SUBSCRIBE" | b"CANCEL" => self.protocol("a subscription to what publishes nothing"),
-            b"PING" => self.pinged(now, data),
+            b"SUBSCRIBE" | b"CANCEL" => {
+                self.protocol("a subscription to a socket that publishes nothing")
+            }
+            b"PING" => self.on_ping(now, data),
             b"ERROR" => Err(Error::Refused {
                 reason: command::error_reason(data),
             }),
-            // PONG, and what later versions may add. An answer to each PING is no burden.
+            // PONG, and commands of later versions. The answers to PINGs cost little.
             b"PONG" if self.pinged => Ok(()),
             _ => self.idle_budget.take(now),
         }
     }
 
-    fn subscribed(&mut self, prefix: Bytes) -> Result<(), Error> {
+    fn on_subscribe(&mut self, prefix: Bytes) -> Result<(), Error> {
         let limits = &self.config.limits;
         if prefix.len() > limits.subscription_bytes {
             return Err(Error::Limit {
@@ -393,7 +397,7 @@ impl Connection {
                 bound: limits.subscriptions,
             });
         }
-        // Of its own, not a part of what came with it.
+        // Copied, so that it does not keep the received buffer.
         let prefix = Bytes::copy_from_slice(&prefix);
         if self.subscriptions.add(prefix.clone()) {
             self.event(Event::Subscribed(prefix));
@@ -401,18 +405,18 @@ impl Connection {
         Ok(())
     }
 
-    fn cancelled(&mut self, prefix: &[u8]) {
+    fn on_cancel(&mut self, prefix: &[u8]) {
         if self.subscriptions.remove(prefix) {
             self.event(Event::Cancelled(Bytes::copy_from_slice(prefix)));
         }
     }
 
-    fn pinged(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
+    fn on_ping(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
         let Some((ttl, context)) = data.split_first_chunk::<2>() else {
-            return self.protocol("a PING without a time to live");
+            return self.protocol("a PING has no time to live");
         };
         if context.len() > command::PING_CONTEXT_BYTES_MAX {
-            return self.protocol("a PING whose context has more than 16 bytes");
+            return self.protocol("the context of a PING has more than 16 bytes");
         }
         self.idle_budget.take(now)?;
         let tenths = u64::from(u16::from_be_bytes(*ttl));
@@ -440,7 +444,7 @@ impl Connection {
         };
     }
 
-    fn take_handshake(&mut self, body: &mut [u8]) -> Result<(), Error> {
+    fn process_handshake(&mut self, body: &mut [u8]) -> Result<(), Error> {
         let offset = self.offset;
         if let Some((b"ERROR", data)) = command::split(body) {
             let reason = command::error_reason(data);
@@ -450,7 +454,7 @@ impl Connection {
         match (state, &self.config.mechanism) {
             (State::Null, _) => {
                 let Some((b"READY", data)) = command::split(body) else {
-                    return self.protocol("something else than a READY");
+                    return self.protocol("a READY was expected");
                 };
                 self.ready(data, None, None)
             }
@@ -463,7 +467,7 @@ impl Connection {
             (State::CurveInitiate(welcome), Mechanism::CurveServer { allowed, .. }) => {
                 let (mut session, key, data) = welcome.initiate(body, allowed, offset)?;
                 let properties = command::properties(&self.config);
-                // Only a peer whose socket type fits is welcomed.
+                // Only a peer with a compatible socket type gets a READY.
                 let fits = Properties::read(data, self.config.socket_type, offset);
                 if fits.is_ok() {
                     let body = session.write_ready(&properties);
@@ -483,7 +487,7 @@ impl Connection {
                 let data = session.ready(body, offset)?;
                 self.ready(data, Some(session), Some(key))
             }
-            _ => self.protocol("a command out of turn"),
+            _ => self.protocol("an unexpected command"),
         }
     }
 
@@ -511,7 +515,7 @@ impl Connection {
             return;
         }
         if !self.is_ready() {
-            return self.fail(Error::Misuse("a command before the handshake was done"));
+            return self.fail(Error::Misuse("a command precedes the end of the handshake"));
         }
         match command {
             Command::Send(messages) => messages.iter().for_each(|message| self.put(message)),
@@ -544,7 +548,7 @@ impl Connection {
 
     fn put_frame(&mut self, flags: u8, body: Bytes) {
         if let State::Ready(Some(session)) = &mut self.state {
-            // A MESSAGE travels in a message frame, as libzmq and its kin send it.
+            // A MESSAGE is sent in a message frame, as libzmq and compatible peers do.
             Header::write(&mut self.gather, 0, curve::MESSAGE_BYTES_MIN + body.len());
             session.seal(&mut self.gather, flags, &body);
         } else {
@@ -651,7 +655,7 @@ impl Machine for Connection {
     }
 }
 
-/// Commands that carry nothing are borne at a pace.
+/// Rate limit on commands without content.
 struct IdleBudget {
     per_s: usize,
     left: usize,

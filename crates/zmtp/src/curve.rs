@@ -1,10 +1,10 @@
-//! CURVE: the handshake and the boxes of messages (25/ZMTP-CURVE, 26/CURVEZMQ).
+//! CURVE: the handshake and the encryption of messages (25/ZMTP-CURVE, 26/CURVEZMQ).
 //!
-//! The cookie of the specification lets a server forget a client between HELLO and INITIATE. Here a
-//! connection keeps its state anyway, so the cookie is random bytes that have to come back.
+//! With the cookie of the specification a server can forget a client between HELLO and INITIATE. Here a connection
+//! keeps its state, so the cookie consists of random bytes that must be returned.
 //!
-//! Keys keep the specification's names in comments: C and S are the permanent keys of client and
-//! server, C' and S' those of the connection.
+//! Comments use the specification's names of keys: C and S are the permanent keys of client and server, C' and S' the
+//! transient ones of the connection.
 
 use crypto_box::aead::AeadInPlace as _;
 use crypto_box::{PublicKey, SalsaBox, SecretKey};
@@ -15,7 +15,7 @@ use salsa20::cipher::{KeyIvInit as _, StreamCipher as _};
 use crate::config::{Allowed, KEY_BYTES};
 use crate::error::Error;
 
-/// What a box adds to what is in it.
+/// The overhead of a box.
 pub(crate) const BOX_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 96;
 const LONG_NONCE_BYTES: usize = 16;
@@ -24,9 +24,9 @@ const HELLO_BYTES: usize = 200;
 const WELCOME_BYTES: usize = 168;
 const INITIATE_BYTES_MIN: usize = 257;
 const READY_BYTES_MIN: usize = 30;
-/// Name, nonce, box and flags of a MESSAGE.
+/// The name, nonce, box and flags of a MESSAGE.
 pub(crate) const MESSAGE_BYTES_MIN: usize = 8 + SHORT_NONCE_BYTES + BOX_BYTES + 1;
-/// The flag of a payload that is a command. Not in 26/CURVEZMQ; libzmq and its kin use it.
+/// The flag of a payload that is a command. Not in 26/CURVEZMQ, but used by libzmq and compatible peers.
 pub(crate) const PAYLOAD_COMMAND: u8 = 2;
 
 /// The public half of a secret key.
@@ -67,7 +67,7 @@ fn seal(out: &mut Vec<u8>, key: &SalsaBox, nonce: &crypto_box::Nonce, plain: &[&
     seal_in_place(&mut out[start..], key, nonce);
 }
 
-/// Seals what stands after the first `BOX_BYTES` of `bytes`.
+/// Seals the bytes after the first `BOX_BYTES` of `bytes`.
 fn seal_in_place(bytes: &mut [u8], key: &SalsaBox, nonce: &crypto_box::Nonce) {
     let (tag, plain) = bytes.split_at_mut(BOX_BYTES);
     match key.encrypt_in_place_detached(nonce, &[], plain) {
@@ -77,7 +77,7 @@ fn seal_in_place(bytes: &mut [u8], key: &SalsaBox, nonce: &crypto_box::Nonce) {
     }
 }
 
-/// Opens a box where it stands.
+/// Opens a box in place.
 fn open<'a>(
     bytes: &'a mut [u8],
     key: &SalsaBox,
@@ -94,18 +94,18 @@ fn open<'a>(
     }
 }
 
-/// Whether everybody can compute what this key and `secret` share: such a key proves nothing.
-fn is_worthless(public: &[u8; KEY_BYTES], secret: &SecretKey) -> bool {
+/// Whether the secret shared by this key and `secret` is public knowledge: such a key proves nothing.
+fn is_low_order(public: &[u8; KEY_BYTES], secret: &SecretKey) -> bool {
     MontgomeryPoint(*public).mul_clamped(secret.to_bytes()).0 == [0; 32]
 }
 
-/// The boxes of an open connection, both ways.
+/// The encryption of an open connection, in both directions.
 pub(crate) struct Session {
     key: SalsaBox,
     server: bool,
-    /// The last short nonce of ours.
+    /// The last short nonce of this end.
     sent: u64,
-    /// The last short nonce of theirs.
+    /// The last short nonce of the peer.
     seen: u64,
 }
 
@@ -117,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Writes a MESSAGE's body.
+    /// Writes the body of a MESSAGE.
     pub(crate) fn seal(&mut self, out: &mut bytes::BytesMut, flags: u8, payload: &[u8]) {
         self.sent += 1;
         let short = self.sent.to_be_bytes();
@@ -131,14 +131,14 @@ impl Session {
         seal_in_place(&mut out[start..], &self.key, &nonce);
     }
 
-    /// Opens a MESSAGE's body where it stands: the flags, and where the payload begins.
+    /// Opens the body of a MESSAGE in place. Returns the flags, and the offset of the payload.
     pub(crate) fn open(&mut self, body: &mut [u8], offset: u64) -> Result<(u8, usize), Error> {
         let protocol = |what| Error::Protocol { what, offset };
         if body.len() < MESSAGE_BYTES_MIN || !body.starts_with(b"\x07MESSAGE") {
-            return Err(protocol("something else than a MESSAGE"));
+            return Err(protocol("a MESSAGE was expected"));
         }
         let (head, sealed) = body.split_at_mut(8 + SHORT_NONCE_BYTES);
-        let short = take_nonce(&mut self.seen, &head[8..]).ok_or(protocol(NONCE_AGAIN))?;
+        let short = take_nonce(&mut self.seen, &head[8..]).ok_or(protocol(NONCE_REPEATED))?;
         let nonce = nonce(Self::prefix(!self.server), &short);
         let payload = open(sealed, &self.key, &nonce, "message")?;
         let flags = payload[0];
@@ -149,9 +149,9 @@ impl Session {
     }
 }
 
-const NONCE_AGAIN: &str = "a nonce that does not grow";
+const NONCE_REPEATED: &str = "a nonce does not increase";
 
-/// The short nonce in `bytes`, if it is above the last one, which it becomes.
+/// Reads the short nonce in `bytes`, which must be above the last one and replaces it.
 fn take_nonce(seen: &mut u64, bytes: &[u8]) -> Option<[u8; SHORT_NONCE_BYTES]> {
     let short: [u8; SHORT_NONCE_BYTES] = bytes.try_into().ok()?;
     let number = u64::from_be_bytes(short);
@@ -167,7 +167,7 @@ pub(crate) struct ClientHello {
 }
 
 impl ClientHello {
-    /// Begins: the state, and the HELLO to send.
+    /// Starts: returns the state, and the HELLO to send.
     pub(crate) fn start(
         secret: &crate::SecretKey,
         server: &[u8; KEY_BYTES],
@@ -190,7 +190,7 @@ impl ClientHello {
         (hello, out)
     }
 
-    /// Takes WELCOME: the session to be, and the INITIATE to send with these properties.
+    /// Processes WELCOME: returns the session, and the INITIATE to send with these properties.
     pub(crate) fn welcome(
         self,
         body: &mut [u8],
@@ -200,7 +200,7 @@ impl ClientHello {
     ) -> Result<(Session, Vec<u8>), Error> {
         if body.len() != WELCOME_BYTES || !body.starts_with(b"\x07WELCOME") {
             return Err(Error::Protocol {
-                what: "something else than a WELCOME",
+                what: "a WELCOME was expected",
                 offset,
             });
         }
@@ -239,14 +239,14 @@ impl ClientHello {
 }
 
 impl Session {
-    /// As a client takes READY: the server's properties.
+    /// Client: processes READY, and returns the server's properties.
     pub(crate) fn ready<'a>(&mut self, body: &'a mut [u8], offset: u64) -> Result<&'a [u8], Error> {
         let protocol = |what| Error::Protocol { what, offset };
         if body.len() < READY_BYTES_MIN || !body.starts_with(b"\x05READY") {
-            return Err(protocol("something else than a READY"));
+            return Err(protocol("a READY was expected"));
         }
         let (head, sealed) = body.split_at_mut(6 + SHORT_NONCE_BYTES);
-        let short = take_nonce(&mut self.seen, &head[6..]).ok_or(protocol(NONCE_AGAIN))?;
+        let short = take_nonce(&mut self.seen, &head[6..]).ok_or(protocol(NONCE_REPEATED))?;
         let nonce = nonce(b"CurveZMQREADY---", &short);
         Ok(open(sealed, &self.key, &nonce, "READY")?)
     }
@@ -263,7 +263,7 @@ pub(crate) struct ServerWelcome {
 }
 
 impl ServerWelcome {
-    /// Takes HELLO: the state, and the WELCOME to send.
+    /// Processes HELLO: returns the state, and the WELCOME to send.
     pub(crate) fn hello(
         secret: &crate::SecretKey,
         body: &mut [u8],
@@ -272,26 +272,26 @@ impl ServerWelcome {
     ) -> Result<(Self, Vec<u8>), Error> {
         let protocol = |what| Error::Protocol { what, offset };
         if body.len() != HELLO_BYTES || !body.starts_with(b"\x05HELLO") {
-            return Err(protocol("something else than a HELLO"));
+            return Err(protocol("a HELLO was expected"));
         }
         if body[6..8] != [1, 0] {
-            return Err(protocol("another version of CURVE than 1.0"));
+            return Err(protocol("the version of CURVE is not 1.0"));
         }
         let (head, sealed) = body.split_at_mut(120);
         if head[8..80].iter().any(|byte| *byte != 0) {
-            return Err(protocol("a HELLO whose padding is not of zeros"));
+            return Err(protocol("the padding of a HELLO is not zero"));
         }
         let mut client = [0; KEY_BYTES];
         client.copy_from_slice(&head[80..112]);
         let client = PublicKey::from(client);
         let mut seen = 0;
-        let short = take_nonce(&mut seen, &head[112..]).ok_or(protocol(NONCE_AGAIN))?;
+        let short = take_nonce(&mut seen, &head[112..]).ok_or(protocol(NONCE_REPEATED))?;
         let permanent = SecretKey::from(secret.0);
-        // C' and S share this key both ways.
+        // C' and S share this key in both directions.
         let key = SalsaBox::new(&client, &permanent);
         let plain = open(sealed, &key, &nonce(b"CurveZMQHELLO---", &short), "HELLO")?;
         if plain.iter().any(|byte| *byte != 0) {
-            return Err(protocol("a HELLO whose box is not of zeros"));
+            return Err(protocol("the box of a HELLO is not zero"));
         }
         let welcome = Self {
             permanent,
@@ -310,7 +310,7 @@ impl ServerWelcome {
         Ok((welcome, out))
     }
 
-    /// Takes INITIATE: the session, the client's permanent key and its properties.
+    /// Processes INITIATE: returns the session, the client's permanent key and its properties.
     pub(crate) fn initiate<'a>(
         mut self,
         body: &'a mut [u8],
@@ -319,15 +319,15 @@ impl ServerWelcome {
     ) -> Result<(Session, [u8; KEY_BYTES], &'a [u8]), Error> {
         let protocol = |what| Error::Protocol { what, offset };
         if body.len() < INITIATE_BYTES_MIN || !body.starts_with(b"\x08INITIATE") {
-            return Err(protocol("something else than an INITIATE"));
+            return Err(protocol("an INITIATE was expected"));
         }
         let (head, sealed) = body.split_at_mut(9 + COOKIE_BYTES + SHORT_NONCE_BYTES);
         let (cookie, short) = head[9..].split_at(COOKIE_BYTES);
-        // The cookie authenticates nothing here (the boxes do), so comparing it may take any time.
+        // The boxes authenticate, not the cookie, so the comparison need not be constant-time.
         if cookie != self.cookie {
-            return Err(protocol("another cookie than it was given"));
+            return Err(protocol("the cookie differs"));
         }
-        let short = take_nonce(&mut self.seen, short).ok_or(protocol(NONCE_AGAIN))?;
+        let short = take_nonce(&mut self.seen, short).ok_or(protocol(NONCE_REPEATED))?;
         let key = SalsaBox::new(&self.client, &self.transient);
         let plain = open(
             sealed,
@@ -339,7 +339,7 @@ impl ServerWelcome {
         let (public, vouch) = told.split_at_mut(KEY_BYTES);
         let mut client = [0; KEY_BYTES];
         client.copy_from_slice(public);
-        if is_worthless(&client, &self.transient) {
+        if is_low_order(&client, &self.transient) {
             return Err(Error::Key { what: "vouch" });
         }
         let (long, vouch) = vouch.split_at_mut(LONG_NONCE_BYTES);
@@ -365,7 +365,7 @@ impl ServerWelcome {
 }
 
 impl Session {
-    /// As a server: the READY to send with these properties.
+    /// Server: returns the READY to send with these properties.
     pub(crate) fn write_ready(&mut self, properties: &[u8]) -> Vec<u8> {
         self.sent += 1;
         let short = self.sent.to_be_bytes();
@@ -386,9 +386,9 @@ mod tests {
         let secret = SecretKey::from([7; 32]);
         let mut one = [0; KEY_BYTES];
         one[0] = 1;
-        assert!(is_worthless(&[0; KEY_BYTES], &secret));
-        assert!(is_worthless(&one, &secret));
+        assert!(is_low_order(&[0; KEY_BYTES], &secret));
+        assert!(is_low_order(&one, &secret));
         let real = public_key(&crate::SecretKey([9; KEY_BYTES]));
-        assert!(!is_worthless(&real, &secret));
+        assert!(!is_low_order(&real, &secret));
     }
 }

@@ -1,15 +1,15 @@
-//! Why a connection ended, and by whose fault.
+//! Errors that end a connection, by fault.
 
-/// Who has to change something.
+/// Whose fault an error is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer broke the protocol or a limit.
+    /// The peer violated the protocol or a limit.
     Peer,
-    /// The two ends are configured for different things: version, mechanism, socket types, keys.
+    /// The two ends have incompatible configurations: version, mechanism, socket types, keys.
     Configuration,
-    /// This end used the connection wrongly.
+    /// This end misused the connection.
     Caller,
-    /// Nobody: silence, an end.
+    /// No fault: silence or a normal end.
     Network,
 }
 
@@ -17,46 +17,46 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes break the grammar of 37/ZMTP or 26/CURVEZMQ.
-    #[error("the peer broke the protocol at byte {offset}: {what}")]
+    /// The bytes violate the grammar of 37/ZMTP or 26/CURVEZMQ.
+    #[error("the peer violated the protocol at byte {offset}: {what}")]
     Protocol {
-        /// What it did.
+        /// The violation.
         what: &'static str,
-        /// Bytes of the connection before it.
+        /// The offset in the connection.
         offset: u64,
     },
-    /// The peer speaks another protocol or an older version.
+    /// The peer uses another protocol or an older version.
     #[error("the peer does not speak ZMTP 3: {what}")]
     Version {
-        /// What was seen.
+        /// The received bytes, described.
         what: &'static str,
     },
     /// The mechanisms differ.
-    #[error("this end wants the mechanism {ours}, the peer announces {theirs:?}")]
+    #[error("this end requires the mechanism {ours}, the peer announces {theirs:?}")]
     Mechanism {
-        /// Ours.
+        /// The local one.
         ours: &'static str,
-        /// Theirs, as far as it is printable.
+        /// The peer's, as far as it is printable.
         theirs: String,
     },
     /// Both ends are CURVE servers.
-    #[error("both ends want to be the server of the CURVE handshake")]
+    #[error("both ends are configured as CURVE servers")]
     Role,
-    /// The socket types do not go together.
-    #[error("a {ours} socket does not talk to a {theirs} socket")]
+    /// The socket types are incompatible.
+    #[error("a {ours} socket is incompatible with a {theirs} socket")]
     SocketTypes {
-        /// Ours.
+        /// The local one.
         ours: &'static str,
-        /// Theirs, as far as it is printable.
+        /// The peer's, as far as it is printable.
         theirs: String,
     },
-    /// A box does not open: a wrong key, or changed bytes.
-    #[error("the {what} does not open: another key than expected, or changed on the way")]
+    /// A box cannot be decrypted: the key is wrong, or the bytes were changed.
+    #[error("the {what} cannot be decrypted: the key is wrong, or the bytes were changed")]
     Key {
-        /// Which box.
+        /// The box.
         what: &'static str,
     },
-    /// The key is not among those that are let in.
+    /// The key is not accepted.
     #[error("the peer's key is not among the allowed ones")]
     NotAllowed {
         /// The peer's public key.
@@ -65,11 +65,11 @@ pub enum Error {
     /// The peer refused this end.
     #[error("the peer refused the connection: {reason:?}")]
     Refused {
-        /// Its words, as far as they are printable.
+        /// Its reason, as far as it is printable.
         reason: String,
     },
-    /// A limit was reached.
-    #[error("the peer went beyond the limit {limit} of {bound}")]
+    /// A limit was exceeded.
+    #[error("the peer exceeded the limit {limit} of {bound}")]
     Limit {
         /// The limit's name, as in [`Limits`](crate::Limits).
         limit: &'static str,
@@ -77,19 +77,18 @@ pub enum Error {
         bound: usize,
     },
     /// The handshake took too long.
-    #[error("the handshake was not done in time")]
+    #[error("the handshake did not finish in time")]
     HandshakeTimeout,
-    /// Nothing came for the time of the heartbeat.
+    /// Nothing arrived within the time of the heartbeat.
     #[error("the peer has been silent for too long")]
     Silent,
-    /// A message was given to send before the handshake was done, or a command that this socket
-    /// type does not have.
+    /// A message was sent before the end of the handshake, or a command that this socket type does not have.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }
 
 impl Error {
-    /// Who has to change something.
+    /// Whose fault it is.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -106,7 +105,7 @@ impl Error {
         }
     }
 
-    /// A few words that are always the same, for counting.
+    /// A constant short text, for counters.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -125,32 +124,34 @@ impl Error {
         }
     }
 
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Version { .. } => "is the port right? older ZeroMQ than 4.0 is not understood",
+            Self::Version { .. } => "check the port; versions before ZeroMQ 4.0 are not supported",
             Self::Mechanism { ours: "CURVE", .. } => {
                 "give the peer a CURVE key pair and this end's public key"
             }
-            Self::Mechanism { .. } => "the peer wants CURVE: give this end the peer's public key",
-            Self::Role => {
-                "the end that binds is the CURVE server, the one that connects the client"
+            Self::Mechanism { .. } => {
+                "the peer requires CURVE: configure the peer's public key here"
             }
-            Self::SocketTypes { .. } => "is the port right? each kind of link has one of its own",
+            Self::Role => {
+                "configure the end that binds as the CURVE server, and the other as the client"
+            }
+            Self::SocketTypes { .. } => "check the port: each kind of link has its own",
             Self::Key { .. } => "compare the server's public key with the one configured here",
             Self::NotAllowed { .. } => "add the peer's public key to the allowed keys",
-            Self::Refused { .. } => "the peer's log says more",
-            Self::Limit { .. } => "raise the limit, when the peer is trusted",
-            Self::HandshakeTimeout => "is the peer a ZeroMQ socket?",
-            Self::Silent => "see the network and the peer's load",
+            Self::Refused { .. } => "check the peer's log",
+            Self::Limit { .. } => "raise the limit, if the peer is trusted",
+            Self::HandshakeTimeout => "check that the peer is a ZeroMQ socket",
+            Self::Silent => "check the network and the peer's load",
             Self::Protocol { .. } | Self::Misuse(_) => return None,
         };
         Some(hint.to_owned())
     }
 }
 
-/// What is printable of a stranger's bytes, at most 64 characters of it.
+/// The printable part of a peer's bytes, at most 64 characters.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let shown = bytes.iter().take(64).map(|byte| match byte {
         0x20..=0x7E => char::from(*byte),

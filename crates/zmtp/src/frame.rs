@@ -11,19 +11,19 @@ const LONG: u8 = 2;
 /// The frame is a command.
 pub(crate) const COMMAND: u8 = 4;
 
-/// What stands before a frame's body.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// `MORE` and `COMMAND`.
     pub(crate) flags: u8,
-    /// Bytes of the body.
+    /// The size of the body.
     pub(crate) size: u64,
-    /// Bytes of the header itself.
+    /// The size of the header itself.
     pub(crate) bytes: usize,
 }
 
 impl Header {
-    /// Reads the header, as far as its bytes are there.
+    /// Reads the header, if all its bytes are available.
     pub(crate) fn read(bytes: &[u8], offset: u64) -> Result<Option<Self>, Error> {
         let protocol = |what| Err(Error::Protocol { what, offset });
         let Some(flags) = bytes.first().copied() else {
@@ -33,7 +33,7 @@ impl Header {
             return protocol("reserved flags of a frame are set");
         }
         if flags & (MORE | COMMAND) == MORE | COMMAND {
-            return protocol("a command of several frames");
+            return protocol("a command has several frames");
         }
         let kind = flags & !LONG;
         let mut rest = &bytes[1..];
@@ -59,7 +59,7 @@ impl Header {
         }))
     }
 
-    /// Writes the header of a body of `size` bytes.
+    /// Writes the header for a body of `size` bytes.
     pub(crate) fn write(out: &mut BytesMut, flags: u8, size: usize) {
         match u8::try_from(size) {
             Ok(size) => out.put_slice(&[flags, size]),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_grammar_has_not_is_refused() {
+    fn invalid_headers_are_refused() {
         for bytes in [&[8][..], &[5, 0], &[0x80], &[2, 0x80, 0, 0, 0, 0, 0, 0, 0]] {
             assert!(Header::read(bytes, 7).is_err(), "{bytes:?}");
         }

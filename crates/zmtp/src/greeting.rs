@@ -1,18 +1,17 @@
-//! The greeting: 64 bytes that say version and mechanism (37/ZMTP, sections Formal Grammar and
-//! Version Negotiation).
+//! The greeting: 64 bytes with version and mechanism (37/ZMTP, sections Formal Grammar and Version Negotiation).
 //!
-//! Versions before 3.0 are not spoken: their greetings are recognised and refused.
+//! Versions before 3.0 are not supported: their greetings are recognized and refused.
 
 use crate::config::Mechanism;
 use crate::error::Error;
 
-/// Bytes of a greeting.
+/// The size of a greeting.
 pub(crate) const GREETING_BYTES: usize = 64;
 const MECHANISM_AT: usize = 12;
 const MECHANISM_BYTES: usize = 20;
 const AS_SERVER_AT: usize = 32;
 
-/// Our greeting.
+/// The greeting of this end.
 pub(crate) fn write(mechanism: &Mechanism) -> [u8; GREETING_BYTES] {
     let mut greeting = [0; GREETING_BYTES];
     greeting[0] = 0xFF;
@@ -25,17 +24,17 @@ pub(crate) fn write(mechanism: &Mechanism) -> [u8; GREETING_BYTES] {
     greeting
 }
 
-/// Checks the bytes that are there of a peer's greeting; gives its minor version when all are.
+/// Checks the available bytes of a peer's greeting. Returns its minor version once all have arrived.
 pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> {
     let version = |what| Err(Error::Version { what });
     match bytes.first() {
         None | Some(0xFF) => {}
-        Some(_) => return version("the first byte is not that of a signature"),
+        Some(_) => return version("the first byte is not the start of a signature"),
     }
-    // ZMTP 1.0 has a length here, whose last byte is odd as well when it announces an identity.
+    // ZMTP 1.0 has a length here, whose last byte is odd, too, if it announces an identity.
     match bytes.get(9) {
         None | Some(0x7F) => {}
-        Some(_) => return version("the signature does not end as it has to"),
+        Some(_) => return version("the last byte of the signature is wrong"),
     }
     match bytes.get(10) {
         None | Some(3..) => {}
@@ -63,12 +62,11 @@ pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> 
             });
         }
     };
-    // A client's zero says nothing: libzmq writes it as a server too. Two clients find out in the
-    // handshake.
+    // A zero proves no client: libzmq sends it as a server, too. Two clients fail in the handshake.
     if server && ours.is_server() {
         return Err(Error::Role);
     }
-    // A later major version talks 3.1 with us.
+    // A later major version uses 3.1 with this end.
     Ok(Some(if greeting[10] > 3 { 1 } else { greeting[11] }))
 }
 
@@ -78,7 +76,7 @@ mod tests {
     use crate::config::{Allowed, SecretKey};
 
     #[test]
-    fn what_is_written_is_read_byte_by_byte() {
+    fn a_written_greeting_is_read_byte_by_byte() {
         let greeting = write(&Mechanism::Null);
         for end in 0..GREETING_BYTES {
             assert_eq!(read(&greeting[..end], &Mechanism::Null), Ok(None));
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn mechanisms_and_roles_have_to_fit() {
+    fn mechanisms_and_roles_must_match() {
         let server = Mechanism::CurveServer {
             secret: SecretKey([1; 32]),
             allowed: Allowed::Any,

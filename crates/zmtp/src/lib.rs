@@ -1,14 +1,13 @@
 //! ZMTP 3.1, the wire protocol of ZeroMQ, as a machine (37/ZMTP; 23/ZMTP for peers of version 3.0;
 //! 25/ZMTP-CURVE and 26/CURVEZMQ).
 //!
-//! [`Connection`] is one end of one connection: greeting, the mechanisms NULL and CURVE, the peer's
-//! properties, messages of frames, subscriptions, heartbeats. Each peer has a connection of its own,
-//! so that back-pressure, limits and errors are per peer; what a socket of many peers does with them
-//! (28/REQREP, 29/PUBSUB) is its runner's business. Everything a peer can stretch has a limit in
-//! [`Limits`], the tighter ones before it is authenticated.
+//! [`Connection`] is one end of one connection: greeting, the mechanisms NULL and CURVE, the peer's properties, messages
+//! of frames, subscriptions, heartbeats. Each peer has its own connection, so that back-pressure, limits and errors are
+//! per peer; the runner combines them to sockets with many peers (28/REQREP, 29/PUBSUB). Everything that a peer can
+//! prolong has a limit in [`Limits`], a tighter one before authentication.
 //!
-//! Deliberately absent: PLAIN and GSSAPI; socket types other than those of [`SocketType`]; ZMTP 1
-//! and 2; sockets, tasks and queues.
+//! Out of scope: PLAIN and GSSAPI; socket types other than those of [`SocketType`]; ZMTP 1 and 2; sockets, tasks and
+//! queues.
 //!
 //! # Example
 //! Two ends, without a network:

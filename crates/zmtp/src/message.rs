@@ -1,4 +1,4 @@
-//! A message: one or more frames, sent and delivered whole (37/ZMTP, section Messages).
+//! A message: one or more frames, sent and delivered as a unit (37/ZMTP, section Messages).
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use bytes::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     first: Bytes,
-    // Kept apart so that a message of one frame, the usual one, allocates nothing of its own.
+    // Separate, so that a message of one frame, the usual one, needs no allocation for a list.
     rest: Vec<Bytes>,
 }
 
@@ -28,7 +28,7 @@ impl Message {
         }
     }
 
-    /// A message of these frames; none when there is no frame.
+    /// A message of these frames; `None` without a frame.
     pub fn from_frames<F: Into<Bytes>>(frames: impl IntoIterator<Item = F>) -> Option<Self> {
         let mut frames = frames.into_iter().map(Into::into);
         Some(Self {
@@ -48,7 +48,7 @@ impl Message {
         &self.first
     }
 
-    /// The last frame; the first one when there is only one.
+    /// The last frame, which may be the first one.
     #[must_use]
     pub fn last(&self) -> &Bytes {
         self.rest.last().unwrap_or(&self.first)
@@ -71,21 +71,21 @@ impl Message {
         }
     }
 
-    /// The frames in order, as they are.
+    /// The frames in order, without copying.
     #[must_use]
     pub fn into_frames(mut self) -> Vec<Bytes> {
         self.rest.insert(0, self.first);
         self.rest
     }
 
-    /// How many frames; at least one.
+    /// The number of frames; at least one.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a message is never empty")]
     pub fn len(&self) -> usize {
         1 + self.rest.len()
     }
 
-    /// Bytes of all frames together.
+    /// The size of all frames together.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.first.len() + self.rest.iter().map(Bytes::len).sum::<usize>()

@@ -1,31 +1,31 @@
-//! The socket types that are spoken, and which may meet (37/ZMTP, section The Socket-Type Property).
+//! The supported socket types, and their compatible peers (37/ZMTP, section The Socket-Type Property).
 
 use std::fmt;
 
-/// What a socket does with its messages.
+/// The type of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketType {
-    /// Asks and waits for the answer (28/REQREP).
+    /// Sends a request and waits for the reply (28/REQREP).
     Req,
-    /// Answers (28/REQREP).
+    /// Replies to requests (28/REQREP).
     Rep,
-    /// Sends and receives freely (28/REQREP).
+    /// Sends and receives asynchronously (28/REQREP).
     Dealer,
-    /// Sends and receives, each peer by itself (28/REQREP).
+    /// Sends and receives for each peer separately (28/REQREP).
     Router,
     /// Publishes (29/PUBSUB).
     Pub,
     /// Subscribes (29/PUBSUB).
     Sub,
-    /// Publishes and is told of subscriptions (29/PUBSUB).
+    /// Publishes and receives subscriptions (29/PUBSUB).
     Xpub,
-    /// Subscribes by messages (29/PUBSUB).
+    /// Subscribes with messages (29/PUBSUB).
     Xsub,
 }
 
 impl SocketType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 8] = [
         Self::Req,
         Self::Rep,
@@ -37,7 +37,7 @@ impl SocketType {
         Self::Xsub,
     ];
 
-    /// The name that goes over the wire.
+    /// The name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl SocketType {
         }
     }
 
-    /// The type of this name.
+    /// The type with this name.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
@@ -60,9 +60,9 @@ impl SocketType {
             .find(|kind| kind.name().as_bytes() == name)
     }
 
-    /// Whether a socket of this type may talk to one of the other.
+    /// Whether the types are compatible.
     #[must_use]
-    pub const fn may_meet(self, other: Self) -> bool {
+    pub const fn is_compatible_with(self, other: Self) -> bool {
         use SocketType::{Dealer, Pub, Rep, Req, Router, Sub, Xpub, Xsub};
         match self {
             Req => matches!(other, Rep | Router),
@@ -98,15 +98,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meeting_is_mutual_and_names_are_found() {
+    fn compatibility_is_mutual_and_names_are_found() {
         for one in SocketType::ALL {
             assert_eq!(SocketType::from_name(one.name().as_bytes()), Some(one));
             for other in SocketType::ALL {
-                assert_eq!(one.may_meet(other), other.may_meet(one), "{one} {other}");
-                assert!(!(one.publishes() && one.may_meet(other)) || other.subscribes());
+                assert_eq!(
+                    one.is_compatible_with(other),
+                    other.is_compatible_with(one),
+                    "{one} {other}"
+                );
+                assert!(!(one.publishes() && one.is_compatible_with(other)) || other.subscribes());
             }
         }
         assert_eq!(SocketType::from_name(b"PAIR"), None);
-        assert!(!SocketType::Req.may_meet(SocketType::Req));
+        assert!(!SocketType::Req.is_compatible_with(SocketType::Req));
     }
 }

@@ -1,11 +1,11 @@
-//! Which prefixes are subscribed (37/ZMTP, section The Publish-Subscribe Pattern): they add up, and
-//! each is undone by as many cancels.
+//! The subscribed prefixes (37/ZMTP, section The Publish-Subscribe Pattern): subscriptions of a prefix are counted, and
+//! each needs its own cancel.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// Prefixes with how often each is subscribed.
+/// Prefixes with their number of subscriptions.
 ///
 /// ```
 /// use chappe_zmtp::Subscriptions;
@@ -20,12 +20,12 @@ use bytes::Bytes;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subscriptions {
     counts: BTreeMap<Bytes, u64>,
-    /// How many prefixes have each length: a topic is looked up once for each length in use.
+    /// The number of prefixes of each length: a topic is looked up once for each length in use.
     lengths: BTreeMap<usize, usize>,
 }
 
 impl Subscriptions {
-    /// Counts a subscription; whether the prefix is new.
+    /// Adds a subscription. Returns whether the prefix is new.
     pub fn add(&mut self, prefix: Bytes) -> bool {
         if let Some(count) = self.counts.get_mut(&prefix) {
             *count = count.saturating_add(1);
@@ -36,7 +36,7 @@ impl Subscriptions {
         true
     }
 
-    /// Counts a cancel; whether the prefix is gone now. One that is not there is passed over.
+    /// Removes a subscription. Returns whether it was the last of the prefix. Ignores unknown prefixes.
     pub fn remove(&mut self, prefix: &[u8]) -> bool {
         let Some(count) = self.counts.get_mut(prefix) else {
             return false;
@@ -55,7 +55,7 @@ impl Subscriptions {
         true
     }
 
-    /// Whether some prefix begins this topic.
+    /// Whether a prefix matches this topic.
     #[must_use]
     pub fn matches(&self, topic: &[u8]) -> bool {
         self.lengths
@@ -64,7 +64,7 @@ impl Subscriptions {
             .any(|length| self.counts.contains_key(&topic[..*length]))
     }
 
-    /// Whether this very prefix is subscribed.
+    /// Whether this exact prefix is subscribed.
     #[must_use]
     pub fn contains(&self, prefix: &[u8]) -> bool {
         self.counts.contains_key(prefix)
@@ -75,13 +75,13 @@ impl Subscriptions {
         self.counts.keys()
     }
 
-    /// How many different prefixes.
+    /// The number of different prefixes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Whether nothing is subscribed.
+    /// Whether there is no subscription.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()

@@ -1,6 +1,5 @@
-//! Goal: two ends agree, and each way of not agreeing is told to whom it concerns.
-//! Method: two machines joined in memory, on a clock of the test's; NULL and CURVE, in pieces of
-//! one byte and whole.
+//! Goal: two compatible ends connect, and each incompatibility is reported at the right end.
+//! Method: two machines connected in memory, on the test's clock; NULL and CURVE, in pieces of one byte and as a whole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,7 +81,7 @@ impl End {
     }
 }
 
-/// Carries what each says to the other, in pieces, until both are silent.
+/// Carries the output of each to the other, in pieces, until both are silent.
 fn carry(one: &mut End, other: &mut End, piece: usize) {
     while !one.out.is_empty() || !other.out.is_empty() {
         for bytes in one.out.split().chunks(piece) {
@@ -112,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn messages_arrive_as_they_were_in_whatever_pieces(
+    fn messages_arrive_unchanged_in_any_pieces(
         secured in any::<bool>(),
         piece in prop_oneof![Just(1usize), 2usize..100, Just(usize::MAX)],
         sizes in prop::collection::vec(prop::collection::vec(
@@ -136,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn curve_proves_both_keys_and_hides_what_is_said() {
+fn curve_proves_both_keys_and_encrypts_messages() {
     let keys = Arc::new(BTreeSet::from([public_key(&CLIENT)]));
     let mut config = dealer(curve_client(CLIENT));
     config.identity = Bytes::from_static(b"node 7");
@@ -152,7 +151,7 @@ fn curve_proves_both_keys_and_hides_what_is_said() {
     one.command(Command::Send(vec![Message::from("secret words")]));
     let said = one.out.clone();
     assert!(!said.windows(6).any(|window| window == b"secret"));
-    // Once is a message, twice is an attack.
+    // The first copy is a message, the second one an attack.
     other.input(Instant::ZERO, Input::Receive(said.clone()));
     assert_eq!(other.messages().len(), 1);
     other.input(Instant::ZERO, Input::Receive(said));
@@ -178,7 +177,7 @@ fn a_changed_byte_of_a_box_ends_the_connection() {
 }
 
 #[test]
-fn who_is_not_to_come_in_does_not_and_knows_why() {
+fn a_refused_client_gets_the_reason() {
     let nobody = Allowed::Keys(Arc::default());
     let (one, other) = pair(dealer(curve_client(CLIENT)), router(curve_server(nobody)));
     let key = public_key(&CLIENT);
@@ -195,7 +194,7 @@ fn who_is_not_to_come_in_does_not_and_knows_why() {
     assert_eq!(
         one.failure(),
         None,
-        "a server says nothing to whom does not know its key"
+        "a server sends nothing to a client that does not know its key"
     );
 
     let (one, other) = pair(dealer(Mechanism::Null), router(curve_server(Allowed::Any)));
@@ -219,7 +218,7 @@ fn who_is_not_to_come_in_does_not_and_knows_why() {
 }
 
 #[test]
-fn each_limit_ends_the_connection_by_its_name() {
+fn each_exceeded_limit_ends_the_connection_and_is_named() {
     let limits = Limits {
         message_bytes: 100,
         message_frames: 3,
@@ -284,7 +283,7 @@ fn each_limit_ends_the_connection_by_its_name() {
 }
 
 #[test]
-fn a_publisher_waits_for_no_message_longer_than_a_subscription() {
+fn a_publisher_refuses_messages_longer_than_a_subscription() {
     for (of_one, of_other, is_refused) in [
         (SocketType::Sub, SocketType::Pub, true),
         (SocketType::Dealer, SocketType::Router, false),
@@ -298,7 +297,7 @@ fn a_publisher_waits_for_no_message_longer_than_a_subscription() {
 }
 
 #[test]
-fn subscriptions_add_up_in_both_forms() {
+fn subscriptions_are_counted_in_both_forms() {
     let (mut sub, mut publisher) = pair(
         Config::new(SocketType::Sub, Mechanism::Null),
         Config::new(SocketType::Pub, Mechanism::Null),
@@ -307,7 +306,7 @@ fn subscriptions_add_up_in_both_forms() {
     let prefix = Bytes::from_static(b"room");
     sub.command(Command::Subscribe(prefix.clone()));
     carry(&mut sub, &mut publisher, usize::MAX);
-    // As version 3.0 says it: a message of 1 or 0 and the prefix.
+    // The form of version 3.0: a message of 1 or 0 and the prefix.
     let message = |flag: u8| BytesMut::from(&[&[0, 5, flag], &b"room"[..]].concat()[..]);
     for (flag, expected) in [
         (1, vec![Event::Subscribed(prefix.clone())]),
@@ -350,7 +349,7 @@ fn a_peer_of_version_3_0_gets_its_form_and_no_pings() {
 }
 
 #[test]
-fn silence_is_asked_about_and_then_ends_the_connection() {
+fn silence_causes_a_ping_and_then_ends_the_connection() {
     let mut config = dealer(Mechanism::Null);
     config.heartbeat = Some(Heartbeat {
         interval: Duration::from_secs(1),
@@ -364,7 +363,7 @@ fn silence_is_asked_about_and_then_ends_the_connection() {
     let ping = one.out.split();
     other.input(at(1_500), Input::Receive(ping));
     assert_eq!(other.out, &b"\x04\x05\x04PONG"[..]);
-    // The peer is bound by the time to live that it was told: three seconds.
+    // The peer keeps the time to live that it was given: three seconds.
     assert_eq!(other.machine.deadline(), Some(at(4_500)));
     let pong = other.out.split();
     one.input(at(2_000), Input::Receive(pong));
@@ -380,7 +379,7 @@ fn silence_is_asked_about_and_then_ends_the_connection() {
 }
 
 #[test]
-fn a_handshake_that_stands_still_ends_in_time() {
+fn a_stalled_handshake_ends_in_time() {
     let mut end = End::new(router(curve_server(Allowed::Any)), 3);
     let until = end.machine.deadline().unwrap();
     end.input(until, Input::Timeout);
@@ -389,7 +388,7 @@ fn a_handshake_that_stands_still_ends_in_time() {
 }
 
 #[test]
-fn idle_commands_are_borne_at_a_pace() {
+fn commands_without_content_are_limited_in_rate() {
     let (_, mut other) = pair(dealer(Mechanism::Null), router(Mechanism::Null));
     let ping = || Input::Receive(BytesMut::from(&b"\x04\x07\x04PING\0\0"[..]));
     for second in 0..3 {

@@ -5,7 +5,7 @@ use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
 use chappe_stream::{StreamElement, Value};
-use chappe_wrappers::dpws::{Attachment, Yield};
+use chappe_wrappers::dpws::{Attachment, AttachmentEvent};
 use serde_json::json;
 
 use super::session::Session;
@@ -26,7 +26,8 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     while let Some(yields) = attachment.next().await {
         for one in yields {
             match one {
-                Yield::Element(offer, element) | Yield::Current(offer, element) => {
+                AttachmentEvent::Element(offer, element)
+                | AttachmentEvent::Current(offer, element) => {
                     let Some(offer) = attachment.offers().get(offer) else {
                         continue;
                     };
@@ -39,7 +40,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                         return Ok(());
                     }
                 }
-                Yield::Trouble(Trouble {
+                AttachmentEvent::Trouble(Trouble {
                     reason,
                     detail,
                     hint,
@@ -49,7 +50,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                         output::note(format_args!("hint: {hint}"));
                     }
                 }
-                Yield::OffersChanged => output::progress(format_args!(
+                AttachmentEvent::OffersChanged => output::progress(format_args!(
                     "{} has {} streams",
                     description.name(),
                     attachment.offers().len()

@@ -1,13 +1,13 @@
-//! Cyclone DDS behind the face of all backends: the C library `libddsc` of the system.
+//! The backend for Cyclone DDS: the C library `libddsc` of the system.
 //!
-//! - The exact number of unacknowledged samples is read from the library's writer itself
-//!   (`unsafe_cyclone/shim.c`): what is written less what the last of the readers has acknowledged. The
-//!   library tells nobody when that changes, so that a wait looks often while samples are on the way.
-//! - The watermarks at which the library would hold up a writer by itself are set out of reach: what may
-//!   be on the way is said here, by [`crate::Qos::window`], and by the pacer.
-//! - A reader that is full takes no more until it is emptied, and says so to the writers: nothing that
-//!   was acknowledged is dropped.
-//! - Discovery is read from the library's own topics; what does not fit is found here, by both sides'
+//! - The exact number of unacknowledged samples is read from the library's writer
+//!   (`unsafe_cyclone/shim.c`): the written ones minus those acknowledged by the slowest reader. The library does not
+//!   report changes, so a wait polls often while samples are in flight.
+//! - The watermarks at which the library would block a writer are out of reach: [`crate::Qos::window`] and the pacer
+//!   limit the samples in flight.
+//! - A full reader accepts no more until it is emptied, and its writers learn that: no acknowledged sample is
+//!   dropped.
+//! - Discovery is read from the library's own topics; mismatches are found here, by comparing both sides'
 //!   values.
 //! - A domain is configured once in a process: participants of one domain have the same interfaces.
 

@@ -1,4 +1,4 @@
-//! A participant of Cyclone DDS: its configuration, discovery, and the one place that waits.
+//! A participant of Cyclone DDS: its configuration, discovery and waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
 use crate::confine::Marks;
-use crate::name::{Name, heard};
+use crate::name::{Name, announced_name};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
 use crate::{DdsError, Durability, Qos, Reader, Writer};
 
-/// Participants and ends elsewhere that are remembered; reason: whoever reaches the domain can announce
-/// as many as it likes.
+/// The largest number of remote participants and ends; reason: any host in the domain can announce an unlimited
+/// number.
 const PEERS_MAX: usize = 4_096;
-/// How often a wait looks while samples are on the way.
-const LOOK: Duration = Duration::from_micros(100);
+/// The poll interval of a wait while samples are in flight.
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What a participant and one of its ends share.
+/// The state shared by a participant and one of its ends.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) end: Mutex<End>,
     pub(super) guid: Guid,
     pub(super) matched: AtomicUsize,
-    /// Written, as far as a reliable writer has said.
+    /// The samples written by a reliable writer.
     pub(super) written: AtomicU64,
-    /// Up to which number the owner has seen acknowledgements.
+    /// The last acknowledged number that the owner has seen.
     pub(super) seen: AtomicU64,
     writes: bool,
     topic: Topic,
@@ -40,17 +40,17 @@ struct Cyclone {
     name: Option<Name>,
     presence: Arc<Presence>,
     ends: Vec<(Weak<Known>, BTreeMap<u64, Guid>)>,
-    /// Participants by what they call themselves, if they do.
+    /// Names of participants that have one.
     names: BTreeMap<[u8; 12], Option<String>>,
-    /// Ends elsewhere, by kind.
+    /// Remote ends, by kind.
     elsewhere: BTreeMap<Guid, (bool, Found)>,
-    /// Pairs that were told not to fit.
+    /// Reported mismatches.
     mismatched: BTreeSet<(Guid, Guid)>,
     queued: VecDeque<Event>,
     broken: Option<DdsError>,
 }
 
-/// Takes part in a domain.
+/// Joins a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
     let presence = Presence::open(config.domain, &config.interfaces, |marks| {
         configuration(config, marks)
@@ -65,21 +65,21 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         queued: VecDeque::new(),
         broken: None,
     };
-    participant.name = Some(Name::tell(&mut participant, config)?);
+    participant.name = Some(Name::announce(&mut participant, config)?);
     Ok(Box::new(participant))
 }
 
-/// Acknowledgements are asked for at once and given at once, and what is missing is within milliseconds;
-/// by default each takes up to a tenth of a second, and that is all that a pacer would see.
+/// Acknowledgements are requested and sent at once, and missing samples within milliseconds. With the defaults each
+/// takes up to a tenth of a second, which would dominate the measurements of a pacer.
 ///
-/// A writer asks for an acknowledgement when 0.8 of this interval has passed since the sample before,
-/// or the whole interval without a sample. With a millisecond nobody was asked as long as samples of 5 kB
-/// came every 50 µs, until the window of 1,024 was full: 487 were on the way on average, now 2. With 20 µs the
-/// acknowledgements take so much of two processors that a third less comes through.
+/// A writer requests an acknowledgement 0.8 of this interval after the previous sample, or after the whole interval
+/// without a sample. With 1 ms it requested none while samples of 5 kB were sent every 50 µs, until the window of
+/// 1,024 was full: 487 in flight on average, 2 with this value. With 20 µs acknowledgements use so much of two
+/// processors that the throughput is a third lower.
 const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\">100us</HeartbeatInterval>\
                       <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
 
-/// In the library's own words.
+/// The configuration of the library.
 fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
     let mut interfaces = String::new();
     for address in &config.interfaces {
@@ -93,8 +93,8 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
             "<NetworkInterface address=\"{address}\" multicast=\"{multicast}\"/>"
         );
     }
-    // Loopback has no multicast, and takes datagrams of any size: other participants are looked for at
-    // its address.
+    // Loopback has no multicast and no limit on datagrams: other participants are discovered at its
+    // address.
     let (sizes, peers) = match config.interfaces.iter().all(std::net::IpAddr::is_loopback) {
         true => (
             "<AllowMulticast>false</AllowMulticast><MaxMessageSize>65500B</MaxMessageSize>\
@@ -147,7 +147,7 @@ impl Cyclone {
         Ok(known)
     }
 
-    /// Whether the two fit, when they have the same topic.
+    /// Compares two ends, if they have the same topic.
     fn compare(&mut self, here: &Known, there_writes: bool, there: &Found) {
         if here.writes == there_writes || here.topic != there.topic {
             return;
@@ -173,7 +173,7 @@ impl Cyclone {
             })));
     }
 
-    /// Reads what discovery says.
+    /// Reads discovery events.
     fn discover(&mut self) -> Result<(), DdsError> {
         while let Some(found) = self.presence.found(Kind::Participant)? {
             let prefix = found.guid.prefix();
@@ -192,11 +192,11 @@ impl Cyclone {
                 }
             }
         }
-        // The library does not tell of them in their order: names first.
+        // The library does not report them in order: names first.
         let mut came = Vec::new();
         for (kind, writes) in [(Kind::Writer, true), (Kind::Reader, false)] {
             while let Some(found) = self.presence.found(kind)? {
-                if let Some(name) = heard(&found.topic.name, found.guid)
+                if let Some(name) = announced_name(&found.topic.name, found.guid)
                     && let Some(known) = self.names.get_mut(&found.guid.prefix())
                 {
                     *known = Some(name);
@@ -225,8 +225,8 @@ impl Cyclone {
         Ok(())
     }
 
-    /// Looks who matches.
-    fn look(&mut self) -> Result<(), DdsError> {
+    /// Updates the matches.
+    fn update_matches(&mut self) -> Result<(), DdsError> {
         self.ends.retain(|(end, _)| end.strong_count() > 0);
         for (end, matched) in &mut self.ends {
             let Some(end) = end.upgrade() else { continue };
@@ -247,7 +247,7 @@ impl Cyclone {
                 if matched.contains_key(handle) {
                     continue;
                 }
-                // Of one that is gone again nothing needs to be said.
+                // An end that has left needs no event.
                 if let Some(there) = library.matched_guid(*handle) {
                     matched.insert(*handle, there);
                     self.queued.push_back(Event::Matched { here, there });
@@ -258,9 +258,9 @@ impl Cyclone {
         Ok(())
     }
 
-    /// Whether a writer has samples on the way, and whether some were acknowledged since its owner
-    /// looked.
-    fn on_the_way(&self) -> Result<(bool, bool), DdsError> {
+    /// Whether a writer has samples in flight, and whether some were acknowledged since its owner last
+    /// checked.
+    fn in_flight(&self) -> Result<(bool, bool), DdsError> {
         let (mut some, mut news) = (false, false);
         for (end, _) in &self.ends {
             let Some(end) = end.upgrade() else { continue };
@@ -295,9 +295,9 @@ impl Participant for Cyclone {
         }
         let until = Instant::now() + timeout;
         loop {
-            let (some, news) = self.on_the_way()?;
+            let (some, news) = self.in_flight()?;
             let left = until.saturating_duration_since(Instant::now());
-            let most = if some { left.min(LOOK) } else { left };
+            let most = if some { left.min(POLL_INTERVAL) } else { left };
             if news || self.presence.bell().wait(most) || left.is_zero() {
                 return Ok(());
             }
@@ -310,7 +310,7 @@ impl Participant for Cyclone {
 
     fn event(&mut self) -> Option<Event> {
         if self.queued.is_empty() && self.broken.is_none() {
-            let read = self.discover().and_then(|()| self.look());
+            let read = self.discover().and_then(|()| self.update_matches());
             self.broken = read.err();
         }
         self.queued.pop_front()

@@ -9,13 +9,13 @@ use crate::DdsError;
 use crate::backend::{Guid, Reader, Sample};
 use crate::lost::Lost;
 
-/// Handles of writers that are remembered; reason: whoever reaches the domain can be as many as it
-/// likes.
+/// The largest number of writer handles; reason: any host in the domain can create an unlimited number of
+/// writers.
 const HANDLES_MAX: usize = 4_096;
 
 pub(super) struct CycloneReader {
     known: Arc<Known>,
-    /// Writers by the library's handles.
+    /// Writers by the handles of the library.
     writers: BTreeMap<u64, Guid>,
     ready: VecDeque<Sample>,
     lost: Lost,
@@ -48,7 +48,7 @@ impl Reader for CycloneReader {
             let count = library.take(&mut |taken| {
                 let writer = writers.get(&taken.writer).copied();
                 let writer = writer.unwrap_or_else(|| {
-                    // One that is gone is named by its handle.
+                    // A writer that has left is identified by its handle.
                     let handle = taken.writer.to_be_bytes();
                     let mut named = [0; 16];
                     named[8..].copy_from_slice(&handle);

@@ -10,9 +10,9 @@ use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Unacknowledged, Write
 use crate::unsafe_cyclone::{End, Refused};
 use crate::{Payload, Qos, Reliability, WriteError};
 
-/// Acknowledged samples that wait to be asked for; reason: who does not ask wants no more than their
-/// number, and older ones are let go.
-const TOLD_MAX: usize = 65_536;
+/// Acknowledged samples kept for the owner; reason: an owner that does not ask needs only their number, so older
+/// ones are dropped.
+const ACKNOWLEDGED_KEPT_MAX: usize = 65_536;
 
 pub(super) struct CycloneWriter {
     known: Arc<Known>,
@@ -42,16 +42,16 @@ impl CycloneWriter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes from the queue what is acknowledged.
-    fn settle(&mut self) {
+    /// Removes acknowledged samples from the queue.
+    fn remove_acknowledged(&mut self) {
         if self.on_the_way.is_empty() {
             return;
         }
-        // What fails here fails again where it can be said.
+        // An error here recurs where it can be returned.
         let Ok(through) = self.library().acknowledged() else {
             return;
         };
-        // A reader that comes late asks for what is acknowledged already: that is not counted again.
+        // A late reader requests samples that were acknowledged already: they are not counted again.
         self.known.seen.fetch_max(through, Ordering::Relaxed);
         while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
             if number > through {
@@ -59,7 +59,7 @@ impl CycloneWriter {
             }
             self.on_the_way.pop_front();
             self.unacknowledged.remove(bytes);
-            if self.told.len() >= TOLD_MAX {
+            if self.told.len() >= ACKNOWLEDGED_KEPT_MAX {
                 self.told.pop_front();
             }
             self.told.push_back(Acknowledged {
@@ -81,7 +81,7 @@ impl Writer for CycloneWriter {
         if bytes > SAMPLE_BYTES_MAX {
             return Err(WriteError::TooLarge { bytes });
         }
-        self.settle();
+        self.remove_acknowledged();
         let unacknowledged = self.on_the_way.len() as u64;
         if unacknowledged >= self.window || !self.unacknowledged.has_room(bytes) {
             return Err(WriteError::Full(unacknowledged));
@@ -101,12 +101,12 @@ impl Writer for CycloneWriter {
     }
 
     fn unacknowledged(&mut self) -> u64 {
-        self.settle();
+        self.remove_acknowledged();
         self.on_the_way.len() as u64
     }
 
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged)) {
-        self.settle();
+        self.remove_acknowledged();
         self.told.drain(..).for_each(each);
     }
 

@@ -1,4 +1,4 @@
-//! A participant of RustDDS: discovery, and the one place that waits.
+//! A participant of RustDDS: discovery and waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -18,26 +18,26 @@ use rustdds::{
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
 use crate::confine::confined;
-use crate::name::{Name, heard};
+use crate::name::{Name, announced_name};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::{DdsError, Durability, Qos, Reader, Reliability, Writer};
 
-/// Ends elsewhere that are remembered for one end here, and participants with their names; reason:
-/// whoever reaches the domain can announce as many as it likes.
+/// The largest number of remote ends for one local end, and of participants with names; reason: any host in the
+/// domain can announce an unlimited number.
 const PEERS_MAX: usize = 4_096;
 
 const BELL: Token = Token(0);
 const STATUS: Token = Token(1);
 
-/// What a participant and its ends share: which ends elsewhere match each end here.
+/// The matches of each local end, shared by a participant and its ends.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     ends: Mutex<BTreeMap<Guid, BTreeSet<Guid>>>,
-    /// What made the participant useless, first seen where nothing could be said of it.
+    /// The first error that made the participant unusable, found where it could not be returned.
     broken: Mutex<Option<DdsError>>,
 }
 
-/// Ends [`Participant::wait`]; called by the library's threads, too.
+/// Wakes [`Participant::wait`]; called by the library's threads, too.
 struct Bell {
     waker: mio1::Waker,
     #[cfg(feature = "planted")]
@@ -45,14 +45,14 @@ struct Bell {
 }
 
 struct RustDds {
-    // Ends are dropped before the participant: they are told to it.
+    // Ends are dropped before the participant, which they notify.
     name: Option<Name>,
     status: DomainParticipantStatusListener,
     publisher: rustdds::Publisher,
     subscriber: rustdds::Subscriber,
     poll: Poll,
     events: Events,
-    /// What one status of the library says of several ends.
+    /// Further events from one status of the library.
     queued: VecDeque<Event>,
     bell: Arc<Bell>,
     matches: Arc<Matches>,
@@ -61,7 +61,7 @@ struct RustDds {
     participant: DomainParticipant,
 }
 
-/// Takes part in a domain.
+/// Joins a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
     let local = config.interfaces.iter().any(IpAddr::is_loopback);
     let mut participant = guarded("taking part in the domain", || {
@@ -107,7 +107,7 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
             participant,
         })
     })?;
-    participant.name = Some(Name::tell(&mut participant, config)?);
+    participant.name = Some(Name::announce(&mut participant, config)?);
     Ok(Box::new(participant))
 }
 
@@ -117,8 +117,8 @@ impl Wake for Bell {
     }
     fn wake_by_ref(self: &Arc<Self>) {
         #[cfg(feature = "planted")]
-        crate::planted::in_the_library(self.participant);
-        // A wake that fails costs a wait its timeout, no more.
+        crate::planted::fail_if_planted(self.participant);
+        // If the wake fails, the wait only runs into its timeout.
         let _ = self.waker.wake();
     }
 }
@@ -136,7 +136,7 @@ impl Matches {
         }
     }
 
-    /// An end elsewhere, or all of a participant, are gone: the pairs that were.
+    /// Removes a remote end, or all ends of a participant. Returns the former pairs.
     fn remove(&self, gone: impl Fn(&Guid) -> bool) -> Vec<(Guid, Guid)> {
         let mut pairs = Vec::new();
         for (here, ends) in self.lock().iter_mut() {
@@ -147,12 +147,12 @@ impl Matches {
         pairs
     }
 
-    /// The participant is of no more use.
+    /// Marks the participant as unusable.
     pub(super) fn broke(&self, error: DdsError) {
         self.broken().get_or_insert(error);
     }
 
-    /// Whether it is.
+    /// Whether the participant is unusable.
     pub(super) fn is_broken(&self) -> bool {
         self.broken().is_some()
     }
@@ -199,7 +199,7 @@ impl RustDds {
             }
             Status::ReaderDetected { reader: end } | Status::WriterDetected { writer: end } => {
                 let guid = guid_of(end.guid);
-                if let Some(name) = heard(&end.topic_name, guid) {
+                if let Some(name) = announced_name(&end.topic_name, guid) {
                     self.named(guid, name);
                 }
                 None
@@ -328,7 +328,7 @@ impl Participant for RustDds {
     }
 }
 
-/// Calls the library, and makes an error of a panic.
+/// Calls the library, and converts a panic to an error.
 pub(super) fn guarded<T>(
     doing: &'static str,
     call: impl FnOnce() -> Result<T, DdsError>,
@@ -350,7 +350,7 @@ pub(super) fn guid_of(guid: GUID) -> Guid {
     Guid(guid.to_bytes())
 }
 
-/// In the library's terms. `samples`: the window of a writer, what a reader holds.
+/// The policies of the library. `samples`: the window of a writer, the capacity of a reader.
 fn policies(qos: &Qos, samples: u32) -> QosPolicies {
     let samples = i32::try_from(samples).unwrap_or(i32::MAX);
     let limits = policy::ResourceLimits {
@@ -370,7 +370,7 @@ fn policies(qos: &Qos, samples: u32) -> QosPolicies {
         .durability(durability)
         .history(history)
         .resource_limits(limits);
-    // Nothing blocks in the library: who writes waits here, and knows for how long.
+    // Nothing blocks in the library: the writer waits here, and knows for how long.
     let builder = match qos.reliability {
         Reliability::Reliable => builder.reliable(rustdds::Duration::from_millis(0)),
         Reliability::BestEffort => builder.best_effort(),

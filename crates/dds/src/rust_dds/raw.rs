@@ -1,4 +1,4 @@
-//! Samples as bytes: the adapters through which RustDDS takes and gives them.
+//! Samples as bytes: the adapters of RustDDS.
 
 use std::convert::Infallible;
 
@@ -11,17 +11,17 @@ use crate::{Endian, Payload};
 /// A sample in CDR.
 pub(super) struct Raw(pub(super) Payload);
 
-/// Between RustDDS and bytes.
+/// Converts between RustDDS and bytes.
 pub(super) struct RawAdapter;
 
-/// Takes bytes as they are.
+/// Decodes bytes without change.
 #[derive(Clone)]
 pub(super) struct RawDecoder;
 
 const READ: [Representation; 2] = [Representation::CDR_LE, Representation::CDR_BE];
 
 impl Keyed for Raw {
-    /// One for all: see the head of the module above.
+    /// The same for all samples: see the documentation of the parent module.
     type K = ();
     fn key(&self) {}
 }

@@ -1,4 +1,4 @@
-//! A reader of RustDDS, which counts what was passed over.
+//! A reader of RustDDS that counts lost samples.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Reader for RustReader {
 
     fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
         if self.ready.len() < most {
-            // All at once: the library goes through what it holds at each call.
+            // All at once: each call of the library scans all samples that it holds.
             let taken = guarded("reading", || {
                 let taken = self.reader.take(usize::MAX, ReadCondition::any());
                 taken.map_err(|error| library("reading", &error))

@@ -16,9 +16,9 @@ use super::raw::{Raw, RawAdapter};
 use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Unacknowledged, Writer};
 use crate::{DdsError, Payload, Qos, Reliability, WriteError};
 
-/// Acknowledged samples that wait to be asked for; reason: who does not ask wants no more than their
-/// number, and older ones are let go.
-const TOLD_MAX: usize = 65_536;
+/// Acknowledged samples kept for the owner; reason: an owner that does not ask needs only their number, so older
+/// ones are dropped.
+const ACKNOWLEDGED_KEPT_MAX: usize = 65_536;
 
 type Library = DataWriter<Raw, RawAdapter>;
 
@@ -30,17 +30,17 @@ pub(super) struct RustWriter {
     matches: Arc<Matches>,
     waker: Waker,
     written: u64,
-    on_the_way: VecDeque<OnTheWay>,
+    on_the_way: VecDeque<PendingSample>,
     unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
 }
 
-/// A sample that is not acknowledged.
-struct OnTheWay {
+/// An unacknowledged sample.
+struct PendingSample {
     number: u64,
     bytes: usize,
     written: Instant,
-    /// Ready when it is acknowledged: it was polled once when the sample was the newest.
+    /// Completes at the acknowledgement: it was polled once while the sample was the newest.
     acknowledged: Pin<Box<dyn Future<Output = bool> + Send>>,
 }
 
@@ -60,9 +60,9 @@ impl RustWriter {
         }
     }
 
-    /// Takes from the queue what is acknowledged. A writer acknowledges in order: the first that is
-    /// not ends the search, and has left its waker.
-    fn settle(&mut self) {
+    /// Removes acknowledged samples from the queue. Acknowledgements are in order: the first pending sample ends
+    /// the search, and has registered its waker.
+    fn remove_acknowledged(&mut self) {
         if self.matches.is_broken() {
             return;
         }
@@ -81,7 +81,7 @@ impl RustWriter {
             let delay = first.written.elapsed();
             self.on_the_way.pop_front();
             self.unacknowledged.remove(bytes);
-            if self.told.len() >= TOLD_MAX {
+            if self.told.len() >= ACKNOWLEDGED_KEPT_MAX {
                 self.told.pop_front();
             }
             self.told.push_back(Acknowledged {
@@ -97,11 +97,11 @@ impl RustWriter {
         let mut acknowledged: Pin<Box<dyn Future<Output = bool> + Send>> =
             Box::pin(async move { writer.async_wait_for_acknowledgments().await.is_ok() });
         let mut context = Context::from_waker(&self.waker);
-        // Also when it is ready at once it is told in its turn.
+        // A future that is ready at once is still reported in order.
         let _ = acknowledged.as_mut().poll(&mut context).map(|ready| {
             acknowledged = Box::pin(std::future::ready(ready));
         });
-        self.on_the_way.push_back(OnTheWay {
+        self.on_the_way.push_back(PendingSample {
             number: self.written,
             bytes,
             written: Instant::now(),
@@ -122,7 +122,7 @@ impl Writer for RustWriter {
             return Err(WriteError::TooLarge { bytes });
         }
         if self.reliable {
-            self.settle();
+            self.remove_acknowledged();
             let unacknowledged = self.on_the_way.len() as u64;
             if unacknowledged >= self.window || !self.unacknowledged.has_room(bytes) {
                 return Err(WriteError::Full(unacknowledged));
@@ -150,12 +150,12 @@ impl Writer for RustWriter {
     }
 
     fn unacknowledged(&mut self) -> u64 {
-        self.settle();
+        self.remove_acknowledged();
         self.on_the_way.len() as u64
     }
 
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged)) {
-        self.settle();
+        self.remove_acknowledged();
         self.told.drain(..).for_each(each);
     }
 

@@ -1,12 +1,12 @@
-//! Whether the library lives: a sample that goes through all of it, about once a second; and after this
-//! program stood still, a new reader that must find the writer.
+//! Checks that the library works: a sample passes through all of it about once a second, and after a pause of this
+//! program a new reader must find the writer.
 
 use std::time::{Duration, Instant};
 
 use crate::backend::{Participant, Reader, Topic, Writer};
 use crate::{DdsError, Octets, Qos, WriteError};
 
-/// How often a sample is sent; reason: ten fit into the patience that is usual.
+/// The interval of samples; reason: ten fit into the usual patience.
 const PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Alive {
@@ -16,7 +16,7 @@ pub(super) struct Alive {
     sent: u64,
     sent_at: Instant,
     seen: u64,
-    /// Since when the reader has to find the writer, where one did before.
+    /// When the reader started to search for the writer, if an earlier one had found it.
     seeks: Option<Instant>,
     taken: Vec<crate::Sample>,
 }
@@ -42,13 +42,13 @@ impl Alive {
         })
     }
 
-    /// This program stood still: stopped by a signal, or frozen. That ends threads of RustDDS, whose
-    /// waits are interrupted by it, each by itself. The data's thread is missed as ever; discovery's,
-    /// when a new reader does not find the writer.
+    /// Handles a pause of this program, by a signal or a freezer. It ends threads of RustDDS, whose waits it
+    /// interrupts, independently of each other. The usual check notices a missing data thread; a missing discovery
+    /// thread shows when a new reader does not find the writer.
     ///
     /// # Errors
-    /// What the library says.
-    pub(super) fn stood_still(
+    /// The library failed.
+    pub(super) fn on_program_paused(
         &mut self,
         participant: &mut dyn Participant,
         now: Instant,
@@ -61,11 +61,11 @@ impl Alive {
         Ok(())
     }
 
-    /// Looks and sends; says when to look again.
+    /// Checks for the sample and sends the next one. Returns when to call it again.
     ///
     /// # Errors
-    /// What the library says, and that a sample did not come through for so long. Of a library whose
-    /// ends do not find each other, nothing is said.
+    /// The library failed, or no sample passed through it for so long. Without matching ends there is no
+    /// verdict.
     pub(super) fn turn(&mut self, now: Instant, patience: Duration) -> Result<Turn, DdsError> {
         self.reader.take(usize::MAX, &mut self.taken)?;
         for sample in self.taken.drain(..) {
@@ -92,7 +92,7 @@ impl Alive {
             match self.writer.write(&octets.payload()) {
                 Ok(_) => (self.sent, self.sent_at) = (self.sent + 1, now),
                 Err(WriteError::Dds(error)) => return Err(error),
-                // It does not come through: that is seen above.
+                // A blocked sample is detected above.
                 Err(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The thread that calls the library: one round after the other over all writers and readers.
+//! The thread that calls the library, in rounds over all writers and readers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use crate::DdsError;
 use crate::backend::{Event, Guid, Participant};
 use crate::open;
 
-/// The longest wait of a round; reason: it says at least so often that the thread lives.
+/// The longest wait of a round; reason: the heartbeat of the thread is at least this frequent.
 const ROUND_MAX: Duration = Duration::from_millis(250);
-/// A wait that took so much longer than it was to says that this program stood still; reason: more than
-/// a busy machine does, and a false alarm costs a reader.
-const STOOD_STILL: Duration = Duration::from_millis(500);
-/// A participant that ran for so long was not broken from the beginning.
-const PROVEN: Duration = Duration::from_secs(60);
+/// A wait that takes this much longer than requested shows that this program was paused; reason: more than a busy
+/// machine causes, and a false alarm costs a reader.
+const PAUSE_DETECTED_MIN: Duration = Duration::from_millis(500);
+/// A participant that ran for this long was not defective from the start.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// A participant with all that was made by it.
+/// A participant with its writers and readers.
 struct Live {
-    // Writers and readers are let go before the participant.
+    // Writers and readers are dropped before the participant.
     outlets: Vec<LiveOutlet>,
     inlets: Vec<LiveInlet>,
     alive: Option<Alive>,
     participant: Box<dyn Participant>,
 }
 
-/// Why a participant was let go.
+/// The reason why a participant ended.
 enum Failure {
     Dds(DdsError),
     Stalled,
 }
 
-/// Takes part, anew after each failure, until the end.
+/// Runs participants, a new one after each failure, until the end.
 pub(super) fn drive(shared: &Arc<Shared>, generation: u64) {
     let mut pause = PAUSE_MIN;
-    while shared.goes_on(generation) {
+    while shared.should_continue(generation) {
         let begun = Instant::now();
         let mut live = None;
         let Err(failure) = take_part(shared, generation, &mut live) else {
-            // In order: told to end.
+            // Ended as requested.
             return drop(live);
         };
-        if !shared.goes_on(generation) {
-            return let_go(live);
+        if !shared.should_continue(generation) {
+            return drop_in_background(live);
         }
         shared.failed(&failure);
-        let_go(live);
-        if begun.elapsed() > PROVEN {
+        drop_in_background(live);
+        if begun.elapsed() > STABLE_AFTER {
             pause = PAUSE_MIN;
         }
-        shared.rest(generation, pause);
+        shared.pause(generation, pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -64,13 +64,13 @@ impl Shared {
         let mut counters = lock(&self.counters);
         let why = match failure {
             Failure::Dds(error) => error.to_string(),
-            Failure::Stalled => "a sample does not come through it".to_owned(),
+            Failure::Stalled => "a sample did not pass through it".to_owned(),
         };
         counters.failed(&why, false);
         match failure {
             Failure::Dds(error) => {
                 counters.panics += u64::from(matches!(error, DdsError::Panic { .. }));
-                counters.hinted(error.hint());
+                counters.set_hint(error.hint());
             }
             Failure::Stalled => counters.stalls += 1,
         }
@@ -78,12 +78,12 @@ impl Shared {
         (self.config.notice)(Notice::Restarted { why });
     }
 
-    /// Waits before the next try, alive all the while.
-    fn rest(&self, generation: u64, pause: Duration) {
+    /// Waits before the next attempt, with heartbeats.
+    fn pause(&self, generation: u64, pause: Duration) {
         let until = Instant::now() + pause;
         let mut run = lock(&self.run);
         while run.generation == generation && !run.ended {
-            self.beat();
+            self.note_round();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -94,7 +94,7 @@ impl Shared {
     }
 }
 
-/// Takes part until told to end.
+/// Runs a participant until it is stopped.
 fn take_part(
     shared: &Arc<Shared>,
     generation: u64,
@@ -119,28 +119,28 @@ fn take_part(
         participant,
     });
     live.alive = Some(alive?);
-    while shared.goes_on(generation) {
-        shared.beat();
-        live.meet(shared)?;
+    while shared.should_continue(generation) {
+        shared.note_round();
+        live.update_ends(shared)?;
         let until = live.round(shared)?;
         let begun = Instant::now();
         let wait = until.saturating_duration_since(begun).min(ROUND_MAX);
         live.participant.wait(wait)?;
-        if begun.elapsed() > wait + STOOD_STILL
+        if begun.elapsed() > wait + PAUSE_DETECTED_MIN
             && let Some(alive) = &mut live.alive
         {
-            alive.stood_still(&mut *live.participant, Instant::now())?;
+            alive.on_program_paused(&mut *live.participant, Instant::now())?;
         }
         while let Some(event) = live.participant.event() {
-            live.told(shared, &event);
+            live.on_event(shared, &event);
         }
     }
     Ok(())
 }
 
 impl Live {
-    /// Makes the ends that are to be, and lets those go that are not.
-    fn meet(&mut self, shared: &Shared) -> Result<(), DdsError> {
+    /// Creates new ends, and drops those that are no longer needed.
+    fn update_ends(&mut self, shared: &Shared) -> Result<(), DdsError> {
         let ends = lock(&shared.ends);
         let (outlets, inlets) = (ends.outlets.clone(), ends.inlets.clone());
         drop(ends);
@@ -163,7 +163,7 @@ impl Live {
         Ok(())
     }
 
-    /// Turns each end once; says when to come again.
+    /// Runs each end once. Returns when to call it again.
     fn round(&mut self, shared: &Shared) -> Result<Instant, Failure> {
         let now = Instant::now();
         let nanos = now.saturating_duration_since(shared.origin).as_nanos();
@@ -195,7 +195,7 @@ impl Live {
         Ok(until)
     }
 
-    fn told(&mut self, shared: &Shared, event: &Event) {
+    fn on_event(&mut self, shared: &Shared, event: &Event) {
         match event {
             Event::PeerFound { .. } => lock(&shared.counters).peers += 1,
             Event::PeerLost { .. } => {
@@ -213,14 +213,14 @@ impl Live {
         }
     }
 
-    /// Counts a mismatch; answers the topic.
+    /// Counts a mismatch. Returns the topic.
     fn mismatch(&self, here: Guid, mismatch: &crate::QosMismatch) -> Option<String> {
         if let Some(outlet) = self.outlets.iter().find(|live| live.guid() == here) {
-            outlet.end.told.mismatch(mismatch);
+            outlet.end.shared_status.mismatch(mismatch);
             return Some(outlet.end.topic().to_owned());
         }
         let inlet = self.inlets.iter().find(|live| live.guid() == here)?;
-        inlet.end.told.mismatch(mismatch);
+        inlet.end.shared_status.mismatch(mismatch);
         Some(inlet.end.topic().to_owned())
     }
 }
@@ -231,9 +231,9 @@ impl From<DdsError> for Failure {
     }
 }
 
-/// Lets a broken participant go in a thread of its own: it may wait for ever for threads of the
-/// library, and may panic.
-fn let_go(live: Option<Live>) {
+/// Drops a broken participant in a separate thread: that may block forever on threads of the library, and may
+/// panic.
+fn drop_in_background(live: Option<Live>) {
     let Some(live) = live else { return };
     let drop_each = move || {
         fn quietly<T>(value: T) {
@@ -248,6 +248,6 @@ fn let_go(live: Option<Live>) {
         .name("chappe-dds end".into())
         .spawn(drop_each);
     if let Err(error) = spawned {
-        tracing::warn!(%error, "a broken participant is let go without order");
+        tracing::warn!(%error, "a broken participant is leaked");
     }
 }

@@ -1,19 +1,19 @@
-//! What a writer and a reader under supervision have in common: the part of their status that both
-//! have, and whether samples keep the deadline.
+//! The common part of writers and readers under supervision: their common status, and the check of the
+//! deadline.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::lock;
-use super::status::{EndStatus, note};
+use super::status::{EndStatus, add_mismatch};
 use crate::backend::{QosMismatch, Topic};
 use crate::{DdsError, Qos};
 
 /// The status of an end, shared by its handle and the thread that calls the library.
 #[derive(Debug)]
-pub(super) struct Told<S>(Mutex<S>);
+pub(super) struct SharedStatus<S>(Mutex<S>);
 
-impl<S: Clone + AsMut<EndStatus>> Told<S> {
+impl<S: Clone + AsMut<EndStatus>> SharedStatus<S> {
     pub(super) fn new(status: S) -> Self {
         Self(Mutex::new(status))
     }
@@ -26,14 +26,14 @@ impl<S: Clone + AsMut<EndStatus>> Told<S> {
         change(&mut lock(&self.0))
     }
 
-    /// Another end has the topic and does not fit.
+    /// Another end has the topic and is incompatible.
     pub(super) fn mismatch(&self, mismatch: &QosMismatch) {
-        self.change(|status| note(status.as_mut(), mismatch.to_string()));
+        self.change(|status| add_mismatch(status.as_mut(), mismatch.to_string()));
     }
 }
 
 impl EndStatus {
-    /// Of an end that keeps so many samples.
+    /// The status of a new end that keeps this many samples.
     pub(super) fn of(topic: &Topic, qos: &Qos, samples: u32) -> Self {
         Self {
             topic: topic.name.clone(),
@@ -47,7 +47,7 @@ impl EndStatus {
     }
 }
 
-/// Looks whether samples keep the deadline of the topic (DDS 1.4, clause 2.2.3.7; here of all its
+/// Checks whether samples keep the deadline of the topic (DDS 1.4, clause 2.2.3.7; here for all its
 /// instances together).
 #[derive(Debug)]
 pub(super) struct Deadline {
@@ -63,9 +63,9 @@ impl Deadline {
         }
     }
 
-    /// There are so many samples more, at ends that match or not: how many deadlines passed without
-    /// one. While nobody matches none passes.
-    pub(super) fn look(&mut self, now: Instant, samples: u64, matched: usize) -> u64 {
+    /// Notes the number of samples and of matching ends. Returns how many deadlines passed without a sample. None
+    /// passes without a matching end.
+    pub(super) fn count_missed(&mut self, now: Instant, samples: u64, matched: usize) -> u64 {
         let Some(period) = self.period else { return 0 };
         if samples > 0 || matched == 0 {
             self.since = now;
@@ -78,13 +78,13 @@ impl Deadline {
         whole.into()
     }
 
-    /// When the next one passes.
+    /// The time of the next deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.period.map(|period| self.since + period)
     }
 }
 
-/// Why an end is not made.
+/// Checks topic and quality of service of an end.
 pub(super) fn check(topic: &Topic, qos: &Qos) -> Result<(), DdsError> {
     topic.check()?;
     qos.check()
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_pass_once_each_and_only_while_somebody_matches() {
+    fn deadlines_pass_once_each_and_only_with_a_match() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let qos = Qos {
@@ -104,15 +104,15 @@ mod tests {
         };
         let mut deadline = Deadline::new(&qos, begun);
         assert_eq!(deadline.next(), Some(at(100)));
-        assert_eq!(deadline.look(at(99), 0, 1), 0);
-        assert_eq!(deadline.look(at(350), 0, 1), 3);
-        assert_eq!(deadline.look(at(399), 0, 1), 0);
-        assert_eq!(deadline.look(at(400), 0, 1), 1);
-        assert_eq!(deadline.look(at(900), 5, 1), 0);
-        assert_eq!(deadline.look(at(999), 0, 1), 0);
-        assert_eq!(deadline.look(at(5_000), 0, 0), 0);
-        assert_eq!(deadline.look(at(5_100), 0, 1), 1);
+        assert_eq!(deadline.count_missed(at(99), 0, 1), 0);
+        assert_eq!(deadline.count_missed(at(350), 0, 1), 3);
+        assert_eq!(deadline.count_missed(at(399), 0, 1), 0);
+        assert_eq!(deadline.count_missed(at(400), 0, 1), 1);
+        assert_eq!(deadline.count_missed(at(900), 5, 1), 0);
+        assert_eq!(deadline.count_missed(at(999), 0, 1), 0);
+        assert_eq!(deadline.count_missed(at(5_000), 0, 0), 0);
+        assert_eq!(deadline.count_missed(at(5_100), 0, 1), 1);
         let mut none = Deadline::new(&Qos::default(), begun);
-        assert_eq!((none.look(at(9_000), 0, 1), none.next()), (0, None));
+        assert_eq!((none.count_missed(at(9_000), 0, 1), none.next()), (0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! A reader under supervision: what it receives waits in a queue for who asked for it.
+//! A reader under supervision: received samples wait in a queue for the application.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,25 +7,25 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::end::{Deadline, Told};
+use super::end::{Deadline, SharedStatus};
 use super::status::{EndStatus, InletStatus};
 use crate::backend::{Participant, Reader, Sample, Topic};
 use crate::{DdsError, Qos};
 
-/// Samples that wait for who reads; reason: beyond it they wait in the library, which has a limit of
-/// its own ([`Qos::held`]) and drops the oldest above it.
+/// Samples queued for the application; reason: further ones wait in the library, which has its own limit
+/// ([`Qos::held`]) and drops the oldest above it.
 const QUEUE: usize = 256;
 
-/// What is read.
+/// The configuration of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InletConfig {
     /// The topic.
     pub topic: Topic,
-    /// What it requests.
+    /// The requested quality of service.
     pub qos: Qos,
 }
 
-/// A reader. Dropped, it ends.
+/// A reader, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Inlet {
     shared: Arc<Shared>,
@@ -33,14 +33,14 @@ pub struct Inlet {
     queue: mpsc::Receiver<Sample>,
 }
 
-/// What handle and thread share of a reader.
+/// The part of a reader shared by handle and thread.
 #[derive(Debug)]
 pub(super) struct InletEnd {
     config: InletConfig,
     queue: mpsc::Sender<Sample>,
-    /// The queue was full: whoever takes from it wakes the thread.
+    /// Whether the queue was full: the next receive wakes the thread.
     full: AtomicBool,
-    pub(super) told: Told<InletStatus>,
+    pub(super) shared_status: SharedStatus<InletStatus>,
 }
 
 /// A reader in the library.
@@ -49,7 +49,7 @@ pub(super) struct LiveInlet {
     reader: Box<dyn Reader>,
     taken: Vec<Sample>,
     deadline: Deadline,
-    /// Of earlier readers.
+    /// The losses of earlier readers.
     lost_before: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn inlet(shared: &Arc<Shared>, config: InletConfig) -> (Inlet, Arc<In
         config,
         queue: sender,
         full: AtomicBool::new(false),
-        told: Told::new(status),
+        shared_status: SharedStatus::new(status),
     });
     let inlet = Inlet {
         shared: shared.clone(),
@@ -74,27 +74,27 @@ pub(super) fn inlet(shared: &Arc<Shared>, config: InletConfig) -> (Inlet, Arc<In
 }
 
 impl Inlet {
-    /// The next sample; nothing when there will be none. May be dropped and called again.
+    /// The next sample; `None` after the end. Cancel-safe.
     pub async fn receive(&mut self) -> Option<Sample> {
         let sample = self.queue.recv().await;
-        self.room();
+        self.wake_if_full();
         sample
     }
 
-    /// The next sample, if one waits.
+    /// The next sample, if one is queued.
     pub fn try_receive(&mut self) -> Option<Sample> {
         let sample = self.queue.try_recv().ok();
-        self.room();
+        self.wake_if_full();
         sample
     }
 
-    /// How it is.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> InletStatus {
-        self.end.told.status()
+        self.end.shared_status.status()
     }
 
-    fn room(&self) {
+    fn wake_if_full(&self) {
         if self.end.full.swap(false, Ordering::AcqRel) {
             self.shared.wake();
         }
@@ -104,7 +104,7 @@ impl Inlet {
 impl Drop for Inlet {
     fn drop(&mut self) {
         let ends = |ends: &mut super::Ends| ends.inlets.retain(|end| !Arc::ptr_eq(end, &self.end));
-        self.shared.forget(ends);
+        self.shared.remove_end(ends);
     }
 }
 
@@ -120,7 +120,7 @@ impl LiveInlet {
         end: Arc<InletEnd>,
     ) -> Result<Self, DdsError> {
         let reader = participant.reader(&end.config.topic, &end.config.qos)?;
-        let lost_before = end.told.status().lost;
+        let lost_before = end.shared_status.status().lost;
         Ok(Self {
             deadline: Deadline::new(&end.config.qos, Instant::now()),
             end,
@@ -134,14 +134,14 @@ impl LiveInlet {
         self.reader.guid()
     }
 
-    /// Takes what came, until nothing is left or there is no room: then whoever takes from the queue
-    /// wakes the thread. Says when to come again.
+    /// Takes received samples, until none is left or the queue is full: then the next receive wakes the thread.
+    /// Returns when to call it again.
     pub(super) fn turn(&mut self, now: Instant) -> Result<Option<Instant>, DdsError> {
         let mut came = 0;
         loop {
             if self.end.queue.capacity() == 0 {
                 self.end.full.store(true, Ordering::Release);
-                // What was taken since then woke nobody.
+                // Receives since then woke no thread.
                 if self.end.queue.capacity() == 0 {
                     break;
                 }
@@ -153,16 +153,18 @@ impl LiveInlet {
             }
             let count = self.taken.len() as u64;
             came += count;
-            // Counted before it is given: whoever has it finds it in the status.
-            self.end.told.change(|status| status.received += count);
+            // Counted before it is queued, so that its receiver finds it in the status.
+            self.end
+                .shared_status
+                .change(|status| status.received += count);
             for sample in self.taken.drain(..) {
-                // There is room, for nobody else sends; and who has gone needs none.
+                // There is room, since this is the only sender; a closed queue needs none.
                 let _ = self.end.queue.try_send(sample);
             }
         }
         let matched = self.reader.matched();
-        let missed = self.deadline.look(now, came, matched);
-        self.end.told.change(|status| {
+        let missed = self.deadline.count_missed(now, came, matched);
+        self.end.shared_status.change(|status| {
             status.lost = self.lost_before + self.reader.lost();
             status.end.matched = matched as u64;
             status.end.deadlines_missed += missed;

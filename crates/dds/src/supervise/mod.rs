@@ -1,15 +1,14 @@
-//! A participant that outlives its library.
+//! A participant that survives failures of its library.
 //!
-//! The library runs in threads of its own, and the one that calls it here is a thread of its own,
-//! too: nothing of it blocks or ends who uses topics. A panic, an error or a stall is counted, what
-//! there was is let go, and participant, writers and readers are made anew; what was written and not
-//! acknowledged is written again by who wrote it ([`Progress::generation`]).
+//! The library runs in its own threads, and so does the code that calls it: no failure blocks or ends the users of
+//! topics. A panic, an error or a stall is counted; then participant, writers and readers are replaced. The owner of
+//! written and unacknowledged samples writes them again ([`Progress::generation`]).
 //!
-//! That the library lives is seen by a sample that goes through it from a writer to a reader of the
-//! same participant, about once a second, on a topic of the participant's own (`chappe/alive/…`).
+//! About once a second a sample passes through the library from a writer to a reader of the same participant, on a
+//! topic of the participant's own (`chappe/alive/…`), which shows that it works.
 //!
-//! A thread that never comes back from the library cannot be ended: it is left behind. After
-//! [`ABANDONED_MAX`] of them nothing is made anew.
+//! A thread that never returns from the library cannot be ended: it is abandoned. After [`ABANDONED_MAX`] of them the
+//! participant is not replaced again.
 
 mod alive;
 mod driver;
@@ -34,28 +33,28 @@ pub use status::{EndStatus, InletStatus, OutletStatus, State, SupervisorStatus};
 use inlet::InletEnd;
 use outlet::OutletEnd;
 
-/// Threads that never came back from the library, above which nothing is made anew; reason: each
-/// keeps its stack, sockets and samples.
+/// Abandoned threads after which the participant is not replaced again; reason: each keeps its stack, sockets and
+/// samples.
 pub const ABANDONED_MAX: u64 = 8;
-/// Most writers and readers; reason: each is a topic that all peers hear of.
+/// The largest number of writers and readers; reason: each is a topic announced to all peers.
 pub const ENDS_MAX: usize = 1_024;
-/// The pause before the first restart; it doubles with each that follows within a minute.
+/// The pause before the first restart; it doubles with each further one within a minute.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// The longest pause between restarts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How often is looked whether the thread that calls the library lives.
-const LOOK: Duration = Duration::from_millis(250);
+/// The interval of checks for the thread that calls the library.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a supervised participant is and how patient one is with it.
+/// The configuration of a supervised participant.
 #[derive(Clone)]
 pub struct SupervisorConfig {
     /// The library.
     pub backend: Backend,
-    /// Where it takes part.
+    /// Its domain and interfaces.
     pub participant: ParticipantConfig,
-    /// So long nothing may move in the library that should, before it is made anew.
+    /// How long the library may be stuck before the participant is replaced.
     pub stall_after: Duration,
-    /// Is told what an operator should know. Called in the library's thread: it must not block.
+    /// Receives notices for the operator. Called in the library's thread, so it must not block.
     pub notice: Arc<dyn Fn(Notice) + Send + Sync>,
 }
 
@@ -70,7 +69,7 @@ impl fmt::Debug for SupervisorConfig {
 }
 
 impl Default for SupervisorConfig {
-    /// Loopback, domain 0, ten seconds, nobody is told.
+    /// Loopback, domain 0, ten seconds, notices are ignored.
     fn default() -> Self {
         Self {
             backend: Backend::default(),
@@ -81,28 +80,28 @@ impl Default for SupervisorConfig {
     }
 }
 
-/// What an operator should know.
+/// A notice for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// An end elsewhere has the topic and does not fit.
+    /// A remote end has the topic and is incompatible.
     Mismatch {
         /// The topic.
         topic: String,
-        /// Both sides' values.
+        /// The values of both sides.
         mismatch: QosMismatch,
     },
-    /// The participant is made anew.
+    /// The participant is restarted.
     Restarted {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nothing is made anew any more.
+    /// The participant is not restarted again.
     GivenUp {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A reader elsewhere acknowledges nothing.
+    /// A remote reader acknowledges nothing.
     ReaderStalled {
         /// The topic.
         topic: String,
@@ -113,8 +112,8 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mismatch { topic, mismatch } => write!(f, "topic {topic}: {mismatch}"),
-            Self::Restarted { why } => write!(f, "the participant is made anew: {why}"),
-            Self::GivenUp { why } => write!(f, "the participant is given up: {why}"),
+            Self::Restarted { why } => write!(f, "the participant is restarted: {why}"),
+            Self::GivenUp { why } => write!(f, "the participant is not restarted again: {why}"),
             Self::ReaderStalled { topic } => {
                 write!(f, "topic {topic}: a reader acknowledges nothing")
             }
@@ -122,47 +121,47 @@ impl fmt::Display for Notice {
     }
 }
 
-/// A participant that is made anew when its library fails. Dropped, it ends.
+/// A participant that is restarted when its library fails. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Supervisor {
     shared: Arc<Shared>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 struct Shared {
     config: SupervisorConfig,
     origin: Instant,
     ends: Mutex<Ends>,
     run: Mutex<Run>,
-    /// Rings when the run changes.
+    /// Notified when the run changes.
     changed: Condvar,
-    /// Milliseconds since the origin at which the thread that calls the library last came round.
+    /// When the thread that calls the library last finished a round, in milliseconds since the origin.
     beat: AtomicU64,
     counters: Mutex<status::Counters>,
 }
 
-/// The ends that are to be.
+/// The requested writers and readers.
 #[derive(Debug, Default)]
 struct Ends {
     outlets: Vec<Arc<OutletEnd>>,
     inlets: Vec<Arc<InletEnd>>,
 }
 
-/// Which thread calls the library.
+/// The thread that calls the library.
 #[derive(Debug, Default)]
 struct Run {
-    /// Rises when a thread is left behind: one of an older number ends when it comes back.
+    /// Increases when a thread is abandoned: a thread with an older number ends when it returns.
     generation: u64,
     ended: bool,
     waker: Option<Waker>,
 }
 
 impl Supervisor {
-    /// Begins to take part; whether that works, [`Supervisor::status`] says.
+    /// Starts the participant; [`Supervisor::status`] shows whether that succeeds.
     ///
     /// # Errors
-    /// A configuration that cannot be one.
+    /// The configuration is invalid.
     pub fn start(config: SupervisorConfig) -> Result<Self, DdsError> {
         config.participant.check()?;
         let shared = Arc::new(Shared {
@@ -180,46 +179,54 @@ impl Supervisor {
         std::thread::Builder::new()
             .name("chappe-dds watch".into())
             .spawn(watch)
-            .map_err(no_thread)?;
+            .map_err(thread_error)?;
         Ok(Self { shared })
     }
 
-    /// Adds a writer; it ends when the handle is dropped.
+    /// Adds a writer, which ends when the handle is dropped.
     ///
     /// # Errors
-    /// What is wrong with it, or there are too many.
+    /// It is invalid, or there are too many.
     pub fn writer(&self, config: OutletConfig) -> Result<Outlet, DdsError> {
         end::check(&config.topic, &config.qos)?;
         let (outlet, end) = outlet::outlet(&self.shared, config);
         let mut ends = lock(&self.shared.ends);
-        ends.room()?;
+        ends.check_room()?;
         ends.outlets.push(end);
         drop(ends);
         self.shared.wake();
         Ok(outlet)
     }
 
-    /// Adds a reader; it ends when the handle is dropped.
+    /// Adds a reader, which ends when the handle is dropped.
     ///
     /// # Errors
-    /// What is wrong with it, or there are too many.
+    /// It is invalid, or there are too many.
     pub fn reader(&self, config: InletConfig) -> Result<Inlet, DdsError> {
         end::check(&config.topic, &config.qos)?;
         let (inlet, end) = inlet::inlet(&self.shared, config);
         let mut ends = lock(&self.shared.ends);
-        ends.room()?;
+        ends.check_room()?;
         ends.inlets.push(end);
         drop(ends);
         self.shared.wake();
         Ok(inlet)
     }
 
-    /// How it is.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
         let ends = lock(&self.shared.ends);
-        let outlets = ends.outlets.iter().map(|end| end.told.status()).collect();
-        let inlets = ends.inlets.iter().map(|end| end.told.status()).collect();
+        let outlets = ends
+            .outlets
+            .iter()
+            .map(|end| end.shared_status.status())
+            .collect();
+        let inlets = ends
+            .inlets
+            .iter()
+            .map(|end| end.shared_status.status())
+            .collect();
         drop(ends);
         lock(&self.shared.counters).status(&self.shared.config, outlets, inlets)
     }
@@ -234,7 +241,7 @@ impl Drop for Supervisor {
 }
 
 impl Ends {
-    fn room(&self) -> Result<(), DdsError> {
+    fn check_room(&self) -> Result<(), DdsError> {
         match self.outlets.len() + self.inlets.len() {
             ENDS_MAX.. => Err(DdsError::Qos {
                 key: "topics",
@@ -248,20 +255,20 @@ impl Ends {
 impl Shared {
     /// Starts the thread that calls the library.
     fn spawn(self: &Arc<Self>, generation: u64) -> Result<(), DdsError> {
-        self.beat();
+        self.note_round();
         let shared = self.clone();
         let drive = move || driver::drive(&shared, generation);
         let spawned = std::thread::Builder::new()
             .name("chappe-dds".into())
             .spawn(drive);
-        spawned.map(drop).map_err(no_thread)
+        spawned.map(drop).map_err(thread_error)
     }
 
-    /// Looks whether that thread lives, until the end.
+    /// Checks periodically that this thread works, until the end.
     fn watch(self: &Arc<Self>) {
         let mut run = lock(&self.run);
         while !run.ended {
-            let waited = self.changed.wait_timeout(run, LOOK);
+            let waited = self.changed.wait_timeout(run, CHECK_INTERVAL);
             run = waited.unwrap_or_else(PoisonError::into_inner).0;
             let beat = Duration::from_millis(self.beat.load(Ordering::Relaxed));
             let silent = self.origin.elapsed().saturating_sub(beat);
@@ -272,7 +279,7 @@ impl Shared {
             run.waker = None;
             let generation = run.generation;
             drop(run);
-            let why = format!("it did not come back for {} s", silent.as_secs());
+            let why = format!("it did not return for {} s", silent.as_secs());
             let mut counters = lock(&self.counters);
             counters.stalls += 1;
             counters.abandoned += 1;
@@ -287,25 +294,25 @@ impl Shared {
         }
     }
 
-    /// The thread that calls the library came round.
-    fn beat(&self) {
+    /// Notes that the thread that calls the library has finished a round.
+    fn note_round(&self) {
         let now = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.beat.store(now, Ordering::Relaxed);
     }
 
-    /// Whether a thread of that generation is to go on.
-    fn goes_on(&self, generation: u64) -> bool {
+    /// Whether a thread of that generation should continue.
+    fn should_continue(&self, generation: u64) -> bool {
         let run = lock(&self.run);
         !run.ended && run.generation == generation
     }
 
-    /// An end is no longer wanted.
-    fn forget(&self, from: impl FnOnce(&mut Ends)) {
+    /// Removes an end.
+    fn remove_end(&self, from: impl FnOnce(&mut Ends)) {
         from(&mut lock(&self.ends));
         self.wake();
     }
 
-    /// Ends the waiting of the thread that calls the library.
+    /// Wakes the thread that calls the library.
     fn wake(&self) {
         let waker = lock(&self.run).waker.clone();
         if let Some(waker) = waker {
@@ -314,7 +321,7 @@ impl Shared {
     }
 }
 
-fn no_thread(error: std::io::Error) -> DdsError {
+fn thread_error(error: std::io::Error) -> DdsError {
     DdsError::Library {
         doing: "starting a thread",
         why: error.to_string(),

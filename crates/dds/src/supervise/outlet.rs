@@ -1,4 +1,4 @@
-//! A writer under supervision: paced, and not held up for ever by a reader that acknowledges nothing.
+//! A writer under supervision: paced, and not blocked forever by a reader that acknowledges nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,65 +8,65 @@ use std::time::{Duration, Instant};
 use chappe_flow::pacer::{Choice, InFlight, Pace, Pacer};
 use tokio::sync::{mpsc, watch};
 
-use super::end::{Deadline, Told};
+use super::end::{Deadline, SharedStatus};
 use super::status::{EndStatus, OutletStatus};
 use super::{Shared, lock};
 use crate::backend::{Participant, Payload, Topic, Writer};
 use crate::{DdsError, Qos, WriteError};
 
-/// Samples that wait to be written; reason: one round of whoever makes them.
+/// Samples queued for writing; reason: one round of the producer.
 const QUEUE: usize = 64;
-/// Before a writer is made anew the other readers have so long to get what it wrote, and then as long
-/// to find the new one: what is written before that a volatile reader never gets.
+/// Before a writer is replaced, the other readers have this long to receive its samples, and then as long to find the
+/// new one: a volatile reader never gets samples written earlier.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// What is written.
+/// The configuration of a writer.
 #[derive(Clone)]
 pub struct OutletConfig {
     /// The topic.
     pub topic: Topic,
-    /// What it offers.
+    /// The offered quality of service.
     pub qos: Qos,
-    /// Readers that must match before anything is written: what is written to none is acknowledged
-    /// by none and counts as acknowledged.
+    /// Readers that must match before anything is written: samples written without a reader count as
+    /// acknowledged.
     pub readers: usize,
-    /// What becomes of a reader that acknowledges nothing.
+    /// How a reader that acknowledges nothing is treated.
     pub stalled: Stalled,
-    /// So long nothing may be acknowledged before a reader counts as such.
+    /// How long a reader may acknowledge nothing before it counts as stalled.
     pub stalled_after: Duration,
-    /// When the next sample may go.
+    /// The pacer of its samples.
     pub pacer: Choice,
 }
 
-/// What becomes of a reader that acknowledges nothing.
+/// The treatment of a reader that acknowledges nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stalled {
-    /// It is waited for, until discovery says that it is gone.
+    /// Wait for it, until discovery reports that it has left.
     #[default]
     Wait,
-    /// The others are served on: its samples are given up and the writer made anew whenever as many
-    /// as it keeps are unacknowledged.
+    /// Continue with the others: whenever the window is full its samples are given up and the writer is
+    /// replaced.
     Pass,
 }
 
 /// A sample to be written.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// The writer it is for: of another one it is dropped ([`Progress::generation`]).
+    /// The writer it is meant for; another one drops it ([`Progress::generation`]).
     pub generation: u64,
-    /// What [`Progress::acknowledged`] calls it; rising.
+    /// Its tag in [`Progress::acknowledged`]; increasing.
     pub tag: u64,
     /// The sample.
     pub payload: Payload,
 }
 
-/// How far a writer is.
+/// The progress of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Which writer it is, from 1: after a restart another one, and what the one before had not
-    /// acknowledged must be given again. 0: there is none.
+    /// The number of the writer, from 1. After a restart it is another one, and samples that the previous one had
+    /// not acknowledged must be sent again. 0: there is none.
     pub generation: u64,
-    /// The tag up to which samples of this writer are acknowledged, or given up.
+    /// The tag up to which samples of this writer are acknowledged or given up.
     pub acknowledged: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Progress {
 #[error("the participant has ended")]
 pub struct Ended;
 
-/// A writer. Dropped, it ends.
+/// A writer, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Outlet {
     shared: Arc<Shared>,
@@ -84,12 +84,12 @@ pub struct Outlet {
     progress: watch::Receiver<Progress>,
 }
 
-/// What handle and thread share of a writer.
+/// The part of a writer shared by handle and thread.
 pub(super) struct OutletEnd {
     config: OutletConfig,
     queue: Mutex<mpsc::Receiver<Outgoing>>,
     progress: watch::Sender<Progress>,
-    pub(super) told: Told<OutletStatus>,
+    pub(super) shared_status: SharedStatus<OutletStatus>,
 }
 
 /// A writer in the library.
@@ -98,30 +98,30 @@ pub(super) struct LiveOutlet {
     writer: Box<dyn Writer>,
     pacer: Box<dyn Pacer>,
     generation: u64,
-    /// Tag and bytes of what is not acknowledged.
+    /// Tags and sizes of unacknowledged samples.
     on_the_way: VecDeque<(u64, usize)>,
     bytes: u64,
     next: Option<Outgoing>,
-    /// When something was last acknowledged, or there was nothing to be.
+    /// When a sample was last acknowledged, or none was pending.
     moved: Instant,
     stalled: bool,
     blocked: Option<Instant>,
-    /// Since when there is no room although a stalled reader is passed.
+    /// Since when there is no room although a stalled reader is skipped.
     full: Option<Instant>,
-    /// Nothing is written before then.
+    /// The earliest time of the next write.
     hold: Instant,
-    /// Written in this turn.
+    /// The samples written in this turn.
     written: u64,
     deadline: Deadline,
 }
 
-/// What a turn of a writer says.
+/// The result of a writer's turn.
 pub(super) enum Turn {
-    /// Nothing is to be done before then, unless something comes.
+    /// The next turn is due then, unless an event comes earlier.
     Again(Option<Instant>),
-    /// A reader acknowledges nothing, since just now.
+    /// A reader has become stalled.
     Stalled,
-    /// It is to be made anew.
+    /// The writer has to be replaced.
     Renew,
 }
 
@@ -136,7 +136,7 @@ pub(super) fn outlet(shared: &Arc<Shared>, config: OutletConfig) -> (Outlet, Arc
         config,
         queue: Mutex::new(queue),
         progress,
-        told: Told::new(status),
+        shared_status: SharedStatus::new(status),
     });
     let outlet = Outlet {
         shared: shared.clone(),
@@ -148,7 +148,7 @@ pub(super) fn outlet(shared: &Arc<Shared>, config: OutletConfig) -> (Outlet, Arc
 }
 
 impl Outlet {
-    /// Gives a sample to be written; waits while many wait. May be dropped, and then has not.
+    /// Sends a sample to be written; waits while the queue is full. If it is cancelled, nothing is sent.
     ///
     /// # Errors
     /// The supervisor has ended.
@@ -158,23 +158,23 @@ impl Outlet {
         Ok(())
     }
 
-    /// How far it is, and every change of that.
+    /// The progress, with change notifications.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
     }
 
-    /// How it is.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> OutletStatus {
-        self.end.told.status()
+        self.end.shared_status.status()
     }
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
         let ends = |ends: &mut super::Ends| ends.outlets.retain(|end| !Arc::ptr_eq(end, &self.end));
-        self.shared.forget(ends);
+        self.shared.remove_end(ends);
     }
 }
 
@@ -222,17 +222,17 @@ impl LiveOutlet {
         self.writer.guid()
     }
 
-    /// Another writer in its place; what is not acknowledged is given up. A new generation begins
-    /// with that: who wants it written again can do so.
+    /// Replaces the writer and gives up unacknowledged samples. This starts a new generation, so that their owner
+    /// can send them again.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library failed.
     pub(super) fn renew(&mut self, participant: &mut dyn Participant) -> Result<(), DdsError> {
         self.writer = participant.writer(&self.end.config.topic, &self.end.config.qos)?;
         let given_up = self.on_the_way.len() as u64;
         let newest = self.on_the_way.back().map(|(tag, _)| *tag);
-        // Counted before it is told: who hears of it finds it in the status.
-        self.end.told.change(|status| {
+        // Counted before it is published, so that its observers find it in the status.
+        self.end.shared_status.change(|status| {
             status.given_up += given_up;
             status.renewed += 1;
         });
@@ -251,32 +251,32 @@ impl LiveOutlet {
         Ok(())
     }
 
-    /// Reads acknowledgements and writes what may go.
+    /// Processes acknowledgements and writes due samples.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library failed.
     pub(super) fn turn(
         &mut self,
         now: Instant,
         clock: chappe_machine::Instant,
     ) -> Result<Turn, DdsError> {
-        self.settle(now, clock);
-        let newly = self.look(now);
+        self.read_acknowledgements(now, clock);
+        let newly = self.detect_stall(now);
         let again = match self.stalled && self.end.config.stalled == Stalled::Pass {
             _ if now < self.hold => Turn::Again(Some(self.hold)),
-            true => self.pass(now, clock)?,
+            true => self.write_past_stalled(now, clock)?,
             false => self.write(now, clock)?,
         };
-        self.tell(now);
+        self.publish_status(now);
         Ok(match again {
             _ if newly => Turn::Stalled,
-            // Also when a deadline passes there is something to tell.
+            // A missed deadline also changes the status.
             Turn::Again(at) => Turn::Again(at.into_iter().chain(self.deadline.next()).min()),
             again => again,
         })
     }
 
-    fn settle(&mut self, now: Instant, clock: chappe_machine::Instant) {
+    fn read_acknowledgements(&mut self, now: Instant, clock: chappe_machine::Instant) {
         let (mut bytes, mut count, mut delay) = (0, 0_u64, None);
         self.writer.acknowledged(&mut |one| {
             bytes += one.bytes as u64;
@@ -292,18 +292,20 @@ impl LiveOutlet {
         self.bytes = self.bytes.saturating_sub(bytes);
         let done = usize::try_from(count).unwrap_or(usize::MAX);
         let done = done.min(self.on_the_way.len());
-        self.end.told.change(|status| status.acknowledged += count);
+        self.end
+            .shared_status
+            .change(|status| status.acknowledged += count);
         if let Some((tag, _)) = self.on_the_way.drain(..done).next_back() {
-            let told = |progress: &mut Progress| progress.acknowledged = Some(tag);
-            self.end.progress.send_modify(told);
+            let set_acknowledged = |progress: &mut Progress| progress.acknowledged = Some(tag);
+            self.end.progress.send_modify(set_acknowledged);
         }
         let in_flight = self.in_flight();
         self.pacer
             .acknowledged(clock, bytes, count, delay, in_flight);
     }
 
-    /// Whether a reader acknowledges nothing, since just now.
-    fn look(&mut self, now: Instant) -> bool {
+    /// Whether a reader has just become stalled.
+    fn detect_stall(&mut self, now: Instant) -> bool {
         if self.on_the_way.is_empty() {
             self.moved = now;
         }
@@ -312,15 +314,15 @@ impl LiveOutlet {
             return false;
         }
         self.stalled = true;
-        self.end.told.change(|status| status.stalls += 1);
+        self.end.shared_status.change(|status| status.stalls += 1);
         true
     }
 
-    /// Writes what the pacer lets go.
+    /// Writes the samples that the pacer allows.
     fn write(&mut self, now: Instant, clock: chappe_machine::Instant) -> Result<Turn, DdsError> {
         let stall =
             (!self.on_the_way.is_empty()).then(|| self.moved + self.end.config.stalled_after);
-        while self.fill() {
+        while self.has_next() {
             if self.writer.matched() < self.end.config.readers {
                 return Ok(Turn::Again(stall));
             }
@@ -335,7 +337,7 @@ impl LiveOutlet {
                     return Ok(Turn::Again(stall));
                 }
             }
-            if !self.put(clock)? {
+            if !self.write_next(clock)? {
                 self.blocked.get_or_insert(now);
                 return Ok(Turn::Again(stall));
             }
@@ -343,26 +345,30 @@ impl LiveOutlet {
         Ok(Turn::Again(stall))
     }
 
-    /// Writes on although a reader acknowledges nothing.
-    fn pass(&mut self, now: Instant, clock: chappe_machine::Instant) -> Result<Turn, DdsError> {
-        while self.full.is_none() && self.fill() {
-            if !self.put(clock)? {
+    /// Writes although a reader is stalled.
+    fn write_past_stalled(
+        &mut self,
+        now: Instant,
+        clock: chappe_machine::Instant,
+    ) -> Result<Turn, DdsError> {
+        while self.full.is_none() && self.has_next() {
+            if !self.write_next(clock)? {
                 self.full = Some(now);
             }
         }
-        let settled = self.full.map(|since| since + SETTLE);
+        let settled_at = self.full.map(|since| since + SETTLE);
         let silent =
             (!self.on_the_way.is_empty()).then(|| self.moved + self.end.config.stalled_after);
-        // Either may be the first: no room, or nothing more to write.
-        let renew = settled.into_iter().chain(silent).min();
+        // Either may come first: no room, or no sample.
+        let renew = settled_at.into_iter().chain(silent).min();
         Ok(match renew {
             Some(at) if now >= at => Turn::Renew,
             at => Turn::Again(at),
         })
     }
 
-    /// Whether there is a sample to be written.
-    fn fill(&mut self) -> bool {
+    /// Whether there is a sample to write.
+    fn has_next(&mut self) -> bool {
         while self.next.is_none() {
             match lock(&self.end.queue).try_recv() {
                 Ok(next) if next.generation == self.generation => self.next = Some(next),
@@ -373,8 +379,8 @@ impl LiveOutlet {
         true
     }
 
-    /// Writes that sample; says whether there was room.
-    fn put(&mut self, clock: chappe_machine::Instant) -> Result<bool, DdsError> {
+    /// Writes that sample. Returns whether there was room.
+    fn write_next(&mut self, clock: chappe_machine::Instant) -> Result<bool, DdsError> {
         let Some(next) = &self.next else {
             return Ok(true);
         };
@@ -387,27 +393,27 @@ impl LiveOutlet {
                 self.next = None;
                 self.written += 1;
                 if self.end.config.qos.reliability == crate::Reliability::BestEffort {
-                    self.written_unreliably();
+                    self.acknowledge_written();
                 }
                 Ok(true)
             }
             Err(WriteError::Full(_)) => Ok(false),
             Err(WriteError::Dds(error)) => Err(error),
-            // Whoever gave it looked at its size; were it not so, it would stay here for ever.
+            // The producer checks the size; otherwise the sample would block the queue forever.
             Err(error @ WriteError::TooLarge { .. }) => {
-                tracing::warn!(topic = self.end.topic(), %error, "not written");
+                tracing::warn!(topic = self.end.topic(), %error, "a sample is not written");
                 self.next = None;
                 Ok(true)
             }
         }
     }
 
-    /// Best effort: written is as far as is known.
-    fn written_unreliably(&mut self) {
+    /// Best effort: a written sample counts as acknowledged.
+    fn acknowledge_written(&mut self) {
         if let Some((tag, bytes)) = self.on_the_way.pop_back() {
             self.bytes -= bytes as u64;
-            let told = |progress: &mut Progress| progress.acknowledged = Some(tag);
-            self.end.progress.send_modify(told);
+            let set_acknowledged = |progress: &mut Progress| progress.acknowledged = Some(tag);
+            self.end.progress.send_modify(set_acknowledged);
         }
     }
 
@@ -419,17 +425,17 @@ impl LiveOutlet {
         }
     }
 
-    /// Says how it is.
-    fn tell(&mut self, now: Instant) {
+    /// Publishes the status.
+    fn publish_status(&mut self, now: Instant) {
         let matched = self.writer.matched();
         let written = std::mem::take(&mut self.written);
-        let missed = self.deadline.look(now, written, matched);
+        let missed = self.deadline.count_missed(now, written, matched);
         let blocked = self.blocked.take().map_or(Duration::ZERO, |since| {
-            // It goes on from here until a sample goes.
+            // The measurement continues from here until a sample is written.
             self.blocked = self.next.is_some().then_some(now);
             now.saturating_duration_since(since)
         });
-        self.end.told.change(|status| {
+        self.end.shared_status.change(|status| {
             status.end.matched = matched as u64;
             status.end.deadlines_missed += missed;
             status.sent += written;

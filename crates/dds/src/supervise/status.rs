@@ -1,4 +1,4 @@
-//! What a supervised participant tells of itself.
+//! The status of a supervised participant.
 
 use chappe_flow::pacer::PacerStatus;
 use serde::{Deserialize, Serialize, Serializer};
@@ -6,46 +6,46 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::SupervisorConfig;
 use crate::Qos;
 
-/// Mismatches that are kept in words for each end; the newest. They are all counted.
+/// Mismatches kept as text for each end, the newest ones. All are counted.
 pub(super) const MISMATCHES_MAX: usize = 8;
 
-/// Whether a participant takes part.
+/// The state of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is being made, for the first time or again.
+    /// It is being started, for the first time or again.
     #[default]
     Starting,
-    /// It takes part.
+    /// It is running.
     Running,
-    /// It is made anew no more.
+    /// It is not restarted again.
     GivenUp,
 }
 
-/// A participant at a glance.
+/// The status of a participant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SupervisorStatus {
     /// The library.
     pub backend: &'static str,
     /// The domain.
     pub domain: u16,
-    /// Who it is now; another one after each restart.
+    /// Its current GUID, which changes with each restart.
     pub guid: Option<String>,
-    /// Whether it takes part.
+    /// Its state.
     pub state: State,
-    /// Participants elsewhere that are known.
+    /// Known remote participants.
     pub peers: u64,
-    /// How often it was made anew.
+    /// Restarts.
     pub restarts: u64,
     /// Panics of the library.
     pub panics: u64,
-    /// How often nothing moved in it that should have.
+    /// Stalls of the library.
     pub stalls: u64,
-    /// Threads that never came back from it.
+    /// Threads that never returned from the library.
     pub abandoned: u64,
     /// The last error.
     pub last_error: Option<String>,
-    /// What can be done about it, when that is known.
+    /// A remedy for it, if one is known.
     pub hint: Option<String>,
     /// Writers.
     pub writers: Vec<OutletStatus>,
@@ -53,61 +53,61 @@ pub struct SupervisorStatus {
     pub readers: Vec<InletStatus>,
 }
 
-/// What a writer and a reader both tell.
+/// The common status of a writer and a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct EndStatus {
     /// The topic.
     pub topic: String,
     /// Its type.
     pub type_name: String,
-    /// What a writer offers or a reader requests, with the number of samples that it keeps.
+    /// The offered or requested quality of service, with the number of samples that it keeps.
     pub qos: Qos,
-    /// Ends elsewhere that match: readers of a writer, writers of a reader.
+    /// Matching remote ends: readers of a writer, writers of a reader.
     pub matched: u64,
-    /// Deadlines of the topic that passed without a sample while somebody matched.
+    /// Deadlines of the topic that passed without a sample although an end matched.
     pub deadlines_missed: u64,
-    /// Ends elsewhere that do not fit.
+    /// Incompatible remote ends.
     pub mismatches: u64,
-    /// The newest of them, with both sides' values.
+    /// The newest of them, with the values of both sides.
     pub mismatched: Vec<String>,
 }
 
-/// A writer at a glance.
+/// The status of a writer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OutletStatus {
-    /// Topic, quality of service, who matches.
+    /// Topic, quality of service and matches.
     #[serde(flatten)]
     pub end: EndStatus,
     /// Samples written.
     pub sent: u64,
-    /// Samples written and not acknowledged by all reliable readers: exact.
+    /// The exact number of samples not acknowledged by all reliable readers.
     pub unacknowledged: u64,
     /// Samples acknowledged.
     pub acknowledged: u64,
-    /// Samples that were given up for a reader that acknowledged nothing.
+    /// Samples given up for a stalled reader.
     pub given_up: u64,
-    /// How often the writer was made anew for that.
+    /// Replacements of the writer because of that.
     pub renewed: u64,
-    /// Whether a reader acknowledges nothing now.
+    /// Whether a reader is stalled now.
     pub stalled: bool,
-    /// How often one did.
+    /// Stalls of readers.
     pub stalls: u64,
-    /// Seconds in which there was a sample and no room for it.
+    /// Seconds in which a sample waited for room.
     pub blocked_s: f64,
-    /// Its pacer.
+    /// The state of its pacer.
     #[serde(serialize_with = "pacing")]
     pub pacer: Option<PacerStatus>,
 }
 
-/// A reader at a glance.
+/// The status of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InletStatus {
-    /// Topic, quality of service, who matches.
+    /// Topic, quality of service and matches.
     #[serde(flatten)]
     pub end: EndStatus,
     /// Samples received.
     pub received: u64,
-    /// Samples passed over: numbers missing behind the first of each writer.
+    /// Lost samples: gaps after the first number of each writer.
     pub lost: u64,
 }
 
@@ -123,7 +123,7 @@ impl AsMut<EndStatus> for InletStatus {
     }
 }
 
-/// A pacer in words and numbers, as those of links are told.
+/// The state of a pacer, in the same form as for links.
 #[derive(Serialize)]
 struct Pacing {
     pacer: &'static str,
@@ -156,7 +156,7 @@ fn pacing<S: Serializer>(status: &Option<PacerStatus>, to: S) -> Result<S::Ok, S
     told.serialize(to)
 }
 
-/// What is counted over all restarts.
+/// Counters over all restarts.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) state: State,
@@ -171,20 +171,20 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The participant is of no more use.
+    /// Notes that the participant is unusable.
     pub(super) fn failed(&mut self, why: &str, given_up: bool) {
         self.restarts += u64::from(!given_up);
         self.guid = None;
         self.peers = 0;
         self.last_error = Some(why.to_owned());
         (self.state, self.hint) = match given_up {
-            true => (State::GivenUp, Some("start the node anew".to_owned())),
+            true => (State::GivenUp, Some("restart the node".to_owned())),
             false => (State::Starting, None),
         };
     }
 
-    /// What can be done about the last error.
-    pub(super) fn hinted(&mut self, hint: Option<&str>) {
+    /// Sets the remedy for the last error.
+    pub(super) fn set_hint(&mut self, hint: Option<&str>) {
         self.hint = hint.map(str::to_owned);
     }
 
@@ -212,12 +212,12 @@ impl Counters {
     }
 }
 
-/// Keeps the newest mismatches in words.
-pub(super) fn note(status: &mut EndStatus, words: String) {
+/// Keeps the newest mismatches as text.
+pub(super) fn add_mismatch(status: &mut EndStatus, text: String) {
     status.mismatches += 1;
-    status.mismatched.retain(|known| *known != words);
+    status.mismatched.retain(|known| *known != text);
     if status.mismatched.len() >= MISMATCHES_MAX {
         status.mismatched.remove(0);
     }
-    status.mismatched.push(words);
+    status.mismatched.push(text);
 }

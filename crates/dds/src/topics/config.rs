@@ -1,4 +1,4 @@
-//! What is published and read, as configuration says it.
+//! The configuration of published and subscribed topics.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -33,25 +33,25 @@ use chappe_links::LinkLevel;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DdsConfig {
-    /// The library that speaks DDS: `rustdds`, or `cyclone` where the program was built with it.
+    /// The DDS library: `rustdds`, or `cyclone` if the program was built with it.
     pub library: DdsLibrary,
-    /// The domain: participants of different domains do not see each other.
+    /// The domain: participants of different domains do not discover each other.
     #[schemars(range(min = 0, max = 232))]
     pub domain: u16,
-    /// IPv4 addresses of this host by which it takes part. It announces itself at these only, and
-    /// uses multicast on their interfaces only; with 127.0.0.1 alone it stays on this host.
+    /// IPv4 addresses of this host for DDS. The node announces itself at these only, and uses multicast on their
+    /// interfaces only; with 127.0.0.1 alone it stays on this host.
     #[schemars(length(min = 1))]
     pub interfaces: Vec<IpAddr>,
-    /// Seconds in which nothing may move in the DDS library that should, before it is made anew.
+    /// Seconds that the DDS library may be stuck before it is restarted.
     #[schemars(range(min = 2, max = 3_600), extend("x-unit" = "seconds"))]
     pub stall_s: u32,
-    /// Streams that are published. Each is a table of its own, `[[dds.publish]]`.
+    /// Published streams. Each is a table of its own, `[[dds.publish]]`.
     pub publish: Vec<Publication>,
-    /// Topics that are read into streams. Each is a table of its own, `[[dds.subscribe]]`.
+    /// Topics stored in streams. Each is a table of its own, `[[dds.subscribe]]`.
     pub subscribe: Vec<Subscription>,
 }
 
-/// A library that speaks DDS.
+/// A DDS library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DdsLibrary {
@@ -81,62 +81,62 @@ pub struct Publication {
     pub stream: String,
     /// The topic.
     pub topic: String,
-    /// The scoped name of the IDL type. Default: made from the stream's name.
+    /// The scoped name of the IDL type. Default: derived from the stream's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
     /// When an element counts as delivered. Default: `stored` for a stream of the level `power`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledge: Option<Acknowledge>,
-    /// Readers that are waited for: so many must match before anything is written, and have stored an
-    /// element before it counts as delivered. Default 1.
-    #[serde(default = "one")]
+    /// Required readers: this many must match before anything is written, and must have stored an element
+    /// before it counts as delivered. Default 1.
+    #[serde(default = "default_readers")]
     #[schemars(range(min = 0, max = 1_024))]
     pub readers: u32,
-    /// Where publishing begins at first; later it goes on behind what was delivered.
+    /// Where publishing starts the first time; later it continues after the delivered elements.
     #[serde(default)]
     pub start: DdsStart,
-    /// What becomes of a reader that acknowledges nothing.
+    /// How a reader that acknowledges nothing is treated.
     #[serde(default)]
     pub stalled: DdsStalled,
-    /// Seconds without an acknowledgement after which a reader counts as such, and what is not stored
-    /// is published again. Default 10.
-    #[serde(default = "ten")]
+    /// Seconds without an acknowledgement after which a reader counts as stalled, and elements that are not
+    /// stored are published again. Default 10.
+    #[serde(default = "default_seconds")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     pub stalled_after_s: u32,
-    /// When the next sample may go: `adaptive`, the default, as measured acknowledgements say;
-    /// `fixed_window:16` while fewer are on the way; `fixed_period:1ms` so far apart;
-    /// `napa:125000000:10` by the link's bytes a second and K; or `flood` while there is room.
-    #[serde(default, with = "words")]
+    /// The pacer: `adaptive`, the default, follows measured acknowledgements; `fixed_window:16` limits the samples
+    /// in flight; `fixed_period:1ms` sets their interval; `napa:125000000:10` has the link's bytes a second and
+    /// K; `flood` sends while there is room.
+    #[serde(default, with = "pacer_text")]
     #[schemars(with = "String", extend("format" = "pacer"))]
     pub pacer: DdsPacer,
-    /// What is offered.
+    /// The offered quality of service.
     #[serde(default)]
     pub qos: Qos,
 }
 
-/// A topic that is read into a stream.
+/// A topic that is stored in a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Subscription {
     /// The topic.
     pub topic: String,
-    /// The stream here.
+    /// The local stream.
     pub stream: String,
-    /// The stream's name at its source. Default: the same as here. What is of another is dropped.
+    /// The stream's name at its source. Default: the local name. Elements of other streams are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The scoped name of the IDL type. Default: made from the stream's name at its source.
+    /// The scoped name of the IDL type. Default: derived from the stream's name at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// The members behind the first eight, in order.
+    /// The members after the first eight, in order.
     pub fields: Vec<TopicField>,
-    /// What an element's instance is, for streams with instances.
+    /// The meaning of the instance, for streams with instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How safely elements are stored. Default: as the node says.
+    /// The durability of stored elements. Default: that of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LinkLevel>,
-    /// What is requested.
+    /// The requested quality of service.
     #[serde(default)]
     pub qos: Qos,
 }
@@ -153,7 +153,7 @@ pub struct TopicField {
     /// Its unit, a UCUM code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// What is observed, a URI.
+    /// The observed property, a URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_property: Option<String>,
 }
@@ -177,29 +177,29 @@ pub enum TopicFieldType {
 pub enum Acknowledge {
     /// When the DDS libraries of all reliable readers have it in memory.
     Received,
-    /// When Chappe nodes say that their logs have it.
+    /// When Chappe nodes confirm that their logs have it.
     Stored,
 }
 
-/// Where publishing begins at first.
+/// Where publishing starts the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DdsStart {
-    /// With the oldest element that is kept.
+    /// At the oldest element that is kept.
     First,
-    /// With the next new element.
+    /// At the next new element.
     #[default]
     New,
 }
 
-/// What becomes of a reader that acknowledges nothing.
+/// The treatment of a reader that acknowledges nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DdsStalled {
-    /// It is waited for until discovery says that it is gone.
+    /// Wait for it until discovery reports that it has left.
     #[default]
     Wait,
-    /// The others are served on, as many samples at a time as the writer keeps.
+    /// Continue with the others, one window of samples at a time.
     Pass,
 }
 
@@ -217,7 +217,7 @@ impl Default for DdsConfig {
 }
 
 impl DdsConfig {
-    /// Whether anything is published or read.
+    /// Whether anything is published or subscribed.
     #[must_use]
     pub fn is_used(&self) -> bool {
         !(self.publish.is_empty() && self.subscribe.is_empty())
@@ -227,20 +227,20 @@ impl DdsConfig {
         Duration::from_secs(self.stall_s.max(2).into())
     }
 
-    /// Checks it.
+    /// Checks the values.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first invalid value.
     pub fn check(&self) -> Result<(), DdsError> {
         self.participant().check()?;
         for publication in &self.publish {
-            named("stream", &publication.stream)?;
+            check_stream_name("stream", &publication.stream)?;
             publication.qos.check()?;
             let type_name = publication.type_name.clone();
             topic(&publication.topic, type_name.unwrap_or_else(|| "a".into())).check()?;
         }
         for subscription in &self.subscribe {
-            named("stream", &subscription.stream)?;
+            check_stream_name("stream", &subscription.stream)?;
             subscription.qos.check()?;
             subscription.dds_topic()?.check()?;
         }
@@ -250,7 +250,7 @@ impl DdsConfig {
     /// Checks that this host has the addresses in `interfaces`.
     ///
     /// # Errors
-    /// The first that it lacks.
+    /// The first missing address.
     pub fn check_host(&self) -> Result<(), DdsError> {
         self.participant().check_host()
     }
@@ -277,7 +277,7 @@ impl Subscription {
     /// The type of the topic.
     ///
     /// # Errors
-    /// A field that cannot be one.
+    /// A field is invalid.
     pub fn element_type(&self) -> Result<ElementType, DdsError> {
         let fields = self.fields.iter().map(|field| Field {
             name: field.name.clone(),
@@ -306,8 +306,8 @@ impl Subscription {
     }
 }
 
-/// A pacer by its words.
-mod words {
+/// Serializes a pacer as text.
+mod pacer_text {
     use super::{DdsPacer, Deserialize};
     use serde::{Deserializer, Serializer, de::Error as _};
 
@@ -333,7 +333,7 @@ impl From<TopicFieldType> for FieldType {
     }
 }
 
-/// The topic on which storing is said.
+/// The topic for confirmations of storage.
 pub(super) fn stored_topic(of: &str) -> Topic {
     topic(&Stored::topic(of), Stored::TYPE_NAME.into())
 }
@@ -345,18 +345,18 @@ fn topic(name: &str, type_name: String) -> Topic {
     }
 }
 
-fn named(what: &'static str, name: &str) -> Result<(), DdsError> {
+fn check_stream_name(what: &'static str, name: &str) -> Result<(), DdsError> {
     check_name(name).map(drop).map_err(|_| DdsError::Name {
         what,
         name: name.chars().take(64).collect(),
     })
 }
 
-fn one() -> u32 {
+fn default_readers() -> u32 {
     1
 }
 
-fn ten() -> u32 {
+fn default_seconds() -> u32 {
     10
 }
 
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publication_takes_each_pacer_with_what_it_has_to_be_told() {
+    fn a_publication_parses_each_pacer_with_its_parameters() {
         let period = Duration::from_micros(1_500);
         for (words, high, apart) in [
             ("flood", 0, Duration::ZERO),

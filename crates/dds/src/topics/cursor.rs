@@ -1,4 +1,4 @@
-//! How far a stream was delivered to a topic, on the log, so that publishing goes on there.
+//! The delivered position of a stream on a topic, stored in the log, so that publishing continues there.
 
 use chappe_log::{Appended, Error, Level, Store, Stream};
 use chappe_stream::{Epoch, Position};
@@ -14,7 +14,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// What the log says.
+    /// Reads the cursor from the log.
     pub(super) fn open(store: &Store, topic: &str, of: &str, level: Level) -> Result<Self, Error> {
         let name = format!("dds-cursor/{of}/{topic}");
         let stream = store.stream(&name, level, &[FORMAT])?;
@@ -28,12 +28,12 @@ impl Cursor {
         })
     }
 
-    /// The newest element that was delivered; nothing when nothing ever was.
+    /// The newest delivered element; `None` if there was none.
     pub(super) fn at(&self) -> Option<Position> {
         self.at
     }
 
-    /// Everything up to this element is delivered.
+    /// Advances the cursor: everything up to this element is delivered.
     pub(super) fn advance(&mut self, to: Position) {
         if self
             .at
@@ -43,7 +43,7 @@ impl Cursor {
         }
     }
 
-    /// Stores how far it is, unless that is on its way already.
+    /// Stores the cursor, unless it is being stored already.
     pub(super) fn keep(&mut self) -> Result<(), Error> {
         if let Some((appended, told)) = self.pending.take() {
             match appended.try_result() {
@@ -52,7 +52,7 @@ impl Cursor {
                     return Ok(());
                 }
                 Some(Ok(())) => {
-                    // Only the newest counts; without the mark an older one is kept longer.
+                    // Only the newest one counts; without the mark an older one is kept longer.
                     drop(self.stream.trim(appended.first.sequence));
                     self.stored = told;
                 }

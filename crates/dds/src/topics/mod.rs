@@ -1,11 +1,11 @@
 //! Streams on DDS topics: a stream published to a topic, a topic read into a stream.
 //!
-//! [`Topics`] runs what [`DdsConfig`] names over one supervised participant (`chappe-dds`). Where a
-//! stream asks for storage, an element counts as delivered when a Chappe node says on a topic of ours
-//! that its log has it; until then it is published again after silence and restarts. A reader drops
-//! what repeats by stream, epoch and number, and takes each element only behind the one before it.
+//! [`Topics`] runs the configuration [`DdsConfig`] over one supervised participant (`chappe-dds`). For a durable
+//! stream an element counts as delivered when a Chappe node confirms, on a topic of its own, that its log has it;
+//! until then it is published again after silence and restarts. A reader deduplicates by stream, epoch and number,
+//! and accepts each element only after the one before it.
 //!
-//! Whoever runs it implements [`TopicsHost`].
+//! The node that runs it implements [`TopicsHost`].
 
 mod config;
 mod cursor;
@@ -23,7 +23,7 @@ use chappe_log::Level;
 use chappe_stream::{StreamLog, StreamSchema, StreamStore, Timestamp};
 use tokio::task::AbortHandle;
 
-/// When the next sample of a publication may go.
+/// The pacer of a publication.
 pub use chappe_flow::pacer::Choice as DdsPacer;
 pub use config::{
     Acknowledge, DdsConfig, DdsLibrary, DdsStalled, DdsStart, Publication, Subscription,
@@ -31,13 +31,13 @@ pub use config::{
 };
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 
-/// The node, as its topics see it. All calls return soon.
+/// The node's interface for its topics. All calls return soon.
 pub trait TopicsHost: Send + Sync + 'static {
-    /// Creates or opens the stream for what is read from a topic, and registers it. Called on a thread
-    /// that may wait for the disk.
+    /// Creates or opens the stream of a subscribed topic, and registers it. Called on a thread that may wait for
+    /// the disk.
     ///
     /// # Errors
-    /// Another source has a stream of this name, or there are too many; in words.
+    /// Another source has a stream of this name, or there are too many.
     fn open(
         &self,
         name: &str,
@@ -48,23 +48,23 @@ pub trait TopicsHost: Send + Sync + 'static {
     /// The stream of this name, if there is one.
     fn stream(&self, name: &str) -> Option<StreamLog>;
 
-    /// Elements of `stream` came and are queued for storing.
+    /// Notes that elements of `stream` arrived and are queued for storage.
     fn received(&self, stream: &str, elements: u64, newest: Timestamp);
 
-    /// Something happened that people should know.
+    /// Reports something for people.
     fn notice(&self, text: String);
 
-    /// Something received was not used.
+    /// Records that a received sample was not used.
     fn dropped(&self, reason: &'static str, topic: &str, detail: String);
 
     /// The wall clock.
     fn now(&self) -> Timestamp;
 
-    /// What this node is called by others: its key, hexadecimal.
+    /// The name of this node for others: its key, hexadecimal.
     fn key(&self) -> String;
 }
 
-/// What a task of a topic works with.
+/// The context of a topic's task.
 #[derive(Clone)]
 struct Shared {
     host: Arc<dyn TopicsHost>,
@@ -72,7 +72,7 @@ struct Shared {
     supervisor: Arc<Supervisor>,
 }
 
-/// The topics of a node. Dropped, they end.
+/// The topics of a node, which end when it is dropped.
 pub struct Topics {
     supervisor: Arc<Supervisor>,
     publications: Vec<Arc<Mutex<PublicationStatus>>>,
@@ -81,10 +81,10 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Takes part and begins to publish and to read. Called within a tokio runtime.
+    /// Joins the domain and starts to publish and to subscribe. Called within a tokio runtime.
     ///
     /// # Errors
-    /// A configuration that cannot be one.
+    /// The configuration is invalid.
     pub fn start(
         config: &DdsConfig,
         host: Arc<dyn TopicsHost>,
@@ -126,7 +126,7 @@ impl Topics {
         Ok(topics)
     }
 
-    /// How they are.
+    /// Their status.
     #[must_use]
     pub fn status(&self) -> TopicsStatus {
         let published = self.publications.iter();
@@ -138,7 +138,7 @@ impl Topics {
         }
     }
 
-    /// How the participant is.
+    /// The status of the participant.
     #[must_use]
     pub fn participant(&self) -> SupervisorStatus {
         self.supervisor.status()
@@ -170,7 +170,7 @@ impl DdsConfig {
 /// The IDL of a stream: the type of its samples.
 ///
 /// # Errors
-/// A schema that cannot be a type.
+/// The schema cannot be a type.
 pub fn idl(log: &StreamLog) -> Result<String, chappe_stream::SchemaError> {
     Ok(ElementType::new(log.name(), log.schema())?.idl())
 }

@@ -1,4 +1,4 @@
-//! A stream is published to a topic, behind what was delivered before.
+//! Publishes a stream to a topic, starting after the delivered elements.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,24 +17,23 @@ use super::config::stored_topic;
 use super::cursor::Cursor;
 use super::{Acknowledge, DdsStalled, DdsStart, Publication, PublicationStatus, Shared, lock};
 
-/// How often is looked whether the stream is there, and the cursor is stored; reason: what is
-/// published again after a crash is what was delivered within it.
-const LOOK: Duration = Duration::from_millis(200);
-/// Elements sent and not stored, above which no more are sent; reason: a reader that stores nothing
-/// for so long would get them again anyway.
+/// The interval at which the stream is looked up and the cursor is stored; reason: after a crash, elements delivered
+/// within it are published again.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// The limit on sent elements that are not stored; reason: a reader that falls this far behind would get them again
+/// anyway.
 const UNSTORED_MAX: u64 = 8_192;
-/// Readers whose storing is remembered; reason: whoever reaches the domain can be as many as it likes.
+/// The largest number of readers with confirmations; reason: any host in the domain can add an unlimited number.
 const READERS_MAX: usize = 1_024;
-/// The longest pause between two times that what is not stored is published again.
-const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// The longest pause before unstored elements are published again.
+const REPUBLISH_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Said while nobody stores what is to be stored.
-const UNHEARD: &str = "no Chappe node says that it stores it; for other readers set \
-                       acknowledge = \"received\"";
-/// Said of what DDS itself does not keep for readers that come.
-const VOLATILE: &str = "a reader that comes gets nothing from before, and may miss the first samples \
-                        while both find each other; durability = \"transient_local\" on both sides \
-                        keeps them";
+/// The hint while no reader confirms storage.
+const NO_CONFIRMATION: &str = "no Chappe node confirms that it stores the stream; for other readers set \
+                               acknowledge = \"received\"";
+/// The hint for samples that DDS does not keep for late readers.
+const VOLATILE: &str = "a late reader gets no earlier samples, and may miss the first ones during \
+                        discovery; durability = \"transient_local\" on both sides keeps them";
 
 /// Publishes a stream until it is aborted.
 pub(super) async fn run(
@@ -44,8 +43,8 @@ pub(super) async fn run(
 ) {
     loop {
         let Some(log) = shared.host.stream(&publication.stream) else {
-            lock(&status).last_error = Some("there is no such stream yet".to_owned());
-            tokio::time::sleep(LOOK).await;
+            lock(&status).last_error = Some("the stream does not exist yet".to_owned());
+            tokio::time::sleep(CHECK_INTERVAL).await;
             continue;
         };
         lock(&status).last_error = None;
@@ -57,8 +56,8 @@ pub(super) async fn run(
         if let Err(error) = ended {
             lock(&status).last_error = Some(error);
         }
-        // The schema has changed, or something failed: anew.
-        tokio::time::sleep(LOOK).await;
+        // The schema has changed, or an error occurred: start again.
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -70,20 +69,20 @@ struct Publishing<'a> {
     of: ElementType,
     outlet: Outlet,
     progress: watch::Receiver<Progress>,
-    /// Where readers say that they have stored.
+    /// The confirmations of readers.
     stored: Option<Inlet>,
     readers: BTreeMap<String, Position>,
     cursor: Cursor,
     follower: WrittenFollower,
     generation: u64,
-    /// The number of the element that was read last.
+    /// The number of the last element that was read.
     previous: u64,
-    /// The number of the newest element that was counted as published without some of its values.
+    /// The number of the newest element that was counted as published with missing values.
     reduced: u64,
     pending: VecDeque<Outgoing>,
-    /// The newest that was given to the writer.
+    /// The newest element that was given to the writer.
     sent: Option<Position>,
-    /// Which elements the tags are: the newest, not delivered.
+    /// The positions of the tags: the newest elements, not delivered.
     positions: VecDeque<Position>,
     moved: Instant,
     pause: Duration,
@@ -133,7 +132,7 @@ impl<'a> Publishing<'a> {
         let store = shared.store.store();
         let mut cursor = Cursor::open(store, &topic.name, log.name(), level).map_err(failed)?;
         if cursor.at().is_none() && publication.start == DdsStart::New {
-            // From here on also after a restart before anything was delivered.
+            // So that a restart before the first delivery continues here.
             let newest = log.newest(1).map_err(|error| error.to_string())?;
             if let Some(newest) = newest.last() {
                 cursor.advance(newest.position);
@@ -175,7 +174,7 @@ impl<'a> Publishing<'a> {
 
     /// Publishes until the schema changes.
     async fn run(&mut self) -> Result<(), String> {
-        let mut look = tokio::time::interval(LOOK);
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
         loop {
             let next = self.pending.front().cloned();
             let may_send = next.is_some();
@@ -183,10 +182,10 @@ impl<'a> Publishing<'a> {
             tokio::select! {
                 changed = self.progress.changed() => {
                     changed.map_err(|_| "the participant has ended".to_owned())?;
-                    self.progressed();
+                    self.on_progress();
                 }
                 sample = receive(&mut self.stored) => match sample {
-                    Some(sample) => self.told(&sample.payload),
+                    Some(sample) => self.on_stored(&sample.payload),
                     None => return Err("the participant has ended".to_owned()),
                 },
                 sent = send(&self.outlet, next), if may_send => {
@@ -203,7 +202,7 @@ impl<'a> Publishing<'a> {
                     Err(StoreError::Log(chappe_log::Error::Gap { .. })) => {}
                     Err(error) => return Err(error.to_string()),
                 },
-                _ = look.tick() => self.look()?,
+                _ = check.tick() => self.check()?,
             }
         }
     }
@@ -214,8 +213,8 @@ impl<'a> Publishing<'a> {
         sent.saturating_sub(delivered) < UNSTORED_MAX
     }
 
-    /// Elements become samples. The topic has one type, that of the current schema: values of an older
-    /// version for which it has no field are not published, and counted.
+    /// Converts elements to samples. The topic has one type, that of the current schema: values of an older
+    /// version without a field in it are not published, and counted.
     fn read(&mut self, batch: Written) {
         let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
         for mut element in batch.elements {
@@ -264,26 +263,26 @@ impl<'a> Publishing<'a> {
         }
     }
 
-    /// The writer has written, or is another one.
-    fn progressed(&mut self) {
+    /// The writer has made progress, or was replaced.
+    fn on_progress(&mut self) {
         let now = *self.progress.borrow_and_update();
         if let Some(tag) = now.acknowledged.filter(|_| self.stored.is_none()) {
             while let Some(first) = self.positions.front().copied() {
                 if first.sequence > tag {
                     break;
                 }
-                self.delivered(first);
+                self.set_delivered(first);
                 self.positions.pop_front();
             }
         }
         if now.generation != self.generation {
             self.generation = now.generation;
-            self.again();
+            self.republish();
         }
     }
 
-    /// A reader says how far it has stored.
-    fn told(&mut self, payload: &crate::Payload) {
+    /// A reader confirms how far it has stored.
+    fn on_stored(&mut self, payload: &crate::Payload) {
         let stored = match Stored::read(payload) {
             Ok(stored) => stored,
             Err(error) => {
@@ -299,14 +298,14 @@ impl<'a> Publishing<'a> {
         if known || self.readers.len() < READERS_MAX {
             self.readers.insert(stored.reader, stored.through);
         }
-        // As many as are waited for have stored up to there.
+        // The required number of readers has stored up to this position.
         let mut through: Vec<Position> = self.readers.values().copied().collect();
         through.sort_by_key(|at| std::cmp::Reverse(at.sequence));
         let wanted = (self.publication.readers as usize).max(1);
         let Some(at) = through.get(wanted - 1).copied() else {
             return;
         };
-        // Nobody has stored what is not here; what was sent before a restart they may have.
+        // Positions that are not in this log cannot have been stored; ones from before a restart can.
         if at.sequence > self.log.log().last() || self.log.resume(at).is_err() {
             return;
         }
@@ -318,7 +317,7 @@ impl<'a> Publishing<'a> {
         {
             self.moved = Instant::now();
             self.pause = self.publication.stalled_after();
-            self.delivered(at);
+            self.set_delivered(at);
             while self
                 .positions
                 .front()
@@ -327,18 +326,18 @@ impl<'a> Publishing<'a> {
                 self.positions.pop_front();
             }
             if ahead {
-                self.again();
+                self.republish();
             }
         }
     }
 
-    fn delivered(&mut self, at: Position) {
+    fn set_delivered(&mut self, at: Position) {
         self.cursor.advance(at);
         lock(self.status).delivered = self.cursor.at();
     }
 
-    /// Begins again behind what was delivered.
-    fn again(&mut self) {
+    /// Starts again after the delivered elements.
+    fn republish(&mut self) {
         self.pending.clear();
         self.positions.clear();
         self.sent = self.cursor.at();
@@ -346,35 +345,36 @@ impl<'a> Publishing<'a> {
         (self.follower, self.previous) = follow(&self.log, self.cursor.at());
     }
 
-    fn look(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         let kept = self.cursor.keep();
         kept.map_err(|error| error.to_string())?;
         let waits = self.stored.is_some() && self.sent != self.cursor.at();
         if waits && self.pending.is_empty() && self.moved.elapsed() > self.pause {
-            self.pause = (self.pause * 2).min(AGAIN_MAX);
+            self.pause = (self.pause * 2).min(REPUBLISH_PAUSE_MAX);
             lock(self.status).again += 1;
-            self.again();
+            self.republish();
         }
         let last = self.log.log().last();
         let delivered = self.cursor.at().map_or(0, |at| at.sequence);
         let mut status = lock(self.status);
         status.lag_elements = last.saturating_sub(delivered);
-        let unheard = self.stored.is_some() && self.readers.is_empty() && status.lag_elements > 0;
-        let volatile = self.publication.qos.durability == Durability::Volatile;
+        let is_unconfirmed =
+            self.stored.is_some() && self.readers.is_empty() && status.lag_elements > 0;
+        let is_volatile = self.publication.qos.durability == Durability::Volatile;
         status.hint = match () {
-            () if unheard => Some(UNHEARD.to_owned()),
-            () if self.stored.is_none() && volatile => Some(VOLATILE.to_owned()),
+            () if is_unconfirmed => Some(NO_CONFIRMATION.to_owned()),
+            () if self.stored.is_none() && is_volatile => Some(VOLATILE.to_owned()),
             () => None,
         };
         Ok(())
     }
 }
 
-/// What follows behind a position, and the number before it.
+/// Follows the stream after a position. Also returns the number of the element before.
 fn follow(log: &StreamLog, at: Option<Position>) -> (WrittenFollower, u64) {
     let from = match at.map(|at| log.resume(at)) {
         Some(Ok(next)) => next,
-        // It is not of this log any more: all that is there is new.
+        // The position is no longer in this log: everything in it is new.
         Some(Err(_)) | None => 0,
     };
     let previous = at.filter(|_| from > 0).map_or(0, |at| at.sequence);

@@ -1,4 +1,4 @@
-//! What topics tell of themselves.
+//! The status of topics.
 
 use crate::SupervisorStatus;
 use chappe_stream::Position;
@@ -6,18 +6,18 @@ use serde::{Serialize, Serializer};
 
 use super::{Publication, Subscription};
 
-/// Topics at a glance.
+/// The status of all topics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopicsStatus {
     /// The participant, its writers and readers.
     pub participant: SupervisorStatus,
-    /// Streams that are published.
+    /// Published streams.
     pub publications: Vec<PublicationStatus>,
-    /// Topics that are read.
+    /// Subscribed topics.
     pub subscriptions: Vec<SubscriptionStatus>,
 }
 
-/// A stream that is published.
+/// The status of a published stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PublicationStatus {
     /// The stream.
@@ -26,45 +26,45 @@ pub struct PublicationStatus {
     pub topic: String,
     /// `received` or `stored`.
     pub acknowledge: &'static str,
-    /// The newest element that was delivered.
+    /// The newest delivered element.
     #[serde(serialize_with = "shown")]
     pub delivered: Option<Position>,
-    /// Elements that are here and not delivered.
+    /// Elements that are not delivered yet.
     pub lag_elements: u64,
-    /// How often was gone back to what was not stored.
+    /// How often unstored elements were published again.
     pub again: u64,
-    /// Elements that cannot be published, being too large.
+    /// Elements too large to be published.
     pub refused: u64,
     /// The last error.
     pub last_error: Option<String>,
-    /// What can be done about it.
+    /// A remedy for it.
     pub hint: Option<String>,
     /// The IDL of the topic.
     #[serde(skip)]
     pub idl: String,
 }
 
-/// A topic that is read.
+/// The status of a subscribed topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SubscriptionStatus {
     /// The topic.
     pub topic: String,
-    /// The stream here.
+    /// The local stream.
     pub stream: String,
-    /// The newest element that is stored, by its position at the source.
+    /// The newest stored element, by its position at the source.
     #[serde(serialize_with = "shown")]
     pub stored: Option<Position>,
     /// Elements stored.
     pub received: u64,
-    /// Elements that came again and were dropped.
+    /// Duplicates, which were dropped.
     pub repeated: u64,
-    /// Elements that came before the one that they follow, and were dropped: they come again.
+    /// Elements that arrived before their predecessor and were dropped; they are published again.
     pub early: u64,
-    /// Samples that are not of the type.
+    /// Samples of another type.
     pub malformed: u64,
     /// Elements of other streams.
     pub foreign: u64,
-    /// How often the source went back.
+    /// Rollbacks of the source.
     pub rollbacks: u64,
     /// The last error.
     pub last_error: Option<String>,
@@ -90,7 +90,7 @@ impl SubscriptionStatus {
     }
 }
 
-/// As positions are written everywhere.
+/// A position in its usual text form.
 #[allow(clippy::ref_option, reason = "serde gives it so")]
 fn shown<S: Serializer>(position: &Option<Position>, serializer: S) -> Result<S::Ok, S::Error> {
     position.map(|at| at.to_string()).serialize(serializer)

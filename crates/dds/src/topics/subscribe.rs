@@ -1,4 +1,4 @@
-//! A topic is read into a stream: each element once, and only behind the one that it follows.
+//! Stores a topic in a stream: each element once, and only after its predecessor.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,16 +16,16 @@ use tokio::sync::watch;
 use super::config::stored_topic;
 use super::{Shared, Subscription, SubscriptionStatus, lock};
 
-/// The pause before a failed subscription is tried again.
+/// The pause before a failed subscription is retried.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Longest wait until the log has stored what was queued before.
+/// The longest wait for earlier appends to be stored.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 /// Elements that are stored together.
 const BATCH: usize = 256;
-/// Batches on their way to the disk; reason: beyond it what comes waits in the library.
+/// Batches that are being stored; reason: further samples wait in the library.
 const STORING_MAX: usize = 64;
 
-/// Reads a topic until it is aborted.
+/// Subscribes to a topic until it is aborted.
 pub(super) async fn run(
     shared: Shared,
     subscription: Subscription,
@@ -49,19 +49,19 @@ struct Reading<'a> {
     status: &'a Mutex<SubscriptionStatus>,
     of: ElementType,
     log: StreamLog,
-    /// After a batch that the log refused once it was queued, no other is stored: its elements would hide
-    /// that those are missing.
-    taken_back: u64,
+    /// The log's count of retractions at the start. After the log has retracted a queued batch, no other is
+    /// stored: its elements would hide the gap.
+    retractions: u64,
     inlet: Inlet,
-    /// Where it says what it has stored.
-    told: Outlet,
+    /// The writer of confirmations.
+    confirmations: Outlet,
     progress: watch::Receiver<Progress>,
     generation: u64,
-    /// Tells each time by another number.
+    /// The tag of the last confirmation.
     tag: u64,
-    to_tell: bool,
-    /// The newest element that is stored or on its way.
-    have: Option<Position>,
+    must_confirm: bool,
+    /// The newest element that is stored or being stored.
+    newest_queued: Option<Position>,
     stored: Option<Position>,
     storing: VecDeque<(Appended, Option<Position>, u64)>,
 }
@@ -82,20 +82,20 @@ impl<'a> Reading<'a> {
         );
         let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
         let log = opened.await.map_err(|error| error.to_string())??;
-        let taken_back = shared.store.store().retractions();
-        settled(&log).await?;
-        let have = log.newest_origin();
+        let retractions = shared.store.store().retractions();
+        wait_until_stored(&log).await?;
+        let newest_queued = log.newest_origin();
         let topic = subscription.dds_topic();
         let topic = topic.map_err(|error| error.to_string())?;
-        let about = stored_topic(&topic.name);
+        let confirmation_topic = stored_topic(&topic.name);
         let inlet = shared.supervisor.reader(InletConfig {
             topic,
             qos: subscription.qos.clone(),
         });
         let inlet = inlet.map_err(|error| error.to_string())?;
-        let told = shared.supervisor.writer(OutletConfig {
-            topic: about,
-            // Only the newest word counts, also for who comes late.
+        let confirmations = shared.supervisor.writer(OutletConfig {
+            topic: confirmation_topic,
+            // Only the newest confirmation counts, also for late readers.
             qos: Qos {
                 durability: Durability::TransientLocal,
                 keep_last: 1,
@@ -106,62 +106,62 @@ impl<'a> Reading<'a> {
             stalled_after: Duration::from_secs(10),
             pacer: Choice::Flood,
         });
-        let told = told.map_err(|error| error.to_string())?;
+        let confirmations = confirmations.map_err(|error| error.to_string())?;
         let mut now = lock(status);
-        now.stored = have;
+        now.stored = newest_queued;
         now.last_error = None;
         drop(now);
         Ok(Self {
-            progress: told.progress(),
+            progress: confirmations.progress(),
             shared,
             subscription,
             status,
             of,
             log,
-            taken_back,
+            retractions,
             inlet,
-            told,
+            confirmations,
             generation: 0,
             tag: 0,
-            to_tell: have.is_some(),
-            have,
-            stored: have,
+            must_confirm: newest_queued.is_some(),
+            newest_queued,
+            stored: newest_queued,
             storing: VecDeque::new(),
         })
     }
 
     async fn run(&mut self) -> Result<(), String> {
         loop {
-            let word = self.word();
-            let tells = word.is_some();
+            let confirmation = self.confirmation();
+            let has_confirmation = confirmation.is_some();
             let may_read = self.storing.len() < STORING_MAX;
             tokio::select! {
                 sample = self.inlet.receive(), if may_read => match sample {
-                    Some(sample) => self.take(sample).await?,
+                    Some(sample) => self.store(sample).await?,
                     None => return Err("the participant has ended".to_owned()),
                 },
-                done = stored(&mut self.storing) => self.settle(done)?,
-                told = tell(&self.told, word), if tells => {
-                    told.map_err(|error| error.to_string())?;
-                    self.to_tell = false;
+                done = stored(&mut self.storing) => self.on_stored(done)?,
+                sent = confirm(&self.confirmations, confirmation), if has_confirmation => {
+                    sent.map_err(|error| error.to_string())?;
+                    self.must_confirm = false;
                 }
                 changed = self.progress.changed() => {
                     changed.map_err(|_| "the participant has ended".to_owned())?;
                     let now = *self.progress.borrow_and_update();
                     if now.generation != self.generation {
                         self.generation = now.generation;
-                        self.to_tell = self.stored.is_some();
+                        self.must_confirm = self.stored.is_some();
                     }
                 }
             }
         }
     }
 
-    /// What is to be told, if anything.
-    fn word(&mut self) -> Option<Outgoing> {
+    /// The confirmation to send, if there is a new one.
+    fn confirmation(&mut self) -> Option<Outgoing> {
         let through = self
             .stored
-            .filter(|_| self.to_tell && self.generation > 0)?;
+            .filter(|_| self.must_confirm && self.generation > 0)?;
         self.tag += 1;
         let stored = Stored {
             stream: self.subscription.source().to_owned(),
@@ -175,8 +175,8 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Takes what came, with what waits behind it.
-    async fn take(&mut self, first: Sample) -> Result<(), String> {
+    /// Stores a received sample and those queued after it.
+    async fn store(&mut self, first: Sample) -> Result<(), String> {
         let mut batch = Vec::new();
         let mut next = Some(first);
         while let Some(sample) = next {
@@ -193,7 +193,7 @@ impl<'a> Reading<'a> {
         };
         let count = batch.len() as u64;
         let origin = batch.iter().rev().find_map(|element| element.origin);
-        let append = || self.log.append_after(self.taken_back, &batch);
+        let append = || self.log.append_after(self.retractions, &batch);
         let appended = self.log.when_room(append).await;
         let appended = appended.map_err(|error| error.to_string())?;
         self.shared.host.received(self.log.name(), count, newest);
@@ -201,10 +201,10 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A sample as an element to be stored, if it is to be.
+    /// Converts a sample to an element, if it is to be stored.
     fn read(&mut self, sample: &Sample) -> Option<StreamElement> {
-        let told = match self.of.decode(&sample.payload) {
-            Ok(told) => told,
+        let decoded = match self.of.decode(&sample.payload) {
+            Ok(decoded) => decoded,
             Err(error) => {
                 lock(self.status).malformed += 1;
                 let detail = format!("from {}: {error}", sample.writer);
@@ -214,60 +214,60 @@ impl<'a> Reading<'a> {
             }
         };
         let mut status = lock(self.status);
-        if told.stream != self.subscription.source() {
+        if decoded.stream != self.subscription.source() {
             status.foreign += 1;
             return None;
         }
-        let mut element = told.element;
+        let mut element = decoded.element;
         let at = std::mem::take(&mut element.position);
         element.receive_time = self.shared.host.now();
-        // One without a number is not known again.
+        // An element without a number cannot be deduplicated.
         if at.sequence == 0 {
             return Some(element);
         }
-        if let Some(have) = self.have {
-            if at.sequence <= have.sequence {
-                if at.epoch == have.epoch {
+        if let Some(newest_queued) = self.newest_queued {
+            if at.sequence <= newest_queued.sequence {
+                if at.epoch == newest_queued.epoch {
                     status.repeated += 1;
                     drop(status);
-                    // Whoever sends it again has not heard of it.
-                    self.to_tell = self.stored.is_some();
+                    // The source sends it again because it missed the confirmation.
+                    self.must_confirm = self.stored.is_some();
                     return None;
                 }
-                // Numbers go on from one epoch to the next, unless the source went back.
+                // Numbers continue across epochs, unless the source rolled back.
                 status.rollbacks += 1;
-            } else if told.previous > have.sequence {
+            } else if decoded.previous > newest_queued.sequence {
                 status.early += 1;
                 return None;
             }
         }
         drop(status);
-        self.have = Some(at);
+        self.newest_queued = Some(at);
         element.origin = Some(at);
         Some(element)
     }
 
-    fn settle(&mut self, done: Result<(Option<Position>, u64), String>) -> Result<(), String> {
-        // What is not stored comes again: reading begins anew behind what is.
+    fn on_stored(&mut self, done: Result<(Option<Position>, u64), String>) -> Result<(), String> {
+        // Failed elements are published again: reading restarts after the stored ones.
         let (origin, count) = done?;
         let mut status = lock(self.status);
         status.received += count;
         if let Some(origin) = origin {
             self.stored = Some(origin);
-            self.to_tell = true;
+            self.must_confirm = true;
             status.stored = Some(origin);
         }
         Ok(())
     }
 }
 
-/// Waits until what was queued before is stored: a reading that ended has left it.
-async fn settled(log: &StreamLog) -> Result<(), String> {
+/// Waits until earlier appends are stored, which an ended task may have left.
+async fn wait_until_stored(log: &StreamLog) -> Result<(), String> {
     let settled = tokio::time::timeout(SETTLE_LIMIT, log.log().settled()).await;
-    settled.map_err(|_| "the log does not store what was queued before".to_owned())
+    settled.map_err(|_| "the log did not store earlier appends in time".to_owned())
 }
 
-/// The next batch that is stored.
+/// Waits for the next stored batch.
 async fn stored(
     storing: &mut VecDeque<(Appended, Option<Position>, u64)>,
 ) -> Result<(Option<Position>, u64), String> {
@@ -275,14 +275,14 @@ async fn stored(
         return std::future::pending().await;
     };
     let done = (&mut *appended).await;
-    let told = done.map(|()| (*origin, *count));
+    let stored = done.map(|()| (*origin, *count));
     storing.pop_front();
-    told.map_err(|error| error.to_string())
+    stored.map_err(|error| error.to_string())
 }
 
-async fn tell(outlet: &Outlet, word: Option<Outgoing>) -> Result<(), crate::Ended> {
-    match word {
-        Some(word) => outlet.send(word).await,
+async fn confirm(outlet: &Outlet, confirmation: Option<Outgoing>) -> Result<(), crate::Ended> {
+    match confirmation {
+        Some(confirmation) => outlet.send(confirmation).await,
         None => std::future::pending().await,
     }
 }

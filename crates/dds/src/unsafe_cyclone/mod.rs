@@ -1,21 +1,21 @@
 //! Cyclone DDS as safe types.
 //!
-//! `shim.c` beside it has the functions below, over `libddsc` as its headers describe it. What each
-//! call needs to be sound, and why it holds:
-//! 1. A handle is a number that the library looks up: of one that is gone it answers with an error. So
-//!    no use of an entity after its end can touch freed memory, and only pointers matter.
-//! 2. A `struct chappe_end` is made and freed by [`End`] alone, which is neither cloned nor copied, and
-//!    every call takes it by reference. An [`End`] holds its [`Presence`]: the topic whose type it points
-//!    to, and the domain that the type points to, live as long as it does.
-//! 3. [`ring`] is called by threads of the library with the address of the [`Bell`] that [`Presence`]
-//!    keeps alive by its `Arc`. Deleting a participant, as [`Presence`] does before it lets the bell go,
-//!    deletes its readers, and that waits for the listeners that are being called and calls none more.
-//! 4. Bytes are borrowed for the time of a call and copied there, in both directions; taken samples are
-//!    given back, once each, in the call that took them.
-//! 5. Text goes in as C strings that live through the call, and comes out of arrays with a zero at the
-//!    end that `shim.c` has set.
-//! 6. The library may be called from any thread, and from several. [`End`] is `Send`, for nothing in it
-//!    is bound to a thread, and not `Sync`.
+//! `shim.c` in this folder has the functions below, over `libddsc` as described by its headers. Each call is sound
+//! because:
+//! 1. A handle is a number that the library looks up; for an entity that has ended it returns an error. So no use
+//!    of an entity after its end can access freed memory, and only pointers matter.
+//! 2. A `struct chappe_end` is created and freed by [`End`] alone, which is neither cloned nor copied, and every call
+//!    takes it by reference. An [`End`] holds its [`Presence`], so the topic whose type it points to, and the domain
+//!    that the type points to, live as long as it does.
+//! 3. [`ring`] is called by threads of the library with the address of the [`Bell`] that [`Presence`] keeps alive by
+//!    its `Arc`. [`Presence`] deletes the participant before it drops the bell. That deletes its readers, which waits
+//!    for running listeners and starts none afterwards.
+//! 4. Bytes are borrowed for the time of a call and copied there, in both directions; taken samples are returned,
+//!    once each, in the call that took them.
+//! 5. Text is passed as C strings that outlive the call, and returned in arrays that `shim.c` terminates with a
+//!    zero.
+//! 6. The library may be called from any thread, and from several. [`End`] is `Send`, since nothing in it is bound to
+//!    a thread, and not `Sync`.
 #![allow(
     unsafe_code,
     reason = "a library in C; the head says what each call needs"
@@ -37,10 +37,10 @@ use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic
 
 /// Samples taken in one call.
 const TAKEN: usize = 64;
-/// Ends of one end that are looked at; reason: whoever reaches the domain can announce as many as it
-/// likes.
+/// The largest number of matches of one end; reason: any host in the domain can announce an unlimited
+/// number.
 pub(crate) const MATCHED_MAX: usize = 4_096;
-/// The library's answer when there was no room in time.
+/// The return code for a timeout.
 const TIMEOUT: i64 = -10;
 
 #[repr(C)]
@@ -110,7 +110,7 @@ unsafe extern "C" {
     fn chappe_found(reader: i32, ends: i32, found: *mut RawFound) -> i32;
 }
 
-/// What a waiting thread waits for.
+/// Wakes a waiting thread.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,
@@ -123,7 +123,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// Waits until it was rung since the last time, or the time has passed; says whether it was.
+    /// Waits until it is rung, also since the last wait, or the timeout passes. Returns whether it was rung.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,17 +144,17 @@ impl Wake for Bell {
     }
 }
 
-/// Called by the library when something came.
+/// Called by the library when data or an event is available.
 extern "C" fn ring(_: i32, bell: *mut c_void) {
-    // SAFETY: 3 of the head: it points to the bell of a presence that is not gone.
+    // SAFETY: 3 of the module documentation: it points to the bell of a live presence.
     let bell = unsafe { &*bell.cast::<Bell>() };
     bell.ring();
 }
 
-/// The library's word for an error.
+/// The library's text for an error.
 fn error(doing: &'static str, code: i64) -> DdsError {
     let code = i32::try_from(code).unwrap_or(i32::MIN);
-    // SAFETY: it answers with a text of its own that lives for ever, for any number.
+    // SAFETY: it returns a static text of its own for any number.
     let words = unsafe { CStr::from_ptr(dds_strretcode(code)) };
     let why = words.to_string_lossy().into_owned();
     DdsError::Library { doing, why }
@@ -163,15 +163,15 @@ fn error(doing: &'static str, code: i64) -> DdsError {
 fn text(of: &str) -> Result<CString, DdsError> {
     CString::new(of).map_err(|_| DdsError::Library {
         doing: "naming",
-        why: "a zero within a name".into(),
+        why: "it contains a zero byte".into(),
     })
 }
 
-/// Domains that this program has configured, with their configuration and users: the library has
-/// each domain once in a process.
+/// Domains that this program has configured, with their configuration and users: the library has each domain once
+/// in a process.
 static DOMAINS: Mutex<BTreeMap<u16, (i32, String, usize)>> = Mutex::new(BTreeMap::new());
 
-/// A configured domain; the last one to be dropped ends it.
+/// A configured domain; the last reference ends it.
 #[derive(Debug)]
 struct Domain(u16);
 
@@ -187,7 +187,7 @@ impl Domain {
             if *known != unmarked {
                 return Err(DdsError::Library {
                     doing: "taking part in the domain",
-                    why: "this program takes part in it by other interfaces already".into(),
+                    why: "this program uses the domain with other interfaces already".into(),
                 });
             }
             *users += 1;
@@ -222,19 +222,19 @@ impl Drop for Domain {
     }
 }
 
-/// A participant of the library. Its ends hold it.
+/// A participant of the library, held by its ends.
 #[derive(Debug)]
 pub(crate) struct Presence {
     participant: i32,
-    /// Where discovery tells of participants, writers and readers.
+    /// The readers of discovery: participants, writers and readers.
     found: [i32; 3],
     guid: Guid,
     bell: Arc<Bell>,
-    // Ended after the participant.
+    // Dropped after the participant.
     _domain: Domain,
 }
 
-/// What discovery says of a participant or an end.
+/// A discovered participant or end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) guid: Guid,
@@ -244,7 +244,7 @@ pub(crate) struct Found {
     pub(crate) name: Option<String>,
 }
 
-/// What discovery tells of.
+/// The kinds of discovery events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Participant,
@@ -298,7 +298,7 @@ impl Presence {
         &self.bell
     }
 
-    /// What discovery says next.
+    /// The next discovery event.
     pub(crate) fn found(&self, kind: Kind) -> Result<Option<Found>, DdsError> {
         let (reader, ends) = match kind {
             Kind::Participant => (self.found[0], 0),
@@ -326,7 +326,7 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        // SAFETY: 1 and 3 of the head: after it the bell is rung no more.
+        // SAFETY: 1 and 3 of the head: afterwards the bell is not rung any more.
         unsafe { dds_delete(self.participant) };
     }
 }
@@ -368,29 +368,29 @@ impl Found {
 pub(crate) struct End {
     raw: NonNull<RawEnd>,
     guid: Guid,
-    // Ended after the end.
+    // Dropped after the end.
     _presence: Arc<Presence>,
 }
 
 // SAFETY: 6 of the head.
 unsafe impl Send for End {}
 
-/// A sample that was taken.
+/// A taken sample.
 pub(crate) struct Taken {
-    /// The library's handle for its writer.
+    /// The library's handle of its writer.
     pub(crate) writer: u64,
     pub(crate) number: i64,
     pub(crate) payload: Payload,
 }
 
-/// A sample was not written.
+/// Why a sample was not written.
 pub(crate) enum Refused {
     Full,
     Dds(DdsError),
 }
 
 impl End {
-    /// Makes a writer or a reader that keeps so many samples.
+    /// Creates a writer or a reader that keeps this many samples.
     pub(crate) fn new(
         presence: &Arc<Presence>,
         writes: bool,
@@ -441,7 +441,7 @@ impl End {
         self.guid
     }
 
-    /// Writes a sample, with the lowest byte first; answers its number.
+    /// Writes a little-endian sample. Returns its number.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<u64, Refused> {
         // SAFETY: 2 and 4 of the head.
         let number = unsafe { chappe_write(self.raw.as_ptr(), bytes.as_ptr(), bytes.len()) };
@@ -451,14 +451,14 @@ impl End {
         })
     }
 
-    /// Up to which number all matched reliable readers have acknowledged.
+    /// The last number that all matched reliable readers have acknowledged.
     pub(crate) fn acknowledged(&self) -> Result<u64, DdsError> {
         // SAFETY: 2 of the head.
         let through = unsafe { chappe_acknowledged(self.raw.as_ptr()) };
         u64::try_from(through).map_err(|_| error("reading acknowledgements", through))
     }
 
-    /// Takes some of what came, in the order of each writer.
+    /// Takes some received samples, in the order of each writer.
     pub(crate) fn take(&self, each: &mut dyn FnMut(Taken)) -> Result<usize, DdsError> {
         let nothing = RawSample {
             data: std::ptr::null_mut(),
@@ -473,10 +473,10 @@ impl End {
         let count = unsafe { chappe_take(self.raw.as_ptr(), raw.as_mut_ptr(), 64) };
         let count = usize::try_from(count).map_err(|_| error("reading", count.into()))?;
         for sample in &mut raw[..count] {
-            // SAFETY: 4 of the head: so many bytes are there until the sample is given back, below.
+            // SAFETY: 4 of the head: the bytes exist until the sample is returned, below.
             let bytes = unsafe { std::slice::from_raw_parts(sample.bytes, sample.size) };
             let bytes = Bytes::copy_from_slice(bytes);
-            // SAFETY: 4 of the head: this one is given back once.
+            // SAFETY: 4 of the head: this sample is returned once.
             unsafe { chappe_sample_free(sample) };
             each(Taken {
                 writer: sample.writer,
@@ -493,7 +493,7 @@ impl End {
         Ok(count)
     }
 
-    /// The library's handles of the ends that match.
+    /// The library's handles of the matching ends.
     pub(crate) fn matched(&self) -> Result<Vec<u64>, DdsError> {
         let mut handles = vec![0; 64];
         loop {
@@ -509,7 +509,7 @@ impl End {
         }
     }
 
-    /// Who that is; nothing when it is gone.
+    /// The GUID of a match; `None` if it has left.
     pub(crate) fn matched_guid(&self, handle: u64) -> Option<Guid> {
         let mut guid = [0; 16];
         // SAFETY: 2 of the head; it writes 16 bytes.

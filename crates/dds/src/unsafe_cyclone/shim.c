@@ -1,12 +1,11 @@
-/* Cyclone DDS for Rust: samples as bytes, and how far a writer is acknowledged.
+/* Cyclone DDS for Rust: samples as bytes, and the acknowledged number of a writer.
  *
- * It is in C because a type of one's own (`ddsi_sertype`) is tables and structs that its headers lay out,
- * and another layout in each version: the compiler reads them here. What Rust calls are the functions at
- * the end; they take and give plain numbers and pointers.
+ * A custom type (`ddsi_sertype`) consists of tables and structs whose layout depends on the library's headers and
+ * version, so this part is in C. Rust calls the functions at the end, which use plain numbers and pointers.
  *
- * - All samples of a topic have one key, so that a stranger's keys fill no memory.
+ * - All samples of a topic have one key, so that a stranger's keys cannot fill memory.
  * - The number of a sample at its writer is read from the submessage that carried it.
- * - What all reliable readers have acknowledged is the least of the tree in which the library keeps them
+ * - The number acknowledged by all reliable readers is the minimum of the library's tree of readers
  *   (`ddsi_writer_max_drop_seq` does the same, and is not exported).
  */
 #include <arpa/inet.h>
@@ -32,7 +31,7 @@
 
 /* The encapsulation before the CDR of a sample. */
 #define HEAD 4u
-/* Above it a sample is not taken from the network. The same as SAMPLE_BYTES_MAX, with the head. */
+/* The largest sample accepted from the network: SAMPLE_BYTES_MAX, with the header. */
 #define MOST ((4u << 20) + HEAD)
 
 /* -- samples ------------------------------------------------------------------------------------- */
@@ -40,8 +39,8 @@
 struct sample {
     struct ddsi_serdata c;
     int64_t number;
-    uint32_t size; /* with the head */
-    uint8_t cdr[]; /* up to the next multiple of four */
+    uint32_t size; /* with the header */
+    uint8_t cdr[]; /* padded to a multiple of four */
 };
 
 static const struct ddsi_serdata_ops sample_ops;
@@ -69,7 +68,7 @@ static uint32_t sample_size(const struct ddsi_serdata *d)
     return ((const struct sample *)d)->size;
 }
 
-/* Whether it is plain CDR of version 1; what is not is dropped by the library, with a word in its log. */
+/* The sample if it is plain CDR of version 1; the library drops others and logs that. */
 static struct ddsi_serdata *plain_or_gone(struct sample *sample)
 {
     if (sample->cdr[0] == 0 && sample->cdr[1] <= 1)
@@ -91,7 +90,7 @@ static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum
             (const Data_DataFrag_common_t *)NN_RMSG_PAYLOADOFF(fragment->rmsg, NN_RDATA_SUBMSG_OFF(fragment));
         sample->number = (int64_t)fromSN(data->writerSN);
     }
-    /* In order, and they may overlap: each adds what is behind the one before. */
+    /* Fragments are in order and may overlap: each adds the bytes after the previous one. */
     uint32_t end = 0;
     for (; fragment != NULL; fragment = fragment->nextfrag) {
         uint32_t to = fragment->maxp1 < size ? fragment->maxp1 : (uint32_t)size;
@@ -275,7 +274,7 @@ static const struct ddsi_sertype_ops type_ops = {
     .hash = type_hash,
 };
 
-/* -- what Rust calls; numbers below zero are the library's errors ---------------------------------- */
+/* -- the interface for Rust; negative numbers are errors of the library ---------------------------- */
 
 struct chappe_qos {
     int32_t reliable;
@@ -289,7 +288,7 @@ struct chappe_end {
     dds_entity_t entity;
     dds_entity_t topic;
     const struct ddsi_sertype *type; /* lives as long as the topic */
-    ddsi_guid_t guid;                /* in the order of this machine */
+    ddsi_guid_t guid;                /* in native byte order */
     int64_t written;
     bool writes;
 };
@@ -303,13 +302,13 @@ struct chappe_sample {
     int32_t is_big_endian;
 };
 
-/* An end elsewhere or here, or a participant: which fields are filled depends on what it is. */
+/* A remote or local end, or a participant: the kind determines which fields are set. */
 struct chappe_found {
     uint8_t guid[16];
     int32_t is_alive;
     int32_t reliable;
     int32_t durability;
-    int64_t deadline_ns; /* below 0: none */
+    int64_t deadline_ns; /* negative: none */
     char topic[256];
     char type_name[256];
     char name[129];
@@ -346,13 +345,13 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
 {
     dds_qos_t *qos = dds_create_qos();
     dds_history_kind_t history = of->keep_last > 0 ? DDS_HISTORY_KEEP_LAST : DDS_HISTORY_KEEP_ALL;
-    /* Nothing blocks in the library: who writes waits above it. */
+    /* Nothing blocks in the library: its caller waits instead. */
     dds_qset_reliability(qos, of->reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT, 0);
     dds_qset_durability(qos, of->transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
     dds_qset_history(qos, history, of->keep_last > 0 ? of->keep_last : 1);
     if (of->deadline_ns > 0)
         dds_qset_deadline(qos, of->deadline_ns);
-    if (writes) /* what a reader that comes late gets: as much as is kept */
+    if (writes) /* late readers get all samples that are kept */
         dds_qset_durability_service(qos, 0, DDS_HISTORY_KEEP_LAST, of->keep_last > 0 ? of->keep_last : of->samples,
                                     DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
     else
@@ -375,7 +374,7 @@ static dds_entity_t topic(dds_entity_t participant, const char *name, const char
         ddsi_sertype_unref(made);
         return entity;
     }
-    *type = made; /* the one that the domain knows by this name, ours or an earlier one */
+    *type = made; /* the domain's type with this name: ours or an earlier one */
     return entity;
 }
 
@@ -436,7 +435,7 @@ dds_entity_t chappe_end_entity(const struct chappe_end *end)
     return end->entity;
 }
 
-/* The number of the sample, or an error. */
+/* Returns the number of the sample, or an error. */
 int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
 {
     if (size > MOST - HEAD)
@@ -444,8 +443,8 @@ int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
     struct sample *sample = sample_new(end->type, SDK_DATA, (uint32_t)size + HEAD);
     if (sample == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
-    sample->cdr[1] = 1;                            /* plain CDR, the lowest byte first */
-    sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding behind it */
+    sample->cdr[1] = 1;                            /* plain little-endian CDR */
+    sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding */
     memcpy(sample->cdr + HEAD, bytes, size);
     sample->number = end->written + 1;
     int32_t result = dds_writecdr(end->entity, &sample->c); /* takes the reference */
@@ -454,7 +453,7 @@ int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
     return ++end->written;
 }
 
-/* Up to which number all matched reliable readers have acknowledged. */
+/* Returns the last number acknowledged by all matched reliable readers. */
 int64_t chappe_acknowledged(const struct chappe_end *end)
 {
     struct ddsi_domaingv *domain = ddsrt_atomic_ldvoidp(&end->type->gv);
@@ -479,7 +478,7 @@ int32_t chappe_take(const struct chappe_end *end, struct chappe_sample *into, ui
     dds_sample_info_t infos[64];
     uint32_t some = most < 64 ? most : 64;
     int32_t count, kept = 0;
-    /* Those that say only that a writer is gone are no samples: there may be more behind them. */
+    /* Skip notices that a writer has left: samples may follow them. */
     do {
         count = dds_takecdr(end->entity, taken, some, infos, DDS_ANY_STATE);
         for (int32_t i = 0; i < count; i++) {
@@ -507,14 +506,14 @@ void chappe_sample_free(struct chappe_sample *sample)
     ddsi_serdata_unref(sample->data);
 }
 
-/* The ends that match; all of them are counted, `most` are written. */
+/* Writes up to `most` handles of matching ends, and returns the number of all. */
 int32_t chappe_matched(const struct chappe_end *end, uint64_t *handles, uint32_t most)
 {
     return end->writes ? dds_get_matched_subscriptions(end->entity, handles, most)
                        : dds_get_matched_publications(end->entity, handles, most);
 }
 
-/* Who an end is that matches, by its handle; 0 when it is gone. */
+/* Reads the GUID of a matching end; returns 0 if it has left. */
 int32_t chappe_matched_guid(const struct chappe_end *end, uint64_t handle, uint8_t guid[16])
 {
     dds_builtintopic_endpoint_t *found = end->writes ? dds_get_matched_subscription_data(end->entity, handle)
@@ -551,7 +550,7 @@ static void describe(struct chappe_found *found, const dds_qos_t *qos)
     found->deadline_ns = deadline == DDS_INFINITY ? -1 : deadline;
 }
 
-/* What discovery says next of participants (`ends` 0) or ends (1): 1, 0 for nothing, or an error. */
+/* Reads the next discovery event of participants (`ends` 0) or ends (1): returns 1, 0 for none, or an error. */
 int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *found)
 {
     void *lent[1] = {NULL};

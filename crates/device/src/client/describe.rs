@@ -1,7 +1,7 @@
 //! Reading a device's description: Get, GetMetadata of each service, WSDL, schemas.
 //!
-//! Source: DPWS 1.1, sections 4 and 5. Every address that is followed has been judged by the policy
-//! against the host it came from.
+//! Source: DPWS 1.1, sections 4 and 5. The policy checks every address before it is contacted, against
+//! the host that named it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,32 +19,32 @@ use super::documents::{Documents, Kind, NOTES_MAX};
 use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
 use crate::Error;
 
-/// Transport addresses of one device that are tried.
+/// The largest number of transport addresses of one device that are tried.
 const XADDRS_MAX: usize = 16;
-/// Services of one device that are read.
+/// The largest number of services of one device that are read.
 const SERVICES_MAX: usize = 64;
-/// Documents of one service that are fetched.
+/// The largest number of documents of one service that are fetched.
 const DOCUMENTS_MAX: usize = 32;
-/// The question that is asked of as many devices at once as there are.
+/// The operation that may be sent to all known devices at the same time.
 pub(super) const GET: &str = "Get";
-/// Bytes of the answer to it. Default 256 KiB: metadata of 64 services take 40.
+/// The largest answer to it. Default 256 KiB: the metadata of 64 services take 40.
 pub(super) const GET_BYTES: usize = 256 << 10;
 
 impl DeviceClient {
-    /// Reads what a device is: tries its addresses, nearest to the sender first, and asks each
-    /// service for its WSDL.
+    /// Reads the description of a device: tries its addresses, nearest to the sender first, and asks
+    /// each service for its WSDL.
     ///
     /// # Errors
-    /// When none of its addresses may be contacted, or answers. The reason is noted as a drop too.
+    /// None of its addresses may be contacted or answers. The reason is also recorded as a drop.
     pub async fn describe(&self, found: &Found) -> Result<Description, Error> {
         let shared = &self.shared;
         let described = describe(shared, found).await;
         match &described {
             Ok(description) => {
                 let contact = &description.contact;
-                shared.table().described(&found.endpoint, contact);
+                shared.table().set_contact(&found.endpoint, contact);
                 let endpoint = found.endpoint.clone().into();
-                shared.order(Command::Confirm { endpoint }).await?;
+                shared.command(Command::Confirm { endpoint }).await?;
             }
             Err(error) => shared.note(Hop::Metadata, &found.endpoint, error),
         }
@@ -52,38 +52,38 @@ impl DeviceClient {
     }
 }
 
-/// Within [`ClientOptions::description_deadline`](super::ClientOptions::description_deadline) it must
-/// have answered once it has its turn to be asked, and again have told what its services are, once it
-/// has its turn for that.
+/// The device has [`ClientOptions::description_deadline`](super::ClientOptions::description_deadline) to
+/// answer Get, once it has a turn to be asked, and the same time again to describe its services, once it
+/// has a turn for that.
 async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> {
     let deadline = shared.options.description_deadline;
     let slow = |_| Error::Slow(deadline);
     let asking = shared.turns.ask(found.from.ip()).await;
-    let answered = timeout(deadline, answered(shared, found)).await;
+    let answered = timeout(deadline, ask_addresses(shared, found)).await;
     drop(asking);
     let answered = answered.map_err(slow)??;
     let turn = shared.turns.wait(answered.contact.address.ip()).await;
-    let described = timeout(deadline, services(shared, found, answered)).await;
+    let described = timeout(deadline, describe_services(shared, found, answered)).await;
     let mut description = described.map_err(slow)??;
     description.turn = turn;
     Ok(description)
 }
 
-/// What a device answers to Get.
-struct Answered {
+/// The answer of a device to Get.
+struct GetAnswer {
     contact: Contact,
     metadata: Metadata,
     dialect: Dialect,
     notes: Vec<Note>,
 }
 
-async fn answered(shared: &Shared, found: &Found) -> Result<Answered, Error> {
+async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Error> {
     let mut notes = Vec::new();
     let mut failure = None;
     for contact in contacts(shared, found, &mut notes)? {
         match get(shared, found, &contact, &mut notes).await {
             Ok((metadata, dialect)) => {
-                return Ok(Answered {
+                return Ok(GetAnswer {
                     contact,
                     metadata,
                     dialect,
@@ -107,12 +107,12 @@ async fn answered(shared: &Shared, found: &Found) -> Result<Answered, Error> {
     Err(Error::NotDpws(Box::new(error)))
 }
 
-async fn services(
+async fn describe_services(
     shared: &Shared,
     found: &Found,
-    answered: Answered,
+    answered: GetAnswer,
 ) -> Result<Description, Error> {
-    let Answered {
+    let GetAnswer {
         contact,
         metadata,
         dialect,
@@ -179,7 +179,7 @@ fn contacts(shared: &Shared, found: &Found, notes: &mut Vec<Note>) -> Result<Vec
     }
 }
 
-/// Bits in which two addresses differ, counted from the first difference; families apart are far.
+/// The number of bits from the first difference of two addresses; the maximum across families.
 fn distance(one: IpAddr, other: IpAddr) -> u32 {
     match (one.to_canonical(), other.to_canonical()) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {
@@ -198,20 +198,21 @@ async fn get(
     contact: &Contact,
     notes: &mut Vec<Note>,
 ) -> Result<(Metadata, Dialect), Error> {
-    let question = GET;
+    let operation = GET;
     let version = found.dialect.addressing();
     let to = EndpointReference::new(found.endpoint.clone());
     let request = transfer_get(version, &to, shared.message_id());
-    let (metadata, dialect, deviations) = ask(shared, contact, &request, question).await?;
+    let (metadata, dialect, deviations) =
+        request_metadata(shared, contact, &request, operation).await?;
     if metadata.this_model.is_none() && metadata.this_device.is_none() {
-        let what = "neither ThisModel nor ThisDevice in it".to_owned();
-        return Err(Error::Answer { question, what });
+        let what = "it has neither ThisModel nor ThisDevice".to_owned();
+        return Err(Error::Answer { operation, what });
     }
-    notes.extend(deviations.iter().map(odd));
+    notes.extend(deviations.iter().map(deviation_note));
     Ok((metadata, dialect))
 }
 
-fn odd(deviation: &Deviation) -> Note {
+fn deviation_note(deviation: &Deviation) -> Note {
     Note {
         reason: "odd metadata",
         detail: deviation.to_string(),
@@ -219,34 +220,34 @@ fn odd(deviation: &Deviation) -> Note {
     }
 }
 
-/// Asks for metadata and reads the answer.
-pub(super) async fn ask(
+/// Requests metadata and reads the answer.
+pub(super) async fn request_metadata(
     shared: &Shared,
     contact: &Contact,
     request: &Envelope,
-    question: &'static str,
+    operation: &'static str,
 ) -> Result<(Metadata, Dialect, Vec<Deviation>), Error> {
-    let http = match question {
+    let http = match operation {
         GET => &shared.small,
         _ => &shared.http,
     };
     let answer = http.post_soap(contact, request).await?;
-    // The tree is read and let go of there: it may be 64 MiB.
+    // The tree may have 64 MiB: it is read and freed there.
     let reading = http.parsers().run(move || {
         let body = answer.and_then(|envelope| envelope.body.into_iter().next());
         body.as_ref().and_then(Metadata::from_element)
     });
     let read = reading.await?;
     read.ok_or_else(|| Error::Answer {
-        question,
-        what: "no mex:Metadata in it".to_owned(),
+        operation,
+        what: "it has no mex:Metadata".to_owned(),
     })
 }
 
-/// Reads services and follows their documents, as far as the limits go.
+/// Reads services and their documents, within the limits.
 struct Reader<'a> {
     shared: &'a Shared,
-    /// The device itself, whose word on addresses is judged.
+    /// The device itself: the addresses that it names are checked against this one.
     device: SocketAddr,
     notes: Vec<Note>,
     bytes_left: usize,
@@ -301,9 +302,9 @@ impl Reader<'_> {
             &GetMetadata::default(),
             self.shared.message_id(),
         );
-        match ask(self.shared, &contact, &request, "GetMetadata").await {
+        match request_metadata(self.shared, &contact, &request, "GetMetadata").await {
             Ok((metadata, _, deviations)) => {
-                self.notes.extend(deviations.iter().map(odd));
+                self.notes.extend(deviations.iter().map(deviation_note));
                 let base = contact.to_string();
                 for section in metadata.wsdl {
                     documents = self.section(hosted, documents, &base, section).await?;
@@ -332,7 +333,7 @@ impl Reader<'_> {
             unread: documents.unread,
         };
         if service.documents.is_empty() {
-            let hint = "its events are kept as XML; path rules can make fields of them";
+            let hint = "its events are stored as XML; path rules can map them to fields";
             let detail = service.id.clone();
             self.note("service without WSDL", detail, Some(hint.to_owned()));
         }
@@ -366,7 +367,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Follows what WSDL and schemas import, each location once.
+    /// Fetches the imports of WSDL and schemas, each location once.
     async fn imports(
         &mut self,
         hosted: &Hosted,
@@ -389,7 +390,7 @@ impl Reader<'_> {
         Ok(documents)
     }
 
-    /// Gets a document, if it may be got, and takes it.
+    /// Fetches a document, if the policy allows it, and adds it.
     async fn fetch(
         &mut self,
         kind: Kind,
@@ -425,7 +426,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a service has said that it has no metadata, so that asking again is of no use.
+/// Whether a service answered that it has no metadata, so that another request is useless.
 fn is_final(error: &Error) -> bool {
     use chappe_transport::http::Error as Http;
     match error {

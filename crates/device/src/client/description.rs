@@ -1,4 +1,4 @@
-//! What a device says of itself, read and understood.
+//! The description of a device: its metadata, services and schemas.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,39 +16,39 @@ use super::turns::Turn;
 /// The description of a device.
 #[derive(Debug, Clone)]
 pub struct Description {
-    /// What discovery said.
+    /// The result of discovery.
     pub found: Found,
-    /// Where the device answered.
+    /// The address at which the device answered.
     pub contact: Contact,
-    /// How it speaks.
+    /// Its dialect.
     pub dialect: Dialect,
-    /// What all devices of the model have in common.
+    /// The characteristics of the model.
     pub model: ThisModel,
-    /// What this device has alone.
+    /// The characteristics of this device.
     pub device: ThisDevice,
-    /// What it is, by its metadata.
+    /// Its types, from its metadata.
     pub types: Vec<Name>,
     /// Its services.
     pub services: Vec<HostedService>,
-    /// What is odd about it, or missing; none of it prevents its use.
+    /// Irregular or missing parts; none of them prevents its use.
     pub notes: Vec<Note>,
     pub(super) turn: Option<Turn>,
 }
 
 impl Description {
-    /// What its users call it: in English, else in the first language it says it in.
+    /// Its friendly name: in English if there is one, else in the first language.
     #[must_use]
     pub fn name(&self) -> &str {
         localized(&self.device.friendly_name, "en").unwrap_or(&self.found.endpoint)
     }
 
-    /// The service of this identifier.
+    /// The service with this identifier.
     #[must_use]
     pub fn service(&self, id: &str) -> Option<&HostedService> {
         self.services.iter().find(|service| service.id == id)
     }
 
-    /// The service that sends the event or knows the operation of this action.
+    /// The service that sends this event or has the operation with this action.
     #[must_use]
     pub fn service_of(&self, action: &str) -> Option<&HostedService> {
         let knows = |service: &&HostedService| service.wsdl.operation_of(action).is_some();
@@ -63,24 +63,24 @@ pub struct HostedService {
     pub id: String,
     /// Its port types.
     pub types: Vec<Name>,
-    /// Its endpoint, for the address of messages.
+    /// Its endpoint, to which messages are addressed.
     pub endpoint: EndpointReference,
-    /// Where it is reached.
+    /// Its network address.
     pub contact: Contact,
-    /// How it speaks.
+    /// Its dialect.
     pub dialect: Dialect,
-    /// Its WSDL with what that imports, without the schemas in it; empty when there is none.
+    /// Its WSDL with imports, without the schemas inside; empty if there is none.
     pub wsdl: Wsdl,
-    /// Its schemas with what they import.
+    /// Its schemas with imports.
     pub schemas: Schemas,
-    /// The documents as they were read.
+    /// The documents as received.
     pub documents: Vec<Document>,
-    /// Why its metadata or its WSDL could not be read, when another attempt may succeed.
+    /// Why its metadata or its WSDL could not be read, if another attempt may succeed.
     pub unread: Option<Note>,
 }
 
 impl HostedService {
-    /// What is needed to call it by action, without the documents.
+    /// A copy without the documents, sufficient to call it by action.
     #[must_use]
     pub fn without_documents(&self) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl HostedService {
         }
     }
 
-    /// The actions of its events, as its WSDL has them.
+    /// The actions of its events, from its WSDL.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         let mut known = HashSet::new();
@@ -107,7 +107,7 @@ impl HostedService {
             .collect()
     }
 
-    /// The elements that events of each action carry.
+    /// The element in events of each action.
     #[must_use]
     pub fn event_elements(&self) -> HashMap<String, Name> {
         let events = self.wsdl.events();
@@ -120,19 +120,19 @@ impl HostedService {
 /// A document of a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Where it came from; that of the service when it stood in its metadata.
+    /// Its location; for an inline document the location of the service.
     pub location: String,
     /// Its text.
     pub text: String,
 }
 
-/// Something odd or missing in a description.
+/// An irregular or missing part of a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// A few words that are always the same.
+    /// A constant short text.
     pub reason: &'static str,
-    /// What was special.
+    /// The details.
     pub detail: String,
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     pub hint: Option<String>,
 }

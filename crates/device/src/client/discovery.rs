@@ -1,4 +1,4 @@
-//! From the machine's events to what the application sees.
+//! Turns events of the machine into events for the application.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -16,13 +16,13 @@ use super::table::{Remembered, TABLE_MAX};
 use super::{Found, Search, Seen, Shared, liveness};
 use crate::Error;
 
-/// Devices of which it is remembered that a reader was told of them: what is beyond the table has left it.
+/// Devices that a reader is known to have seen. Larger than the table, since devices may have left it.
 const KNOWN_MAX: usize = 2 * TABLE_MAX;
 
-/// What a client sees, one after the other. A reader that falls behind is told what has gone meanwhile, and
-/// given the table anew.
+/// Discovery events in order. A slow reader that misses some receives the devices that have gone, and then
+/// the whole table again.
 pub struct Discovery {
-    /// Not held: what holds it is the client, whose end this is to notice.
+    /// Weak: the end of the client ends this.
     shared: Weak<Shared>,
     backlog: VecDeque<Seen>,
     /// The devices that the reader knows, by endpoint.
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Discovery {
 
 impl Discovery {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        // Listening begins before the table is read, so that nothing falls between the two.
+        // Subscribe before the table is read, so that no event is missed in between.
         let receiver = shared.seen.subscribe();
         let mut discovery = Self {
             shared: Arc::downgrade(shared),
@@ -50,7 +50,7 @@ impl Discovery {
         discovery
     }
 
-    /// The next; `None` when the client is closed.
+    /// The next event; `None` after the client has closed.
     pub async fn next(&mut self) -> Option<Seen> {
         loop {
             if let Some(seen) = self.backlog.pop_front() {
@@ -78,7 +78,7 @@ impl Discovery {
             }
             _ => {}
         }
-        // Those that made room in the table are not said to have gone.
+        // Evictions emit no Gone event.
         if self.known.len() > KNOWN_MAX {
             self.refill();
         }
@@ -92,7 +92,7 @@ impl Discovery {
         let gone = self.known.extract_if(|known| !table.contains_key(known));
         let gone = gone.map(|endpoint| Seen::Gone {
             endpoint,
-            reason: "it went while much else happened".to_owned(),
+            reason: "it disappeared while the reader was slow".to_owned(),
         });
         self.backlog.extend(gone);
         let found = table.values().map(|entry| Seen::Found(entry.found.clone()));
@@ -109,12 +109,12 @@ impl Shared {
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
             timeout: search.timeout,
         };
-        self.order(command).await?;
+        self.command(command).await?;
         Ok(id)
     }
 
-    /// Searches twice: some devices answer only when asked for nothing in particular, others only
-    /// when asked for a DPWS device.
+    /// Searches twice: some devices answer only a search without types, others only a search for DPWS
+    /// devices.
     pub(super) async fn probe_everything(&self) -> Result<(), Error> {
         self.probe(&Search::default()).await?;
         let search = Search {
@@ -126,14 +126,14 @@ impl Shared {
     }
 }
 
-/// Takes the machine's events until it ends.
+/// Handles the events of the machine until it ends.
 pub(super) async fn listen(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>) {
     while let Some(event) = events.recv().await {
-        take(&shared, event).await;
+        handle_event(&shared, event).await;
     }
 }
 
-async fn take(shared: &Arc<Shared>, event: Event) {
+async fn handle_event(shared: &Arc<Shared>, event: Event) {
     match event {
         Event::Found {
             target,
@@ -146,7 +146,7 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 let shared = Arc::clone(shared);
                 tokio::spawn(async move { liveness::confirm_found(&shared, target, from).await });
             } else if insert(shared, &found) {
-                shared.tell(Seen::Found(found));
+                shared.emit(Seen::Found(found));
             }
         }
         Event::Changed {
@@ -157,10 +157,10 @@ async fn take(shared: &Arc<Shared>, event: Event) {
         } => {
             let found = Found::new(&target, dialect, from);
             if insert(shared, &found) {
-                shared.tell(Seen::Changed(found));
+                shared.emit(Seen::Changed(found));
             }
         }
-        // What differs is asked for by the machine, and comes as a change.
+        // The machine resolves the difference itself, and reports a change.
         Event::Hello {
             target, differs, ..
         } => {
@@ -171,9 +171,9 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 .map(|entry| entry.found.clone());
             if let Some(found) = known.filter(|_| !differs) {
                 let (shared, host) = (Arc::clone(shared), found.from.ip());
-                shared.tell(Seen::Hello(found));
-                // Not here: the queue of the sink may be full of what waits for this task.
-                tokio::spawn(async move { shared.doubt(host).await });
+                shared.emit(Seen::Hello(found));
+                // In a task: the sink's queue may be full of inputs that wait for this one.
+                tokio::spawn(async move { shared.verify(host).await });
             }
         }
         Event::ByeHint { endpoint, from, .. } => {
@@ -186,12 +186,12 @@ async fn take(shared: &Arc<Shared>, event: Event) {
         }
         Event::Match { id, endpoint } => {
             let endpoint = endpoint.to_string();
-            shared.tell(Seen::Match { id, endpoint });
+            shared.emit(Seen::Match { id, endpoint });
         }
-        Event::ProbeEnded { id, count } => shared.tell(Seen::SearchEnded { id, count }),
+        Event::ProbeEnded { id, count } => shared.emit(Seen::SearchEnded { id, count }),
         Event::ResolveEnded { endpoint, answered } => {
             let endpoint = endpoint.to_string();
-            shared.tell(Seen::ResolveEnded { endpoint, answered });
+            shared.emit(Seen::ResolveEnded { endpoint, answered });
         }
         Event::NotSent { reason, .. } => {
             let what = "question not asked";
@@ -213,12 +213,12 @@ async fn take(shared: &Arc<Shared>, event: Event) {
                 drops.record_times(times, hop, label, from.ip(), detail, hint);
             }
         }
-        // Addresses are judged where they are used.
+        // Addresses are checked when they are used.
         _ => {}
     }
 }
 
-/// Drops that happen on every sound network and concern nobody.
+/// Whether a drop is normal on a healthy network and needs no record.
 pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
     matches!(
         reason,
@@ -229,52 +229,59 @@ pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
             | DropReason::NoMatch
             | DropReason::OtherEndpoint
             | DropReason::NotStarted
-            // Two sockets are read in no given order, so an answer overtakes the Hello before it.
+            // Two sockets are read in no fixed order, so an answer may precede the Hello.
             | DropReason::Stale
     )
 }
 
-/// What can be done about a drop.
+/// A remedy for a drop, if one is known.
 pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
     match reason {
         DropReason::TooLarge => Some("let the device announce fewer types and scopes"),
         DropReason::Malformed | DropReason::Invalid => {
-            Some("look at the message: chappe trace shows it decoded")
+            Some("inspect the message: chappe trace shows it decoded")
         }
         DropReason::RateLimited => Some("a host floods discovery: find it by its address"),
         DropReason::OtherInterface => Some("add the interface to the configuration"),
-        DropReason::ReplyElsewhere => Some("answers go only to who asks: mend the asker's ReplyTo"),
+        DropReason::ReplyElsewhere => {
+            Some("answers go to the sender only: fix the client's ReplyTo")
+        }
         DropReason::TableFull => Some("raise the limit of known devices"),
-        DropReason::SourceFull => Some("one host claims to be very many devices: find it"),
-        DropReason::DiscoveryProxy => Some("proxies are not used: devices must answer themselves"),
-        DropReason::Unrelated => Some("the answer came too late: search longer"),
+        DropReason::SourceFull => {
+            Some("one host claims to be too many devices: find it by its address")
+        }
+        DropReason::DiscoveryProxy => {
+            Some("discovery proxies are not supported: devices must answer")
+        }
+        DropReason::Unrelated => Some("the answer arrived too late: search longer"),
         _ => None,
     }
 }
 
-/// Remembers a device; says whether it has a place.
+/// Adds a device to the table. Returns whether there was room.
 pub(super) fn insert(shared: &Arc<Shared>, found: &Found) -> bool {
     let remembered = shared.table().remember(found);
     let hop = Hop::Discovery;
     match remembered {
-        Remembered::Yes => true,
-        Remembered::InsteadOf(endpoint) => {
-            let reason = "it made room for a device of another address".to_owned();
+        Remembered::Added => true,
+        Remembered::Replaced(endpoint) => {
+            let reason = "it was evicted for a device of another address".to_owned();
             shared.drops.count(1, hop, "made room for another device");
-            shared.tell(Seen::Gone {
+            shared.emit(Seen::Gone {
                 endpoint: endpoint.clone(),
                 reason,
             });
             let shared = Arc::clone(shared);
-            // Not here: the machine may be waiting for this task.
+            // In a task: the machine may be waiting for this one.
             tokio::spawn(async move {
                 let endpoint = endpoint.into();
-                shared.order(Command::Forget { endpoint }).await
+                shared.command(Command::Forget { endpoint }).await
             });
             true
         }
-        Remembered::No(reason, detail) => {
-            let hint = Some("one host claims to be very many devices: find it".to_owned());
+        Remembered::Rejected(reason, detail) => {
+            let hint =
+                Some("one host claims to be too many devices: find it by its address".to_owned());
             let detail = format!("{}: {detail}", found.endpoint);
             shared.drops.record(hop, reason, "", detail, hint);
             false
@@ -282,7 +289,7 @@ pub(super) fn insert(shared: &Arc<Shared>, found: &Found) -> bool {
     }
 }
 
-/// Searches again and again, since a Hello may be lost.
+/// Searches periodically, since a Hello may be lost.
 pub(super) async fn probe_regularly(shared: Arc<Shared>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
@@ -312,7 +319,7 @@ pub(super) async fn watch_interfaces(shared: Arc<Shared>) {
         if shared.orders.send(Order::Sockets(sockets)).await.is_err() {
             return;
         }
-        if shared.order(Command::SetInterfaces(now)).await.is_err() {
+        if shared.command(Command::SetInterfaces(now)).await.is_err() {
             return;
         }
         if shared.probe_everything().await.is_err() {

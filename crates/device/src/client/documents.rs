@@ -1,8 +1,7 @@
 //! The documents of a service: WSDL, schemas, and what they import.
 //!
-//! They are a stranger's, and may be megabytes. Everything here takes time that grows with their
-//! bytes, which are limited, and is called on the threads of
-//! [`Parsers`](chappe_transport::Parsers) alone.
+//! Documents are untrusted and may have megabytes. Every function here takes time in proportion to their
+//! bytes, which are limited, and runs only on the threads of
 
 use chappe_soap::schema::Schemas;
 use chappe_soap::wsdl::Wsdl;
@@ -10,7 +9,7 @@ use chappe_xml::{Element, Limits, Reason};
 
 use super::{Document, Note};
 
-/// Notes of one description. Default 100: more help nobody.
+/// The largest number of notes of one description. Default 100: further ones do not help.
 pub(super) const NOTES_MAX: usize = 100;
 
 /// Documents of one service, read so far.
@@ -19,11 +18,11 @@ pub(super) struct Documents {
     pub(super) wsdl: Wsdl,
     pub(super) schemas: Schemas,
     pub(super) read: Vec<Document>,
-    /// What is wrong with them.
+    /// Problems found in them.
     pub(super) notes: Vec<Note>,
-    /// Why the metadata or a WSDL could not be read, when another attempt may succeed.
+    /// Why the metadata or a WSDL could not be read, if another attempt may succeed.
     pub(super) unread: Option<Note>,
-    /// Of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
+    /// The rest of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
     pub(super) bytes_left: usize,
 }
 
@@ -45,7 +44,7 @@ impl Documents {
         }
     }
 
-    /// Another attempt may succeed for the document that the last note is about.
+    /// Notes that another attempt may read the document of the last note.
     pub(super) fn unread_if_wsdl(&mut self, kind: Kind) {
         if kind == Kind::Wsdl {
             self.unread = self.notes.last().cloned();
@@ -57,7 +56,7 @@ impl Documents {
         self.note("description too large", location.to_owned(), Some(hint));
     }
 
-    /// Takes a WSDL that stands in the metadata.
+    /// Adds a WSDL that is inline in the metadata.
     pub(super) fn inline(&mut self, location: &str, root: &Element) {
         let text = root.to_text();
         match self.spend(root, &text) {
@@ -66,8 +65,8 @@ impl Documents {
         }
     }
 
-    /// Takes the bytes of a document from those that are left: its tree, and its text, which is kept
-    /// and may be comments alone.
+    /// Charges a document against the remaining bytes: its tree, and its text, which is kept and may
+    /// consist of comments.
     fn spend(&mut self, root: &Element, text: &str) -> bool {
         let bytes = root.expanded_bytes() + text.len();
         let left = self.bytes_left.checked_sub(bytes);
@@ -75,7 +74,7 @@ impl Documents {
         left.is_some()
     }
 
-    /// Takes the text of a document of at most so many bytes.
+    /// Adds a document from its text, with a limit in bytes.
     pub(super) fn text(&mut self, kind: Kind, location: &str, text: &[u8], bytes: usize) {
         let limits = Limits {
             bytes,
@@ -104,7 +103,7 @@ impl Documents {
         }
     }
 
-    /// Takes a WSDL document with the schemas in it.
+    /// Adds a WSDL document with the schemas inside.
     fn wsdl(&mut self, location: &str, root: &Element, text: String) {
         let wsdl = Wsdl::from_element(root).and_then(|mut wsdl| {
             let schemas = std::mem::take(&mut wsdl.schemas);
@@ -133,7 +132,7 @@ impl Documents {
         }
     }
 
-    /// The next document that WSDL and schemas import, and that was not asked for.
+    /// The next document imported by WSDL or schemas that was not requested yet.
     pub(super) fn next_import(&self, asked: &[String]) -> Option<(Kind, String)> {
         let wsdl = self.wsdl.imports.iter();
         let wsdl = wsdl.filter_map(|import| Some((Kind::Wsdl, import.location.clone()?)));
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_count_with_the_documents_that_are_kept() {
+    fn comments_count_against_the_limit() {
         let comment = "x".repeat(1_000);
         let text = format!(
             "<s:schema xmlns:s='http://www.w3.org/2001/XMLSchema'><!--{comment}--></s:schema>"

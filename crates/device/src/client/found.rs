@@ -1,4 +1,4 @@
-//! What discovery says of a device.
+//! Devices as discovery reports them.
 
 use std::net::SocketAddr;
 
@@ -12,14 +12,14 @@ use chappe_xml::Name;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Way {
-    /// By WS-Discovery: it announced itself, or answered.
+    /// By WS-Discovery: the device announced itself or answered.
     Discovery,
-    /// In the distributed hash table: somebody publishes it there.
+    /// In the distributed hash table: a node publishes it there.
     Kad,
 }
 
 impl Way {
-    /// The word used in the REST API and on the command line.
+    /// Its name in the REST API and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,29 +29,29 @@ impl Way {
     }
 }
 
-/// A device as it announced itself; nothing of it is confirmed.
+/// A device as it announced itself; unconfirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The stable endpoint, as a rule `urn:uuid:…`.
+    /// The stable endpoint, usually `urn:uuid:…`.
     pub endpoint: String,
-    /// How it speaks.
+    /// Its dialect.
     pub dialect: Dialect,
-    /// What it says it is.
+    /// The types it claims.
     pub types: Vec<Name>,
-    /// Where it says it belongs.
+    /// The scopes it claims.
     pub scopes: Vec<String>,
     /// Its transport addresses.
     pub xaddrs: Vec<String>,
-    /// Rises when its description changes.
+    /// Increases when its description changes.
     pub metadata_version: u32,
-    /// Who said so; the unspecified address when nobody vouches for the transport addresses.
+    /// The sender; the unspecified address if no sender vouches for the transport addresses.
     pub from: SocketAddr,
     /// How it was found.
     pub way: Way,
 }
 
 impl Found {
-    /// A device that somebody publishes in the distributed hash table.
+    /// A device published in the distributed hash table.
     #[must_use]
     pub fn published(sighting: &Sighting) -> Self {
         let said = &sighting.announcement;
@@ -82,8 +82,8 @@ impl Found {
         }
     }
 
-    /// The host that it counts for until it answers: the sender's, or the first that it names where
-    /// nobody vouches for any.
+    /// The host to which it is charged until it answers: the sender, or the host of its first address
+    /// if no sender vouches for one.
     #[must_use]
     pub fn host(&self) -> Host {
         let from = self.from.ip();
@@ -97,7 +97,7 @@ impl Found {
         })
     }
 
-    /// Whether it says that it is a device of the profile.
+    /// Whether it claims to be a DPWS device.
     #[must_use]
     pub fn is_dpws(&self) -> bool {
         let device = |name: &Name| Dialect::ALL.iter().any(|d| d.device_type() == *name);
@@ -105,48 +105,48 @@ impl Found {
     }
 }
 
-/// The name that `{namespace}local` stands for.
+/// The name written as `{namespace}local`.
 fn name_of(text: &str) -> Option<Name> {
     let (namespace, local) = text.strip_prefix('{')?.split_once('}')?;
     (!local.is_empty()).then(|| Name::owned(namespace, local))
 }
 
-/// What happens with devices.
+/// A discovery event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Seen {
-    /// A device that was not known.
+    /// A new device.
     Found(Found),
-    /// A known device describes itself otherwise: read its description again.
+    /// The description of a known device has changed: read it again.
     Changed(Found),
-    /// A known device says Hello again without a change: it may have restarted.
+    /// A known device sent Hello again without a change: it may have restarted.
     Hello(Found),
-    /// A device said Bye or fell silent, and does not listen any more.
+    /// A device said Bye or became silent, and no longer listens.
     Gone {
         /// Its endpoint.
         endpoint: String,
-        /// How that was noticed.
+        /// How the end was noticed.
         reason: String,
     },
     /// A device matches a search.
     Match {
-        /// Of the search.
+        /// The number of the search.
         id: u64,
         /// Its endpoint.
         endpoint: String,
     },
-    /// The time of a [`resolve`](super::DeviceClient::resolve) is over, or it is answered.
+    /// A [`resolve`](super::DeviceClient::resolve) was answered, or its time has passed.
     ResolveEnded {
-        /// The endpoint that was asked for.
+        /// The requested endpoint.
         endpoint: String,
-        /// Whether an answer came.
+        /// Whether an answer arrived.
         answered: bool,
     },
-    /// The time of a search is over.
+    /// The time of a search has passed.
     SearchEnded {
-        /// Of the search.
+        /// The number of the search.
         id: u64,
-        /// How many devices matched.
+        /// The number of matching devices.
         count: usize,
     },
 }

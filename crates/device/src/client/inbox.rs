@@ -1,8 +1,8 @@
-//! The queue between the server of notifications and the reader of a subscription.
+//! The queue between the notification server and the reader of a subscription.
 //!
-//! A notification takes room for itself before the machine gets it, and keeps it until it is read. While
-//! there is none, its device waits for the answer, and nothing of it is in the queue. So a device that
-//! waits for its answers sends as fast as it is read, and one that does not wait fills nothing.
+//! A notification reserves room before the machine gets it, and occupies it until it is read. Without room its
+//! device waits for the answer, and the queue holds nothing of it. So a device that waits for answers sends as
+//! fast as its events are read, and one that does not wait cannot fill the memory.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,23 +17,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::subscription::Delivery;
 use crate::driver::InputOf;
 
-/// Most notifications and bytes of them in the queue of a subscription.
+/// Limits on the queue of a subscription.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueLimits {
     pub(super) notifications: usize,
-    /// As [`Element::expanded_bytes`] counts them.
+    /// Counted by [`Element::expanded_bytes`].
     pub(super) bytes: usize,
 }
 
 impl QueueLimits {
-    /// A permit is a byte.
+    /// The capacity in permits; a permit is a byte.
     fn permits(self) -> u32 {
         u32::try_from(self.bytes).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Room of a notification. Each takes its share at least, so that no more of them fit than may; one
-    /// that is larger than the queue takes all of it.
-    fn of(self, body: Option<&Element>) -> u32 {
+    /// The permits for a notification: at least the share that limits their number, at most all, for one
+    /// that is larger than the queue.
+    fn permits_for(self, body: Option<&Element>) -> u32 {
         let share = self.permits() as usize / self.notifications.max(1);
         let bytes = body.map_or(0, Element::expanded_bytes).max(share);
         u32::try_from(bytes)
@@ -42,32 +42,31 @@ impl QueueLimits {
     }
 }
 
-/// A delivery in the queue, with the room that is free again when it is read.
+/// A queued delivery; its room is released when it is read.
 pub(super) struct Queued {
     pub(super) delivery: Delivery,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// The sending end of the queue. When the last one who may put something in has gone, the device is told
-/// that nothing more is wanted.
+/// The sending end of the queue. When the last reference is dropped, it unsubscribes.
 pub(super) struct Inbox {
     key: SubscriptionKey,
     queue: mpsc::UnboundedSender<Queued>,
     room: Arc<Semaphore>,
     limits: QueueLimits,
-    /// Room of the events of a tree that the machine is being given, in their order.
+    /// The room of tree events that the machine is processing, in order.
     spread: Mutex<VecDeque<OwnedSemaphorePermit>>,
     inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
 }
 
-/// Room for one posted notification.
-pub(super) struct Place {
+/// Reserved room for one posted notification.
+pub(super) struct QueueSlot {
     inbox: Arc<Inbox>,
     room: OwnedSemaphorePermit,
 }
 
 /// The reading end of the queue.
-pub(super) struct Outlet {
+pub(super) struct QueueReader {
     pub(super) queue: mpsc::UnboundedReceiver<Queued>,
     room: Arc<Semaphore>,
 }
@@ -77,8 +76,8 @@ pub(super) fn queue(
     key: SubscriptionKey,
     limits: QueueLimits,
     inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
-) -> (Arc<Inbox>, Outlet) {
-    // Notifications are bounded by their room, and the others come one for each answer of the device.
+) -> (Arc<Inbox>, QueueReader) {
+    // Notifications are bounded by their room; other deliveries follow answers of the device.
     let (sender, receiver) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(limits.permits() as usize));
     let inbox = Inbox {
@@ -90,30 +89,30 @@ pub(super) fn queue(
         inputs,
     };
     let queue = receiver;
-    (Arc::new(inbox), Outlet { queue, room })
+    (Arc::new(inbox), QueueReader { queue, room })
 }
 
-impl Outlet {
-    /// Those that wait for room get it.
-    pub(super) fn open(&self) {
+impl QueueReader {
+    /// Admits all deliveries that wait for room.
+    pub(super) fn admit_all(&self) {
         self.room.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// Those that wait for room get none.
-    pub(super) fn close(&self) {
+    /// Rejects all deliveries that wait for room.
+    pub(super) fn reject_all(&self) {
         self.room.close();
     }
 }
 
 impl Inbox {
-    /// Waits for room, in the order of arrival; `None` when nobody reads any more. A posted notification
-    /// whose sender gives up while it waits is counted.
-    pub(super) async fn place(
+    /// Waits for room, in the order of arrival; `None` if the reader has closed. Counts a posted notification
+    /// whose sender gives up while it waits.
+    pub(super) async fn reserve(
         self: Arc<Self>,
         body: Option<&Element>,
         (peer, drops): (IpAddr, &Drops),
-    ) -> Option<Place> {
-        let mut waiting = Waiting {
+    ) -> Option<QueueSlot> {
+        let mut waiting = WaitGuard {
             peer,
             drops,
             is_over: false,
@@ -121,36 +120,38 @@ impl Inbox {
         let room = self.room_for(body).await;
         waiting.is_over = true;
         let room = room?;
-        Some(Place { inbox: self, room })
+        Some(QueueSlot { inbox: self, room })
     }
 
     async fn room_for(&self, body: Option<&Element>) -> Option<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.room);
-        room.acquire_many_owned(self.limits.of(body)).await.ok()
+        room.acquire_many_owned(self.limits.permits_for(body))
+            .await
+            .ok()
     }
 
-    /// Waits for room for an event of a tree, which the machine is given next.
-    pub(super) async fn expect_spread(&self, body: &Element) -> Option<()> {
+    /// Reserves room for a tree event, which the machine gets next.
+    pub(super) async fn reserve_for_spread(&self, body: &Element) -> Option<()> {
         let room = self.room_for(Some(body)).await?;
         self.spread().push_back(room);
         Some(())
     }
 
-    /// What has become of the first event of a tree that was expected; `None`: it is not wanted.
-    pub(super) fn spread_came(&self, delivery: Option<Delivery>) {
+    /// Queues the first expected tree event, or with `None` releases its room.
+    pub(super) fn deliver_spread(&self, delivery: Option<Delivery>) {
         let room = self.spread().pop_front();
         if let Some(delivery) = delivery {
             self.put(delivery, room);
         }
     }
 
-    /// What needs no room.
-    pub(super) fn tell(&self, delivery: Delivery) {
+    /// Queues a delivery that needs no room.
+    pub(super) fn send(&self, delivery: Delivery) {
         self.put(delivery, None);
     }
 
-    /// Whoever waits for room gets none.
-    pub(super) fn close(&self) {
+    /// Rejects all deliveries that wait for room.
+    pub(super) fn reject_all(&self) {
         self.room.close();
     }
 
@@ -167,31 +168,31 @@ impl Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         let command = SinkCommand::Unsubscribe { key: self.key };
-        // When the queue is full, the lease ends it: nothing is renewed without a receiver.
+        // If the inputs are full, the lease ends the subscription: without a receiver it is not renewed.
         let _ = self.inputs.try_send(Some(Input::Command(command)));
     }
 }
 
-impl Place {
-    /// Puts the notification in the queue; false when nobody reads it.
+impl QueueSlot {
+    /// Queues the notification; false if the reader has closed.
     pub(super) fn put(self, delivery: Delivery) -> bool {
         self.inbox.put(delivery, Some(self.room))
     }
 }
 
-/// A posted notification that waits for room.
-struct Waiting<'a> {
+/// Counts a posted notification whose sender gives up while it waits for room.
+struct WaitGuard<'a> {
     peer: IpAddr,
     drops: &'a Drops,
     is_over: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (reason, hint) = (
                 "notification not waited for",
-                "the device sends more than is taken from it; let it wait longer for its answers",
+                "the device sends faster than its events are read; give it a longer answer timeout",
             );
             let detail = "its sender gave up while the queue was full".to_owned();
             self.drops

@@ -1,10 +1,10 @@
-//! Devices that something else than WS-Discovery found, in the same list.
+//! Devices found by other means than WS-Discovery, in the same list.
 
 use std::sync::Arc;
 
 use chappe_dpws::discovery::client::Command;
 
-use super::liveness::{Claim, Look, contact_of, forget, look_at};
+use super::liveness::{Claim, ProbeResult, contact_of, forget, probe_address};
 use super::{Found, Seen, Shared, Way, discovery};
 
 pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
@@ -14,56 +14,56 @@ pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
     });
     let Some((known, described)) = known else {
         if discovery::insert(shared, &found) {
-            shared.tell(Seen::Found(found));
+            shared.emit(Seen::Found(found));
         }
         return;
     };
-    let newer = found.metadata_version > known.metadata_version;
-    let elsewhere = found.xaddrs.iter().any(|one| !known.xaddrs.contains(one));
-    // Whom nobody could describe may be reached by what another says of it.
-    let vouched = !described && found.from != known.from && !found.from.ip().is_unspecified();
-    if elsewhere && !vouched {
+    let is_newer = found.metadata_version > known.metadata_version;
+    let is_elsewhere = found.xaddrs.iter().any(|one| !known.xaddrs.contains(one));
+    // A device that could not be described may be reachable at an address that another node vouches for.
+    let is_vouched = !described && found.from != known.from && !found.from.ip().is_unspecified();
+    if is_elsewhere && !is_vouched {
         let Some(_claim) = Claim::new(shared, &found.endpoint, found.host()) else {
             return;
         };
         if let Some(contact) = contact_of(shared, &found.endpoint)
             && matches!(
-                look_at(contact.address).await,
-                Look::Listens | Look::Unknown
+                probe_address(contact.address).await,
+                ProbeResult::Listens | ProbeResult::Unknown
             )
         {
-            // It has more addresses than one; that it is asked at suffices.
-            if newer {
+            // It has several addresses; the one at which it answers is sufficient.
+            if is_newer {
                 let found = Found {
                     metadata_version: found.metadata_version,
                     ..known
                 };
-                changed(shared, found).await;
+                report_change(shared, found).await;
             }
             return;
         }
     }
-    if elsewhere || newer || vouched {
-        changed(shared, found).await;
+    if is_elsewhere || is_newer || is_vouched {
+        report_change(shared, found).await;
     }
 }
 
-async fn changed(shared: &Arc<Shared>, found: Found) {
+async fn report_change(shared: &Arc<Shared>, found: Found) {
     if !discovery::insert(shared, &found) {
         return;
     }
-    // What WS-Discovery knows of it is old; when it is heard there again, it is new.
+    // The machine's record from WS-Discovery is outdated; another Hello counts as new.
     let endpoint = found.endpoint.clone().into();
-    let _ = shared.order(Command::Forget { endpoint }).await;
-    shared.tell(Seen::Changed(found));
+    let _ = shared.command(Command::Forget { endpoint }).await;
+    shared.emit(Seen::Changed(found));
 }
 
 pub(super) async fn unlearn(shared: &Shared, endpoint: &str) {
-    let only_told = shared
+    let is_only_published = shared
         .table()
         .get(endpoint)
         .is_some_and(|entry| entry.contact.is_none() && entry.found.way == Way::Kad);
-    if only_told {
-        forget(shared, endpoint, "nobody publishes it any more").await;
+    if is_only_published {
+        forget(shared, endpoint, "it is no longer published").await;
     }
 }

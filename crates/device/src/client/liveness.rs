@@ -1,7 +1,7 @@
-//! Whether a device still listens: what a Bye claims and what a power cut does not say.
+//! Checks whether a device still listens, after a Bye or a power cut.
 //!
-//! A Bye is not authenticated. It is believed when nothing listens at the device's address any
-//! more, which only the device (or whoever owns its address) can bring about.
+//! A Bye is not authenticated. It is accepted only if nothing listens at the device's address any longer, which
+//! only the device or the owner of its address can cause.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,57 +19,57 @@ use tokio::time::timeout;
 
 use super::{Found, Seen, Shared, discovery};
 
-/// Time in which a device takes a connection.
+/// The time limit for a connection to a device.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
-/// Pauses before the looks after a Bye: devices say it before they end.
-const LOOKS_AFTER_BYE: [Duration; 5] = [
+/// Pauses before the probes after a Bye: devices send it before they stop.
+const PAUSES_AFTER_BYE: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_millis(1_500),
     Duration::from_secs(3),
 ];
-/// Looks in a row without any answer after which a Bye is believed: one may be lost.
-const SILENT_MAX: u32 = 2;
-/// Looks in a row without any answer after which a device is gone.
-const MISSED_MAX: u32 = 3;
-/// Devices looked at together.
-const LOOKS_MAX: usize = 32;
-/// Devices of which claims are looked into together; each takes one connection for some seconds.
+/// Consecutive probes without an answer that confirm a Bye: one may be lost.
+const SILENT_PROBES_MAX: u32 = 2;
+/// Consecutive probes without an answer after which a device is gone.
+const MISSED_PROBES_MAX: u32 = 3;
+/// Devices probed at the same time.
+const PROBES_MAX: usize = 32;
+/// Claims verified at the same time; each takes one connection for some seconds.
 const CLAIMS_MAX: usize = 64;
-/// Those of them that one host claims: three others can be heard beside one that forges.
-const CLAIMS_OF_HOST_MAX: usize = CLAIMS_MAX / 4;
+/// Claims of one host among them, so that a forging host leaves room for three others.
+const CLAIMS_PER_HOST_MAX: usize = CLAIMS_MAX / 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ProbeResult {
     Listens,
-    /// The host says that nothing listens there.
+    /// The host reports that nothing listens there.
     Refused,
-    /// Nothing is heard: the host or the network may be busy.
+    /// No answer: the host or the network may be busy.
     Silent,
-    /// We could not look: no more open files or ports, which says nothing of the device.
+    /// The probe failed locally, without files or ports: it says nothing about the device.
     Unknown,
 }
 
-pub(super) async fn look_at(address: SocketAddr) -> Look {
+pub(super) async fn probe_address(address: SocketAddr) -> ProbeResult {
     match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-        Ok(Ok(_)) => Look::Listens,
-        Ok(Err(error)) => of_error(&error),
-        Err(_) => Look::Silent,
+        Ok(Ok(_)) => ProbeResult::Listens,
+        Ok(Err(error)) => classify(&error),
+        Err(_) => ProbeResult::Silent,
     }
 }
 
-/// What a connection that failed says of the device.
-fn of_error(error: &io::Error) -> Look {
+/// The result of a failed connection.
+fn classify(error: &io::Error) -> ProbeResult {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     match error.kind() {
-        ConnectionRefused => Look::Refused,
-        HostUnreachable | NetworkUnreachable | TimedOut => Look::Silent,
-        _ => Look::Unknown,
+        ConnectionRefused => ProbeResult::Refused,
+        HostUnreachable | NetworkUnreachable | TimedOut => ProbeResult::Silent,
+        _ => ProbeResult::Unknown,
     }
 }
 
-/// Where the device is reached: as it was described, or as it announced itself.
+/// The address of the device: from its description, or as it announced itself.
 pub(super) fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     let table = shared.table();
     let entry = table.get(endpoint)?;
@@ -78,15 +78,15 @@ pub(super) fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     entry.contact.clone().or_else(announced)
 }
 
-/// The devices of which something is claimed that is being looked into, with the hosts that claim it.
+/// The devices with a claim under verification, and the hosts that made the claims.
 #[derive(Default)]
 pub(super) struct Claims(HashMap<String, Host>);
 
 impl Claims {
-    /// Whether a claim is looked into; then it is open until it ends.
+    /// Opens a claim, if there is room and the device has none.
     fn begin(&mut self, endpoint: &str, host: Host) -> bool {
         let of_host = self.0.values().filter(|of| **of == host).count();
-        let has_room = self.0.len() < CLAIMS_MAX && of_host < CLAIMS_OF_HOST_MAX;
+        let has_room = self.0.len() < CLAIMS_MAX && of_host < CLAIMS_PER_HOST_MAX;
         if !has_room || self.0.contains_key(endpoint) {
             return false;
         }
@@ -95,15 +95,15 @@ impl Claims {
     }
 }
 
-/// The right to look into what is claimed of one device. A claim that comes meanwhile is not looked
-/// into, so that a flood of them makes no flood of connections.
+/// A claim about a device under verification. Further claims about it are ignored meanwhile, so that a flood
+/// of claims causes no flood of connections.
 pub(super) struct Claim<'a> {
     shared: &'a Shared,
     endpoint: &'a str,
 }
 
 impl<'a> Claim<'a> {
-    /// The right to look into what `host` claims.
+    /// Opens a claim made by `host`.
     pub(super) fn new(shared: &'a Shared, endpoint: &'a str, host: Host) -> Option<Self> {
         let is_open = shared.claims().begin(endpoint, host);
         if !is_open {
@@ -120,7 +120,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Believes a Bye when the device does not listen any more.
+/// Accepts a Bye if the device no longer listens.
 pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str, from: SocketAddr) {
     let Some(_claim) = Claim::new(shared, endpoint, Host::from_address(from.ip())) else {
         return;
@@ -130,28 +130,27 @@ pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str, from: SocketAdd
         return;
     };
     let mut silent = 0;
-    for pause in LOOKS_AFTER_BYE {
+    for pause in PAUSES_AFTER_BYE {
         tokio::time::sleep(pause).await;
-        match look_at(contact.address).await {
-            Look::Listens | Look::Unknown => silent = 0,
-            Look::Refused => silent = SILENT_MAX,
-            Look::Silent => silent += 1,
+        match probe_address(contact.address).await {
+            ProbeResult::Listens | ProbeResult::Unknown => silent = 0,
+            ProbeResult::Refused => silent = SILENT_PROBES_MAX,
+            ProbeResult::Silent => silent += 1,
         }
-        if silent >= SILENT_MAX {
-            forget(shared, endpoint, "said Bye and listens no more").await;
+        if silent >= SILENT_PROBES_MAX {
+            forget(shared, endpoint, "it sent Bye and no longer listens").await;
             return;
         }
     }
     let detail = format!("{endpoint} still listens at {}", contact.address);
-    let hint = Some("the Bye may be forged: see who sent it".to_owned());
+    let hint = Some("the Bye may be forged: check its sender".to_owned());
     let reason = "bye not believed";
     shared
         .drops
         .record(Hop::Discovery, reason, contact.address.ip(), detail, hint);
 }
 
-/// Believes that a device moved when it does not listen at its old address any more; says whether it
-/// does.
+/// Accepts that a device moved if it no longer listens at its old address. Returns whether it did.
 pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: SocketAddr) -> bool {
     let endpoint = target.endpoint.address.to_string();
     let Some(_claim) = Claim::new(shared, &endpoint, Host::from_address(from.ip())) else {
@@ -159,8 +158,8 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
     };
     if let Some(contact) = contact_of(shared, &endpoint)
         && matches!(
-            look_at(contact.address).await,
-            Look::Listens | Look::Unknown
+            probe_address(contact.address).await,
+            ProbeResult::Listens | ProbeResult::Unknown
         )
     {
         let detail = format!("{endpoint} still listens at {}", contact.address);
@@ -185,26 +184,30 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
         let command = Command::Forget {
             endpoint: endpoint.clone().into(),
         };
-        let _ = shared.order(command).await;
-        shared.tell(Seen::Gone {
+        let _ = shared.command(command).await;
+        shared.emit(Seen::Gone {
             endpoint: endpoint.clone(),
-            reason: "moved to an address that has too many devices".to_owned(),
+            reason: "it moved to an address that has too many devices".to_owned(),
         });
         return true;
     }
-    if shared.order(Command::Accept { target, from }).await.is_ok() {
-        shared.tell(Seen::Changed(found));
+    if shared
+        .command(Command::Accept { target, from })
+        .await
+        .is_ok()
+    {
+        shared.emit(Seen::Changed(found));
     }
     true
 }
 
-/// Looks into a device that the machine takes for new, since it made room there, and that is known
-/// here at another address.
+/// Verifies a device that is new to the machine, which had evicted it, but is known here at another
+/// address.
 pub(super) async fn confirm_found(shared: &Arc<Shared>, target: Target, from: SocketAddr) {
     let endpoint = target.endpoint.address.clone();
     if !confirm_move(shared, target, from).await {
-        // The machine must not go by what the other says.
-        let _ = shared.order(Command::Forget { endpoint }).await;
+        // The machine must not use the unverified address.
+        let _ = shared.command(Command::Forget { endpoint }).await;
     }
 }
 
@@ -215,16 +218,16 @@ pub(super) async fn forget(shared: &Shared, endpoint: &str, reason: &str) {
     let command = Command::Forget {
         endpoint: endpoint.to_owned().into(),
     };
-    // When the client ends, there is nothing to forget.
-    let _ = shared.order(command).await;
-    shared.tell(Seen::Gone {
+    // A closed client has nothing to forget.
+    let _ = shared.command(command).await;
+    shared.emit(Seen::Gone {
         endpoint: endpoint.to_owned(),
         reason: reason.to_owned(),
     });
 }
 
-/// Looks regularly whether described devices still listen.
-pub(super) async fn look(shared: Arc<Shared>, period: Duration) {
+/// Periodically probes described devices.
+pub(super) async fn watch(shared: Arc<Shared>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         let described: Vec<String> = {
@@ -232,34 +235,39 @@ pub(super) async fn look(shared: Arc<Shared>, period: Duration) {
             let described = table.keys().filter(|endpoint| table.is_described(endpoint));
             described.cloned().collect()
         };
-        let mut looks = JoinSet::new();
+        let mut probes = JoinSet::new();
         for endpoint in described {
             let Some(contact) = contact_of(&shared, &endpoint) else {
                 continue;
             };
-            if looks.len() >= LOOKS_MAX {
-                take(&shared, looks.join_next().await).await;
+            if probes.len() >= PROBES_MAX {
+                record_probe(&shared, probes.join_next().await).await;
             }
-            looks.spawn(async move { (endpoint, look_at(contact.address).await) });
+            probes.spawn(async move { (endpoint, probe_address(contact.address).await) });
         }
-        while let Some(ended) = looks.join_next().await {
-            take(&shared, Some(ended)).await;
+        while let Some(ended) = probes.join_next().await {
+            record_probe(&shared, Some(ended)).await;
         }
     }
 }
 
-async fn take(shared: &Shared, ended: Option<Result<(String, Look), tokio::task::JoinError>>) {
-    let Some(Ok((endpoint, look))) = ended else {
+async fn record_probe(
+    shared: &Shared,
+    ended: Option<Result<(String, ProbeResult), tokio::task::JoinError>>,
+) {
+    let Some(Ok((endpoint, result))) = ended else {
         return;
     };
-    let missed = shared.table().missed(&endpoint, |before| match look {
-        Look::Listens => 0,
-        Look::Refused => MISSED_MAX,
-        Look::Silent => before + 1,
-        Look::Unknown => before,
-    });
-    if missed.is_some_and(|missed| missed >= MISSED_MAX) {
-        forget(shared, &endpoint, "listens no more").await;
+    let missed = shared
+        .table()
+        .update_missed(&endpoint, |before| match result {
+            ProbeResult::Listens => 0,
+            ProbeResult::Refused => MISSED_PROBES_MAX,
+            ProbeResult::Silent => before + 1,
+            ProbeResult::Unknown => before,
+        });
+    if missed.is_some_and(|missed| missed >= MISSED_PROBES_MAX) {
+        forget(shared, &endpoint, "it no longer listens").await;
     }
 }
 
@@ -275,23 +283,26 @@ mod tests {
             let claim = |n: &usize| claims.begin(&format!("urn:{host}:{n}"), hosts[host]);
             (0..1_000).filter(claim).count()
         };
-        assert_eq!(open(&mut claims, 0), CLAIMS_OF_HOST_MAX);
-        assert_eq!(open(&mut claims, 1), CLAIMS_OF_HOST_MAX);
-        assert!(
-            !claims.begin("urn:0:0", hosts[1]),
-            "it is being looked into"
-        );
+        assert_eq!(open(&mut claims, 0), CLAIMS_PER_HOST_MAX);
+        assert_eq!(open(&mut claims, 1), CLAIMS_PER_HOST_MAX);
+        assert!(!claims.begin("urn:0:0", hosts[1]), "it is being verified");
     }
 
     #[test]
-    fn what_this_host_lacks_says_nothing_of_the_device() {
+    fn local_errors_say_nothing_about_the_device() {
         // EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, EACCES.
         for code in [24, 23, 99, 105, 13] {
-            let look = of_error(&io::Error::from_raw_os_error(code));
-            assert_eq!(look, Look::Unknown, "error {code}");
+            let result = classify(&io::Error::from_raw_os_error(code));
+            assert_eq!(result, ProbeResult::Unknown, "error {code}");
         }
         // ECONNREFUSED, EHOSTUNREACH.
-        assert_eq!(of_error(&io::Error::from_raw_os_error(111)), Look::Refused);
-        assert_eq!(of_error(&io::Error::from_raw_os_error(113)), Look::Silent);
+        assert_eq!(
+            classify(&io::Error::from_raw_os_error(111)),
+            ProbeResult::Refused
+        );
+        assert_eq!(
+            classify(&io::Error::from_raw_os_error(113)),
+            ProbeResult::Silent
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The client: finds devices, reads what they are, calls them, receives their events.
+//! The client: finds devices, reads their descriptions, calls them, and receives their events.
 
 mod describe;
 mod description;
@@ -42,47 +42,47 @@ pub use subscription::{Delivery, Notification, Subscription};
 use table::Table;
 pub use tree::{ClientTree, TreeCounts};
 
-/// Events of discovery that may wait for a slow reader, who then reads the table anew.
+/// Discovery events that may wait for a slow reader, which then reads the table again.
 const SEEN_MAX: usize = 1_024;
-/// Orders and events between the client and its machine.
+/// Commands and events between the client and its machine.
 const QUEUE_MAX: usize = 256;
 
-/// How a [`DeviceClient`] behaves.
+/// Options of a [`DeviceClient`].
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Where it searches. Default the network without the loopback.
+    /// Where it searches. Default: the network without the loopback.
     pub selection: Selection,
-    /// In which dialects. Default both.
+    /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
-    /// Which addresses a device may name. Default its own alone.
+    /// Which addresses a device may name. Default: its own only.
     pub policy: AddressPolicy,
-    /// Bounds of its requests.
+    /// Limits of its requests.
     pub http: ClientLimits,
-    /// Bounds of the server that receives notifications. Default those of a server, with as many requests
-    /// as connections: devices that wait for their answers keep no other one from being answered.
+    /// Limits of the notification server. Default: those of a server, with as many requests as connections,
+    /// so that devices that wait for their answers do not delay others.
     pub notifications: ServerLimits,
-    /// Bytes of all WSDL and schema documents of one device, inline or fetched, as
-    /// [`Element::expanded_bytes`] counts them. Default 64 MiB: an SDC provider whose services each
-    /// import all schemas takes about 20 MiB.
+    /// The largest total size of all WSDL and schema documents of one device, inline or fetched, counted by
+    /// [`Element::expanded_bytes`]. Default 64 MiB: an SDC provider whose services each import all schemas
+    /// takes about 20 MiB.
     pub description_bytes: usize,
-    /// Time in which a device must have described itself, to its last document. Default 60 s: an SDC
-    /// provider takes one.
+    /// The time limit for the description of a device, to its last document. Default 60 s: an SDC
+    /// provider takes 1 s.
     pub description_deadline: Duration,
-    /// Time between two searches of its own; `None` for none. Default 60 s: Hellos get lost.
+    /// The interval of periodic searches; `None` for none. Default 60 s: Hellos get lost.
     pub probe_period: Option<Duration>,
-    /// Time between two looks whether a described device still listens; `None` for none.
-    /// Default 3 s: a device that loses power says no Bye.
+    /// The interval of liveness probes of a described device; `None` for none. Default 3 s: a device that
+    /// loses power sends no Bye.
     pub liveness_period: Option<Duration>,
-    /// Time between two looks at the interfaces. Default 10 s.
+    /// The interval of interface checks. Default 10 s.
     pub interfaces_period: Duration,
-    /// Notifications of one subscription that may wait to be read; one more waits for its answer, and so
-    /// does its device. Default 1,024.
+    /// Notifications of one subscription that may wait to be read. A further one waits for its answer, and
+    /// so does its device. Default 1,024.
     pub notifications_max: usize,
-    /// Bytes of these, as [`Element::expanded_bytes`](chappe_xml::Element::expanded_bytes) counts them.
+    /// The limit on their bytes, counted by [`Element::expanded_bytes`](chappe_xml::Element::expanded_bytes).
     /// Default 8 MiB: as many notifications of a usual size.
     pub notifications_bytes: usize,
-    /// How events are taken from notification trees of devices that spread them so. Default `None`: by
-    /// standard notifications alone.
+    /// How events are received over notification trees of devices that offer them. Default `None`: standard
+    /// notifications only.
     pub tree: Option<ClientTree>,
 }
 
@@ -109,14 +109,14 @@ impl Default for ClientOptions {
     }
 }
 
-/// What is searched for.
+/// The criteria of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// All of these types; none for everything. Names of DPWS are translated to each dialect.
+    /// All of these types; an empty list matches everything. Names of DPWS are translated to each dialect.
     pub types: Vec<Name>,
     /// All of these scopes, by the default rule (prefix of path segments).
     pub scopes: Vec<String>,
-    /// How long answers are taken. Default 3 s: devices may wait 2.5 s before they answer.
+    /// How long answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
 
@@ -133,19 +133,19 @@ impl Default for Search {
 struct Shared {
     options: ClientOptions,
     http: Client,
-    /// Its answers are small.
+    /// For small answers.
     small: Client,
     drops: Drops,
     orders: mpsc::Sender<Order<Command>>,
     seen: broadcast::Sender<Seen>,
     table: Mutex<Table>,
-    /// Devices of which a claim is looked into.
+    /// The claims under verification.
     claims: Mutex<liveness::Claims>,
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
     tree_counters: tree::Counters,
-    /// Of the addresses whose devices are being described.
+    /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
 }
 
@@ -162,11 +162,11 @@ impl std::fmt::Debug for DeviceClient {
 }
 
 impl DeviceClient {
-    /// Listens on the selected interfaces; on none, devices are known that are [learnt](Self::learn)
-    /// alone. What is dropped, here and later, is noted in `drops`.
+    /// Listens on the selected interfaces. Without any, only devices that are [learned](Self::learn) are
+    /// known. Drops are recorded in `drops`.
     ///
     /// # Errors
-    /// When no interface fits, or none can be listened at.
+    /// No interface matches, or none can be used to listen.
     pub fn start(options: ClientOptions, drops: Drops) -> Result<Self, Error> {
         let interfaces = options.selection.resolve()?;
         let listen = |source| Error::Listen { at: None, source };
@@ -179,8 +179,8 @@ impl DeviceClient {
         };
         let mut config = Config::new(interfaces, seed);
         config.dialects.clone_from(&options.dialects);
-        // Addresses are judged when they are used: so a device that names a wrong one is shown, with
-        // the reason, and not merely missing.
+        // Addresses are checked when they are used, so a device that names a bad one is shown with the
+        // reason instead of missing.
         let machine = machine::Client::new(config, |_: &str, _| Ok(()));
         let (orders, receive_orders) = mpsc::channel(QUEUE_MAX);
         let (send_events, events) = mpsc::channel(QUEUE_MAX);
@@ -213,37 +213,37 @@ impl DeviceClient {
             tasks.spawn(discovery::probe_regularly(Arc::clone(&shared), period));
         }
         if let Some(period) = shared.options.liveness_period {
-            tasks.spawn(liveness::look(Arc::clone(&shared), period));
+            tasks.spawn(liveness::watch(Arc::clone(&shared), period));
         }
         Ok(Self { shared, tasks })
     }
 
-    /// What is known now, and then what becomes known; searches for everything in all dialects.
+    /// The known devices, followed by changes; searches for everything in all dialects.
     pub async fn discover(&self) -> Result<Discovery, Error> {
         let discovery = self.listen();
         self.shared.probe_everything().await?;
         Ok(discovery)
     }
 
-    /// What is known now, and then what becomes known, without a search.
+    /// The known devices, followed by changes, without a search.
     #[must_use]
     pub fn listen(&self) -> Discovery {
         Discovery::new(&self.shared)
     }
 
-    /// Searches once. The answers come as [`Seen::Match`] with the returned number, and at last
+    /// Searches once. The answers arrive as [`Seen::Match`] with the returned number, followed by
     /// [`Seen::SearchEnded`].
     ///
     /// # Errors
-    /// When the client is closed.
+    /// The client is closed.
     pub async fn search(&self, search: &Search) -> Result<u64, Error> {
         self.shared.probe(search).await
     }
 
-    /// Asks one host, whose network multicast does not reach; otherwise as [`Self::search`].
+    /// Searches on one host, which multicast does not reach; otherwise like [`Self::search`].
     ///
     /// # Errors
-    /// When the client is closed.
+    /// The client is closed.
     pub async fn search_at(&self, to: SocketAddr, search: &Search) -> Result<u64, Error> {
         let id = self.shared.probes.fetch_add(1, Ordering::Relaxed);
         let command = Command::DirectedProbe {
@@ -253,57 +253,56 @@ impl DeviceClient {
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
             timeout: search.timeout,
         };
-        self.shared.order(command).await?;
+        self.shared.command(command).await?;
         Ok(id)
     }
 
-    /// Asks everyone where the device of this endpoint is; the answer comes as [`Seen::Found`] or
-    /// [`Seen::Changed`].
+    /// Resolves an endpoint by multicast; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].
     ///
     /// # Errors
-    /// When the client is closed.
+    /// The client is closed.
     pub async fn resolve(&self, endpoint: &str) -> Result<(), Error> {
         let endpoint = endpoint.to_owned().into();
-        self.shared.order(Command::Resolve { endpoint }).await
+        self.shared.command(Command::Resolve { endpoint }).await
     }
 
-    /// Takes a device that was found otherwise than by WS-Discovery into the same list; what is new
-    /// of it comes as [`Seen::Found`] or [`Seen::Changed`]. While it listens where it is known, it is not
-    /// taken to be elsewhere.
+    /// Adds a device found by other means than WS-Discovery to the same list; news arrive as
+    /// [`Seen::Found`] or [`Seen::Changed`]. While a device listens at its known address, no other
+    /// address is accepted for it.
     pub async fn learn(&self, found: Found) {
         learning::learn(&self.shared, found).await;
     }
 
-    /// Nobody tells of a device any more that was [learnt](Self::learn): it goes, unless it was
-    /// described; then it goes when it listens no more.
+    /// Notes that a [learned](Self::learn) device is no longer published. It is removed, unless it was
+    /// described; then it is removed when it no longer listens.
     pub async fn unlearn(&self, endpoint: &str) {
         learning::unlearn(&self.shared, endpoint).await;
     }
 
-    /// Every device that is known.
+    /// All known devices.
     #[must_use]
     pub fn known(&self) -> Vec<Found> {
         let table = self.shared.table();
         table.values().map(|entry| entry.found.clone()).collect()
     }
 
-    /// What came by notification trees since the start.
+    /// Counters of events received over notification trees.
     #[must_use]
     pub fn tree_counts(&self) -> TreeCounts {
         self.shared.tree_counters.read()
     }
 
-    /// The record of what was dropped.
+    /// The record of drops.
     #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.shared.drops
     }
 
-    /// Calls an operation: `body` goes under `action`, and the body of the answer comes back;
-    /// `None` when the service accepts without answer.
+    /// Calls an operation: sends `body` with `action`, and returns the body of the answer; `None` if the
+    /// service accepts the request without an answer.
     ///
     /// # Errors
-    /// When the device cannot be reached, answers with a fault, or with no message.
+    /// The device is unreachable, or answers with a fault or without a valid message.
     pub async fn call(
         &self,
         service: &HostedService,
@@ -313,7 +312,7 @@ impl DeviceClient {
         self.caller().call(service, action, body).await
     }
 
-    /// What calls services, apart from the client.
+    /// A handle that calls services without the client.
     #[must_use]
     pub fn caller(&self) -> Caller {
         Caller {
@@ -321,7 +320,7 @@ impl DeviceClient {
         }
     }
 
-    /// Unsubscribes, and ends all that runs; answered when it has ended.
+    /// Unsubscribes, stops all tasks, and returns when they have ended.
     pub async fn close(mut self) {
         let sinks = {
             let mut sinks = self
@@ -338,7 +337,7 @@ impl DeviceClient {
     }
 }
 
-/// Calls services of devices by their action. Clones share it.
+/// Calls services of devices by action. Clones share it.
 #[derive(Clone)]
 pub struct Caller {
     shared: Arc<Shared>,
@@ -351,7 +350,7 @@ impl std::fmt::Debug for Caller {
 }
 
 impl Caller {
-    /// As [`DeviceClient::call`].
+    /// Like [`DeviceClient::call`].
     ///
     /// # Errors
     /// Those of [`DeviceClient::call`].
@@ -383,7 +382,7 @@ impl Drop for Shared {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change leaves the table whole.
+        // Every change leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -391,7 +390,7 @@ impl Shared {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn order(&self, command: Command) -> Result<(), Error> {
+    async fn command(&self, command: Command) -> Result<(), Error> {
         let order = Order::Command(command);
         self.orders.send(order).await.map_err(|_| Error::Closed)
     }
@@ -406,15 +405,15 @@ impl Shared {
         exchange::request(version, to, action.to_owned(), self.message_id())
     }
 
-    /// Notes an error as a drop.
+    /// Records an error as a drop.
     fn note(&self, hop: Hop, peer: &str, error: &Error) {
         let (hop, detail) = (error.hop(hop), error.to_string());
         self.drops
             .record(hop, error.reason(), peer, detail, error.hint());
     }
 
-    fn tell(&self, seen: Seen) {
-        // Without listeners nobody needs to know.
+    fn emit(&self, seen: Seen) {
+        // Without a reader the event is not needed.
         let _ = self.seen.send(seen);
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a device is still where it answered before: it is asked there for its metadata.
 //!
-//! A connection alone says too little: a device that restarts under another endpoint address often
-//! listens at the port of its predecessor. Its metadata name the endpoint that answers.
+//! A connection alone is not sufficient: a device that restarts under another endpoint address often listens
+//! at the port of its predecessor. The metadata name the endpoint that answers.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use chappe_identity::{Contact, Scheme};
 use chappe_soap::EndpointReference;
 use chappe_transport::http;
 
-use super::describe::{GET, ask};
-use super::liveness::{Look, contact_of, forget, look_at};
+use super::describe::{GET, request_metadata};
+use super::liveness::{ProbeResult, contact_of, forget, probe_address};
 use super::{Description, DeviceClient, Shared};
 use crate::Error;
 
-/// Where and how a device answered.
+/// The address and dialect in which a device answered.
 #[derive(Debug, Clone)]
 pub struct Presence {
-    /// Where.
+    /// The address.
     pub contact: Contact,
-    /// In which dialect.
+    /// The dialect.
     pub dialect: Dialect,
 }
 
 impl Description {
-    /// Where and how the device answered.
+    /// The address and dialect in which the device answered.
     #[must_use]
     pub fn presence(&self) -> Presence {
         Presence {
@@ -38,7 +38,7 @@ impl Description {
 
 /// Attempts at one address. Reason: a packet or two may be lost.
 const ATTEMPTS_MAX: u32 = 3;
-/// Time in which a device gives its metadata. Reason: a busy one that takes longer counts as present.
+/// The time limit for the metadata. Reason: a device that takes longer is busy, and counts as present.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
 
 impl DeviceClient {
@@ -69,24 +69,24 @@ impl DeviceClient {
             // It has announced itself meanwhile.
             return true;
         }
-        let reason = "it does not answer where it was, and its successor has come";
+        let reason = "it no longer answers, and a successor has appeared";
         forget(shared, endpoint, reason).await;
         false
     }
 }
 
-/// Whether this endpoint answers there; what cannot be decided counts as an answer.
+/// Whether this endpoint answers there; undecidable results count as an answer.
 async fn answers(shared: &Shared, endpoint: &str, contact: &Contact, dialect: Dialect) -> bool {
     if contact.scheme != Scheme::Http {
         return true;
     }
     let mut silent = 0;
     for _ in 0..ATTEMPTS_MAX {
-        match look_at(contact.address).await {
-            Look::Refused => return false,
-            Look::Unknown => return true,
-            Look::Silent => silent += 1,
-            Look::Listens => match is_there(shared, endpoint, contact, dialect).await {
+        match probe_address(contact.address).await {
+            ProbeResult::Refused => return false,
+            ProbeResult::Unknown => return true,
+            ProbeResult::Silent => silent += 1,
+            ProbeResult::Listens => match is_there(shared, endpoint, contact, dialect).await {
                 Some(is_there) => return is_there,
                 None => continue,
             },
@@ -95,7 +95,7 @@ async fn answers(shared: &Shared, endpoint: &str, contact: &Contact, dialect: Di
     silent < ATTEMPTS_MAX
 }
 
-/// Whether the metadata at this address are those of this endpoint; `None` if that remains unknown.
+/// Whether the metadata at this address belong to this endpoint; `None` if that remains unknown.
 async fn is_there(
     shared: &Shared,
     endpoint: &str,
@@ -105,7 +105,7 @@ async fn is_there(
     let to = EndpointReference::new(endpoint.to_owned());
     let version = dialect.addressing();
     let request = transfer_get(version, &to, shared.message_id());
-    let asked = ask(shared, contact, &request, GET);
+    let asked = request_metadata(shared, contact, &request, GET);
     match tokio::time::timeout(ANSWER_DEADLINE, asked).await.ok()? {
         Ok((metadata, ..)) => {
             let host = metadata.relationship.and_then(|one| one.host);

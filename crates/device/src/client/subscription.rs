@@ -22,43 +22,43 @@ use chappe_xml::Element;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::inbox::{self, Inbox, Outlet, Place, QueueLimits};
+use super::inbox::{self, Inbox, QueueLimits, QueueReader, QueueSlot};
 use super::tree::TreeNode;
 use super::{DeviceClient, HostedService, Shared};
 use crate::Error;
-use crate::driver::{InputOf, Take, drive};
+use crate::driver::{InputOf, OutputHandler, drive};
 use crate::http::{limits_for, response};
 
-/// Inputs that may wait for a machine.
+/// Inputs queued for a machine.
 const INPUTS_MAX: usize = 1_024;
-/// The lease that is asked for; devices may grant less.
+/// The requested lease; devices may grant less.
 const LEASE: Duration = Duration::from_secs(600);
-/// Time that a device has to answer an Unsubscribe when the client closes.
+/// The time limit for Unsubscribe when the client closes.
 const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 
-/// What comes of a subscription.
+/// An event of a subscription.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The device granted it, at first or again after an end: earlier events may have been missed.
+    /// The device granted it, for the first time or after an end: earlier events may have been missed.
     Subscribed {
-        /// For how long; it is renewed in time.
+        /// The granted lease; it is renewed in time.
         granted: Duration,
     },
-    /// It was renewed, or was found to stand after trouble.
+    /// It was renewed, or confirmed after trouble.
     Renewed {
-        /// For how long; it is renewed in time.
+        /// The granted lease; it is renewed in time.
         granted: Duration,
     },
     /// An event.
     Notification(Notification),
-    /// It ended; unless it was unsubscribed, it is tried again.
+    /// It ended; unless it was unsubscribed, it is retried.
     Ended(EndReason),
-    /// It cannot be had, or kept, for now; it is tried again.
+    /// It cannot be established or kept for now; it is retried.
     Trouble {
-        /// What is wrong.
+        /// The problem.
         detail: String,
-        /// What can be done, when that is known.
+        /// A remedy, if one is known.
         hint: Option<&'static str>,
     },
 }
@@ -66,20 +66,20 @@ pub enum Delivery {
 /// An event of a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notification {
-    /// Which event.
+    /// The action of the event.
     pub action: String,
     /// Its content.
     pub body: Element,
-    /// When it arrived here.
+    /// The time of arrival.
     pub received_at: SystemTime,
 }
 
-/// A subscription; it ends when this is closed or dropped.
+/// A subscription; it ends when it is closed or dropped.
 ///
-/// A device is not answered while as many notifications, or bytes of them, as permitted wait here.
+/// When the limit on waiting notifications or their bytes is reached, devices wait for their answers.
 pub struct Subscription {
     key: SubscriptionKey,
-    outlet: Outlet,
+    reader: QueueReader,
     sink: Arc<Sink>,
 }
 
@@ -92,42 +92,42 @@ impl std::fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// The next delivery; `None` when the client is closed.
+    /// The next delivery; `None` after the client has closed.
     pub async fn next(&mut self) -> Option<Delivery> {
-        let queued = self.outlet.queue.recv().await?;
+        let queued = self.reader.queue.recv().await?;
         Some(queued.delivery)
     }
 
-    /// As [`Subscription::next`], for one who polls several.
+    /// Like [`Subscription::next`], for polling several.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        let queued = ready!(self.outlet.queue.poll_recv(context));
+        let queued = ready!(self.reader.queue.poll_recv(context));
         Poll::Ready(queued.map(|queued| queued.delivery))
     }
 
-    /// Asks the device whether it still knows the subscription: it was seen to restart.
-    pub async fn doubt(&self) {
+    /// Asks the device, which may have restarted, whether it still has the subscription.
+    pub async fn verify(&self) {
         self.sink
             .command(SinkCommand::Verify { key: self.key })
             .await;
     }
 
-    /// Unsubscribes. Events that have arrived are still handed out, and their device is told that they
-    /// are received; then `None`. Later ones are refused.
+    /// Unsubscribes. Events that have arrived are still delivered and acknowledged; then `None` follows.
+    /// Later ones are refused.
     pub fn close(&mut self) {
         if self.end() {
-            self.outlet.open();
+            self.reader.admit_all();
         }
     }
 
-    /// Takes no more events, and unsubscribes when those that have arrived are taken; false when it has
-    /// ended before.
+    /// Stops accepting events, and unsubscribes once the arrived ones are read; false if it has ended
+    /// before.
     fn end(&mut self) -> bool {
         let mut state = self.sink.state();
         if state.receivers.remove(&self.key).is_none() {
             return false;
         }
         state.hosts.remove(&self.key);
-        // The last events of a tree find nobody.
+        // The last tree events have no reader.
         if let Some(tree) = state.trees.remove(&self.key) {
             tree.leave(&self.sink, self.key);
         }
@@ -138,60 +138,60 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.end();
-        // A device whose event waits for room is told that it is not received.
-        self.outlet.close();
+        // A device whose event waits for room learns that it is not received.
+        self.reader.reject_all();
     }
 }
 
-/// All that belongs to subscriptions of one client.
+/// The subscriptions of one client and their servers.
 #[derive(Default)]
 pub(super) struct Sinks {
-    of_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
+    by_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
     servers: HashMap<IpAddr, Server>,
     /// Nodes of notification trees, one for each local address.
     trees: HashMap<IpAddr, Arc<TreeNode>>,
     next_key: u64,
 }
 
-/// One event sink and what its driver needs.
+/// One event sink and the state of its driver.
 pub(super) struct Sink {
     pub(super) inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
     path: &'static str,
     state: Mutex<State>,
 }
 
-/// A message that the machine has been given.
+/// A message that the machine is processing.
 struct Posted {
-    /// Takes what to answer; `None`: the notification has no reader any more.
+    /// Receives the answer; `None` if the notification has no reader any longer.
     answer: oneshot::Sender<Option<Reply>>,
-    /// The place of the notification that it may be.
-    place: Option<Place>,
+    /// The reserved room, if the message may be a notification.
+    slot: Option<QueueSlot>,
 }
 
 #[derive(Default)]
 struct State {
     receivers: HashMap<SubscriptionKey, Arc<Inbox>>,
-    /// The hosts that subscriptions are at.
+    /// The hosts of the subscriptions.
     hosts: HashMap<SubscriptionKey, IpAddr>,
     /// The nodes of notification trees that subscriptions may use.
     trees: HashMap<SubscriptionKey, Arc<TreeNode>>,
-    /// Paths of which it is asked which subscription has them. As many as requests are served at once.
-    asked_paths: Vec<(String, oneshot::Sender<Option<SubscriptionKey>>)>,
-    /// Posted messages whose answer is awaited. As many as requests are served at once.
+    /// Open queries for the subscription at a path. At most one for each request being served.
+    path_queries: Vec<(String, oneshot::Sender<Option<SubscriptionKey>>)>,
+    /// Posted messages without an answer yet. At most one for each request being served.
     posted: HashMap<u64, Posted>,
     next_token: u64,
-    /// The interfaces of link-local devices: addresses in messages do not say them.
+    /// The interfaces of link-local devices, which addresses in messages do not name.
     zones: HashMap<Ipv6Addr, u32>,
 }
 
 impl DeviceClient {
-    /// Subscribes to events of a service by their actions; none means all that its WSDL has.
+    /// Subscribes to events of a service by their actions; an empty list means all events of its WSDL.
     ///
-    /// It is kept alive, and subscribed anew when the device forgets it, until it is dropped.
+    /// The subscription is kept alive, and renewed if the device loses it, until it is dropped.
     ///
     /// # Errors
-    /// When the service has no events, or notifications cannot be received on the address that
-    /// reaches the device. What the device says comes as a [`Delivery`].
+    /// The service has no events, or notifications cannot be received on the address that reaches the
+    /// device. Answers of the device arrive as a [`Delivery`].
     pub async fn subscribe(
         &self,
         service: &HostedService,
@@ -216,7 +216,7 @@ impl DeviceClient {
             notifications: shared.options.notifications_max,
             bytes: shared.options.notifications_bytes,
         };
-        let (inbox, outlet) = inbox::queue(key, limits, sink.inputs.clone());
+        let (inbox, reader) = inbox::queue(key, limits, sink.inputs.clone());
         {
             let mut state = sink.state();
             state.receivers.insert(key, inbox);
@@ -238,17 +238,17 @@ impl DeviceClient {
         };
         let source = Box::new(source);
         sink.command(SinkCommand::Subscribe { key, source }).await;
-        Ok(Subscription { key, outlet, sink })
+        Ok(Subscription { key, reader, sink })
     }
 }
 
 impl Shared {
-    /// Asks a host, which may have restarted, whether it still knows its subscriptions.
-    pub(super) async fn doubt(&self, host: IpAddr) {
+    /// Asks a host, which may have restarted, whether it still has its subscriptions.
+    pub(super) async fn verify(&self, host: IpAddr) {
         let mut doubted = Vec::new();
         {
             let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-            for (sink, _) in sinks.of_dialect.values() {
+            for (sink, _) in sinks.by_dialect.values() {
                 let state = sink.state();
                 let keys = state.hosts.iter().filter(|(_, at)| **at == host);
                 doubted.extend(keys.map(|(key, _)| (Arc::clone(sink), *key)));
@@ -262,7 +262,7 @@ impl Shared {
 
 impl Sinks {
     fn sink(&mut self, shared: &Arc<Shared>, dialect: Dialect) -> Result<Arc<Sink>, Error> {
-        if let Some(sink) = self.of_dialect.get(&dialect) {
+        if let Some(sink) = self.by_dialect.get(&dialect) {
             return Ok(Arc::clone(&sink.0));
         }
         let path = match dialect {
@@ -288,19 +288,19 @@ impl Sinks {
             path,
             state: Mutex::default(),
         });
-        let taker = Taker {
+        let outputs = SinkOutputs {
             sink: Arc::downgrade(&sink),
             shared: Arc::downgrade(shared),
             notification: None,
             requests: JoinSet::new(),
         };
-        let running = tokio::spawn(run(machine, receive, taker));
-        self.of_dialect
+        let running = tokio::spawn(run(machine, receive, outputs));
+        self.by_dialect
             .insert(dialect, (Arc::clone(&sink), running));
         Ok(sink)
     }
 
-    /// The node of notification trees on `local`, if there are to be any.
+    /// The node of notification trees on `local`, if trees are enabled.
     fn tree(
         &mut self,
         shared: &Arc<Shared>,
@@ -317,7 +317,7 @@ impl Sinks {
         Ok(Some(tree))
     }
 
-    /// Scheme, host and port of the server on `local`, which is started when it is not there.
+    /// Scheme, host and port of the server on `local`, which is started on demand.
     fn base(
         &mut self,
         shared: &Arc<Shared>,
@@ -345,9 +345,9 @@ impl Sinks {
         Ok(base)
     }
 
-    /// Ends all subscriptions, giving devices a moment to hear of it.
+    /// Ends all subscriptions and gives devices a moment to learn of it.
     pub(super) async fn close(self) {
-        for (sink, running) in self.of_dialect.into_values() {
+        for (sink, running) in self.by_dialect.into_values() {
             sink.command(SinkCommand::Stop).await;
             let _ = sink.inputs.send(None).await;
             let _ = running.await;
@@ -355,9 +355,9 @@ impl Sinks {
         }
     }
 
-    /// Ends without a word.
+    /// Ends without notifying devices.
     pub(super) fn abandon(&mut self) {
-        for (sink, running) in self.of_dialect.values() {
+        for (sink, running) in self.by_dialect.values() {
             running.abort();
             sink.close();
         }
@@ -374,66 +374,69 @@ impl Sink {
         self.state().receivers.get(&key).map(Arc::clone)
     }
 
-    /// Nothing comes any more.
+    /// Ends all receivers.
     fn close(&self) {
         let mut state = self.state();
         state.posted.clear();
-        state.receivers.drain().for_each(|(_, inbox)| inbox.close());
+        state
+            .receivers
+            .drain()
+            .for_each(|(_, inbox)| inbox.reject_all());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change leaves the state whole.
+        // Every change leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn command(&self, command: SinkCommand) {
-        // When the machine has ended, the client is closed, and so is every subscription.
+        // If the machine has ended, the client and its subscriptions are closed.
         let _ = self.inputs.send(Some(Input::Command(command))).await;
     }
 
-    /// The subscription that has this path.
+    /// The subscription at this path.
     async fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
         let (answer, answered) = oneshot::channel();
-        self.state().asked_paths.push((path.to_owned(), answer));
-        // Paths are looked up after each input of the machine; this one changes nothing.
+        self.state().path_queries.push((path.to_owned(), answer));
+        // Paths are looked up after each input of the machine; this input changes nothing.
         if self.inputs.send(Some(Input::Timeout)).await.is_err() {
-            self.state().asked_paths.clear();
+            self.state().path_queries.clear();
         }
         answered.await.ok().flatten()
     }
 
     fn answer_paths(&self, machine: &EventSink) {
-        let asked = std::mem::take(&mut self.state().asked_paths);
+        let asked = std::mem::take(&mut self.state().path_queries);
         for (path, answer) in asked {
-            // Nobody waits for it when the connection is gone.
+            // The connection may be closed.
             let _ = answer.send(machine.subscription_at(&path));
         }
     }
 
-    /// Gives the machine a posted message, once there is room for it, and waits for what to answer;
-    /// `None` when its subscription has ended. `key`: which subscription has the path.
+    /// Gives the machine a posted message once there is room for it, and returns the answer; `None` if its
+    /// subscription has ended. `key` is the subscription at the path.
     async fn post(
         &self,
         (peer, drops): (SocketAddr, &Drops),
         (path, key): (String, Option<SubscriptionKey>),
         envelope: Envelope,
     ) -> Option<Reply> {
-        let mut place = None;
-        // The end of a subscription is no notification, and its device may not wait for long.
+        let mut slot = None;
+        // SubscriptionEnd is not a notification, and its device may not wait for long.
         if let Some(key) = key
             && envelope.addressing.action != SUBSCRIPTION_END
         {
             let inbox = self.inbox(key)?;
-            place = Some(inbox.place(envelope.body(), (peer.ip(), drops)).await?);
+            slot = Some(inbox.reserve(envelope.body(), (peer.ip(), drops)).await?);
         }
-        // From here to the machine nothing waits, so that a sender that hangs up leaves nothing behind.
+        // No await between here and the machine, so that a sender that hangs up leaves no state.
         let input = self.inputs.reserve().await.ok()?;
         let (answer, answered) = oneshot::channel();
         let token = {
             let mut state = self.state();
             state.next_token += 1;
             let token = state.next_token;
-            state.posted.insert(token, Posted { answer, place });
+            state.posted.insert(token, Posted { answer, slot });
             token
         };
         input.send(Some(Input::Receive(SinkReceive::Posted {
@@ -453,7 +456,7 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
     };
     let sink = {
         let sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sinks = sinks.of_dialect.values().map(|(sink, _)| sink);
+        let mut sinks = sinks.by_dialect.values().map(|(sink, _)| sink);
         let is_below = |sink: &&Arc<Sink>| {
             let rest = request.path.strip_prefix(sink.path);
             rest.is_some_and(|rest| rest.starts_with('/'))
@@ -466,7 +469,7 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
     let limits = limits_for(&shared.options.http);
     let (body, bytes) = (request.body.clone(), request.body.len());
     let key = sink.subscription_at(&request.path).await;
-    // The machine tells the sender of a short one why.
+    // A short message goes on to the machine, which answers with the reason.
     if key.is_none() && Parsers::is_large(bytes) {
         let (peer, detail) = (request.peer.ip(), format!("{:?}", SinkRefusal::Path));
         let reason = "notification refused";
@@ -495,11 +498,11 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
     response(&reply)
 }
 
-/// Takes what the machine says.
-struct Taker {
+/// Handles the outputs of the machine.
+struct SinkOutputs {
     sink: Weak<Sink>,
     shared: Weak<Shared>,
-    /// A posted notification; its answer comes next.
+    /// A posted notification, whose answer is the next output.
     notification: Option<Delivery>,
     requests: JoinSet<()>,
 }
@@ -507,19 +510,19 @@ struct Taker {
 async fn run(
     machine: EventSink,
     inputs: mpsc::Receiver<Option<InputOf<EventSink>>>,
-    mut taker: Taker,
+    mut outputs: SinkOutputs,
 ) {
-    drive(machine, inputs, &mut taker).await;
-    if let Some(sink) = taker.sink.upgrade() {
-        sink.state().asked_paths.clear();
+    drive(machine, inputs, &mut outputs).await;
+    if let Some(sink) = outputs.sink.upgrade() {
+        sink.state().path_queries.clear();
     }
-    // The last requests say that nothing is wanted any more.
-    let rest = async { while taker.requests.join_next().await.is_some() {} };
+    // The last requests are Unsubscribes.
+    let rest = async { while outputs.requests.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(UNSUBSCRIBE_DEADLINE, rest).await;
 }
 
-impl Take<EventSink> for Taker {
-    fn take(&mut self, output: Output<SinkTransmit, SinkEvent>) {
+impl OutputHandler<EventSink> for SinkOutputs {
+    fn handle(&mut self, output: Output<SinkTransmit, SinkEvent>) {
         while self.requests.try_join_next().is_some() {}
         let (Some(sink), Some(shared)) = (self.sink.upgrade(), self.shared.upgrade()) else {
             return;
@@ -527,7 +530,7 @@ impl Take<EventSink> for Taker {
         match output {
             Output::Transmit(SinkTransmit::Request { request, envelope }) => {
                 self.requests.spawn(async move {
-                    let answer = ask(&shared, &sink, &envelope).await;
+                    let answer = exchange(&shared, &sink, &envelope).await;
                     let answer = SinkReceive::Answer { request, answer };
                     let _ = sink.inputs.send(Some(Input::Receive(answer))).await;
                 });
@@ -535,16 +538,16 @@ impl Take<EventSink> for Taker {
             Output::Transmit(SinkTransmit::Reply { token, reply }) => {
                 let notification = self.notification.take();
                 let posted = sink.state().posted.remove(&token.0);
-                let Some(Posted { answer, place }) = posted else {
+                let Some(Posted { answer, slot }) = posted else {
                     return;
                 };
-                let is_taken = match (notification, place) {
+                let is_queued = match (notification, slot) {
                     (None, _) => true,
-                    (Some(notification), Some(place)) => place.put(notification),
+                    (Some(notification), Some(slot)) => slot.put(notification),
                     (Some(_), None) => false,
                 };
-                // Whoever posted may have gone.
-                let _ = answer.send(is_taken.then_some(reply));
+                // The sender may have closed the connection.
+                let _ = answer.send(is_queued.then_some(reply));
             }
             Output::Event(SinkEvent::Tree {
                 key,
@@ -559,22 +562,22 @@ impl Take<EventSink> for Taker {
             Output::Event(SinkEvent::Ignored { key }) => {
                 shared.tree_counters.duplicate();
                 if let Some(inbox) = sink.inbox(key) {
-                    inbox.spread_came(None);
+                    inbox.deliver_spread(None);
                 }
             }
-            Output::Event(event) => self.event(&sink, &shared, event),
+            Output::Event(event) => self.handle_event(&sink, &shared, event),
         }
     }
 
-    fn settled(&mut self, machine: &EventSink) {
+    fn on_drained(&mut self, machine: &EventSink) {
         if let Some(sink) = self.sink.upgrade() {
             sink.answer_paths(machine);
         }
     }
 }
 
-impl Taker {
-    fn event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
+impl SinkOutputs {
+    fn handle_event(&mut self, sink: &Arc<Sink>, shared: &Shared, event: SinkEvent) {
         let (key, delivery) = match event {
             SinkEvent::Subscribed { key, granted } => (key, Delivery::Subscribed { granted }),
             SinkEvent::Renewed { key, granted } => (key, Delivery::Renewed { granted }),
@@ -599,16 +602,16 @@ impl Taker {
                 if !by_tree {
                     self.notification = Some(notification);
                 } else if let Some(inbox) = sink.inbox(key) {
-                    inbox.spread_came(Some(notification));
+                    inbox.deliver_spread(Some(notification));
                 }
                 return;
             }
             SinkEvent::Trouble { key, reason, hint } => {
                 let detail = reason.to_string();
-                let (what, told) = ("subscription in trouble", hint.map(str::to_owned));
+                let (what, hint_text) = ("subscription in trouble", hint.map(str::to_owned));
                 shared
                     .drops
-                    .record(Hop::Event, what, "", detail.clone(), told);
+                    .record(Hop::Event, what, "", detail.clone(), hint_text);
                 (key, Delivery::Trouble { detail, hint })
             }
             SinkEvent::Refused { peer, reason } => {
@@ -622,19 +625,19 @@ impl Taker {
             _ => return,
         };
         if let Some(inbox) = sink.inbox(key) {
-            inbox.tell(delivery);
+            inbox.send(delivery);
         }
     }
 }
 
 /// Sends a request of the machine.
-async fn ask(
+async fn exchange(
     shared: &Shared,
     sink: &Sink,
     envelope: &Envelope,
 ) -> Result<Box<Envelope>, chappe_xml::Str> {
     let to = envelope.addressing.to.as_deref().unwrap_or_default();
-    // The machine has had the address judged.
+    // The machine had the address checked.
     let mut contact = Contact::parse(to, 0).map_err(|refusal| refusal.to_string())?;
     if let SocketAddr::V6(address) = &mut contact.address {
         let zones = &sink.state().zones;
@@ -642,7 +645,7 @@ async fn ask(
     }
     match shared.http.exchange_soap(&contact, envelope).await {
         Ok(Some(answer)) => Ok(Box::new(answer)),
-        Ok(None) => Err("it answered without a message".into()),
+        Ok(None) => Err("the device answered without a message".into()),
         Err(error) => Err(error.to_string().into()),
     }
 }
@@ -677,7 +680,7 @@ mod tests {
         Element::new(chappe_xml::Name::new("urn:test", "Event")).with_text("x".repeat(bytes))
     }
 
-    /// A sink whose machine is the test.
+    /// A sink whose machine is played by the test.
     fn sink() -> (Arc<Sink>, mpsc::Receiver<Option<InputOf<EventSink>>>) {
         let (inputs, posted) = mpsc::channel(8);
         let sink = Sink {
@@ -688,19 +691,19 @@ mod tests {
         (Arc::new(sink), posted)
     }
 
-    /// A subscription whose queue holds so much.
+    /// A subscription with this queue limit.
     fn subscription(sink: &Arc<Sink>, limits: QueueLimits) -> Subscription {
-        let (inbox, outlet) = inbox::queue(KEY, limits, sink.inputs.clone());
+        let (inbox, reader) = inbox::queue(KEY, limits, sink.inputs.clone());
         sink.state().receivers.insert(KEY, inbox);
         let sink = Arc::clone(sink);
         Subscription {
             key: KEY,
-            outlet,
+            reader,
             sink,
         }
     }
 
-    /// Posts an event with this number and so many bytes of text.
+    /// Posts an event with this number and size of text.
     async fn post(sink: Arc<Sink>, drops: Drops, number: usize, bytes: usize) -> Option<Reply> {
         let addressing = Addressing::new(AddressingVersion::V200508, number.to_string());
         let envelope = Envelope::new(addressing).with_body(body(bytes));
@@ -709,7 +712,7 @@ mod tests {
         sink.post((peer, &drops), path, envelope).await
     }
 
-    /// The machine takes the next posted event, if there is one, and hands it out.
+    /// The machine processes the next posted event, if there is one, and delivers it.
     fn take_one(sink: &Arc<Sink>, posted: &mut mpsc::Receiver<Option<InputOf<EventSink>>>) -> bool {
         let Ok(Some(Input::Receive(SinkReceive::Posted {
             token, envelope, ..
@@ -719,8 +722,8 @@ mod tests {
         };
         let one = sink.state().posted.remove(&token.0).unwrap();
         let number = envelope.addressing.action.parse().unwrap();
-        let is_taken = one.place.unwrap().put(event(number));
-        let _ = one.answer.send(is_taken.then_some(Reply::ACCEPTED));
+        let is_queued = one.slot.unwrap().put(event(number));
+        let _ = one.answer.send(is_queued.then_some(Reply::ACCEPTED));
         true
     }
 
@@ -730,8 +733,8 @@ mod tests {
             .is_pending()
     }
 
-    /// A subscription with one event, whose device is not answered before there is room. `end` ends it;
-    /// gives what the device is answered then, and the subscription if it is left.
+    /// A subscription with one event, whose device gets no answer before there is room. `end` ends the
+    /// subscription. Returns the device's answer and the subscription, if it is left.
     fn answer_after(
         end: impl FnOnce(Subscription) -> Option<Subscription>,
     ) -> (Option<Reply>, Option<Subscription>) {
@@ -747,12 +750,12 @@ mod tests {
         }
         match second.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => (reply, left),
-            Poll::Pending => panic!("the device is not answered"),
+            Poll::Pending => panic!("the device got no answer"),
         }
     }
 
     #[test]
-    fn an_event_that_is_handed_out_after_the_end_is_answered_as_received() {
+    fn an_event_delivered_after_the_end_is_acknowledged() {
         let (reply, left) = answer_after(|mut subscription| {
             subscription.close();
             Some(subscription)
@@ -766,7 +769,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_is_handed_is_not_answered_as_received() {
+    fn an_undelivered_event_is_not_acknowledged() {
         let (sink, mut posted) = sink();
         let subscription = subscription(&sink, ONE);
         let drops = Drops::default();
@@ -792,7 +795,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_that_hang_up_while_they_wait_leave_nothing_and_are_counted() {
+    fn senders_that_hang_up_while_they_wait_are_counted() {
         let (sink, mut posted) = sink();
         let mut subscription = subscription(&sink, ONE);
         let drops = Drops::default();
@@ -823,7 +826,7 @@ mod tests {
         posted: mpsc::Receiver<Option<InputOf<EventSink>>>,
         subscription: Subscription,
         posts: Vec<Pin<Box<dyn Future<Output = Option<Reply>>>>>,
-        /// Sizes of all that was sent.
+        /// The sizes of all sent events.
         sent: Vec<usize>,
         answered: usize,
         read: usize,
@@ -872,8 +875,7 @@ mod tests {
     }
 
     proptest! {
-        /// Senders that wait, several at a time, lose nothing and keep their order, and the queue keeps
-        /// within its limits.
+        /// Waiting senders lose nothing and keep their order, and the queue stays within its limits.
         #[test]
         fn each_event_is_read_queued_or_waits_for_room(
             steps in proptest::collection::vec((proptest::bool::weighted(0.6), 0..2_500_usize), 1..200),
@@ -908,23 +910,23 @@ mod tests {
         }
     }
 
-    /// Answers questions for paths, and keeps the address of each subscription for its events.
+    /// Answers path queries, and records the address of each subscription for its events.
     struct Paths(Arc<Sink>, Arc<Mutex<String>>);
 
-    impl Take<EventSink> for Paths {
-        fn take(&mut self, output: Output<SinkTransmit, SinkEvent>) {
+    impl OutputHandler<EventSink> for Paths {
+        fn handle(&mut self, output: Output<SinkTransmit, SinkEvent>) {
             if let Output::Transmit(SinkTransmit::Request { envelope, .. }) = output {
                 *self.1.lock().unwrap() = envelope.to_text();
             }
         }
 
-        fn settled(&mut self, machine: &EventSink) {
+        fn on_drained(&mut self, machine: &EventSink) {
             self.0.answer_paths(machine);
         }
     }
 
     #[tokio::test]
-    async fn a_path_is_known_while_a_subscription_has_it() {
+    async fn a_path_is_known_as_long_as_its_subscription() {
         let config = SinkConfig::default();
         let machine = EventSink::new(config, Arc::new(|_: &str, _| Ok(())), [7; 16]);
         let (inputs, receive) = mpsc::channel(8);
@@ -934,8 +936,8 @@ mod tests {
             state: Mutex::default(),
         });
         let text = Arc::new(Mutex::default());
-        let mut taker = Paths(Arc::clone(&sink), Arc::clone(&text));
-        let driving = tokio::spawn(async move { drive(machine, receive, &mut taker).await });
+        let mut outputs = Paths(Arc::clone(&sink), Arc::clone(&text));
+        let driving = tokio::spawn(async move { drive(machine, receive, &mut outputs).await });
         let source = Source {
             endpoint: chappe_soap::EndpointReference::new("http://192.0.2.7/thermometer"),
             peer: "192.0.2.7:80".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! The devices that a client knows, bounded in all and by host.
+//! The devices known to a client, bounded in total and by host.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -8,42 +8,42 @@ use chappe_identity::{Contact, Host, Quota, Room, Shares};
 
 use super::Found;
 
-/// Devices remembered; as many as the machine below remembers.
+/// The largest number of devices; the same as in the machine.
 pub(super) const TABLE_MAX: usize = 4_096;
-/// Devices of one host, of which half not described: a gateway that announces a thousand devices at
-/// once fits, and one that floods leaves half the table.
+/// The limits of one host; only half of its devices may be undescribed. A gateway that announces a thousand
+/// devices fits, and a flooding host leaves half of the table.
 const QUOTA: Quota = Quota {
     total: TABLE_MAX,
     of_host: TABLE_MAX / 2,
     strangers_of_host: TABLE_MAX / 4,
 };
-/// Described devices that made room and are remembered by endpoint and host. Reason: as many as
-/// strangers may displace; the oldest is forgotten first.
+/// Evicted described devices that are remembered by endpoint and host. Reason: as many as strangers can evict;
+/// the oldest is forgotten first.
 const DISPLACED_MAX: usize = TABLE_MAX / 4;
 
-/// A device as the client knows it.
+/// A known device.
 pub(super) struct Entry {
     pub(super) found: Found,
-    /// Where it was reached; `None` until it is described.
+    /// The address in its description; `None` until it is described.
     pub(super) contact: Option<Contact>,
-    /// Looks in a row at which it did not answer.
+    /// Consecutive probes without an answer.
     pub(super) missed: u32,
 }
 
-/// What became of a device that was to be remembered.
+/// The result of adding a device.
 pub(super) enum Remembered {
-    Yes,
-    /// It has the place of this described device.
-    InsteadOf(String),
-    /// It has no place: a few words that are always the same, and what is full.
-    No(&'static str, String),
+    Added,
+    /// It replaces this described device.
+    Replaced(String),
+    /// There is no room: a constant short text, and the limit that was reached.
+    Rejected(&'static str, String),
 }
 
-/// The table: read as a map, changed by what is known of a device.
+/// The table, readable as a map.
 pub(super) struct Table {
     entries: HashMap<String, Entry>,
     shares: Shares<String>,
-    /// No other host gets the endpoint of a device that may still be there.
+    /// Evicted endpoints, which no other host may claim while the device may still exist.
     displaced: VecDeque<(String, Host)>,
 }
 
@@ -66,36 +66,36 @@ impl Deref for Table {
 }
 
 impl Table {
-    /// Remembers what a device says of itself, which is to be read again. In a full table the host
-    /// with the most devices gives way, so that neither announcements nor devices of one host keep
-    /// another's out. A device that was described once stays no stranger.
+    /// Adds or updates a device; its description is to be read again. In a full table a device of the host
+    /// with the most devices is evicted, so that a flooding host cannot keep others out. A device that was
+    /// described once stays confirmed.
     pub(super) fn remember(&mut self, found: &Found) -> Remembered {
         let host = found.host();
-        let mut remembered = Remembered::Yes;
+        let mut remembered = Remembered::Added;
         if !self.entries.contains_key(&found.endpoint) {
             let endpoint = &found.endpoint;
             let displaced = self.displaced.iter().position(|(of, _)| of == endpoint);
             if let Some(at) = displaced {
                 let of = self.displaced[at].1;
                 if of != host {
-                    let detail = format!("a device of {of} that made room for others has it");
-                    return Remembered::No("endpoint of another address", detail);
+                    let detail = format!("an evicted device of {of} has this endpoint");
+                    return Remembered::Rejected("endpoint of another address", detail);
                 }
             }
             match self.shares.room(host) {
                 Room::Free => {}
                 Room::Replacing(other) => {
                     if self.displace(&other) {
-                        remembered = Remembered::InsteadOf(other);
+                        remembered = Remembered::Replaced(other);
                     }
                 }
                 Room::HostFull => {
                     let detail = format!("{host} has {} already", QUOTA.of_host);
-                    return Remembered::No("too many devices of one address", detail);
+                    return Remembered::Rejected("too many devices of one address", detail);
                 }
                 Room::TableFull => {
                     let detail = format!("there are {TABLE_MAX} already");
-                    return Remembered::No("too many devices", detail);
+                    return Remembered::Rejected("too many devices", detail);
                 }
             }
             self.displaced.retain(|(of, _)| *of != found.endpoint);
@@ -112,7 +112,7 @@ impl Table {
         remembered
     }
 
-    /// Removes a device that makes room; says whether it was described.
+    /// Evicts a device. Returns whether it was described.
     fn displace(&mut self, endpoint: &str) -> bool {
         let described = self
             .shares
@@ -127,12 +127,12 @@ impl Table {
         true
     }
 
-    /// Whether a device was described, although it may have to be described again.
+    /// Whether a device was described, even if it has to be described again.
     pub(super) fn is_described(&self, endpoint: &str) -> bool {
         self.shares.is_confirmed(endpoint)
     }
 
-    /// Whether a described device is known at another address than this.
+    /// Whether a described device is known at another address.
     pub(super) fn is_elsewhere(&self, endpoint: &str, from: IpAddr) -> bool {
         let Some(entry) = self.entries.get(endpoint) else {
             return false;
@@ -142,8 +142,8 @@ impl Table {
         self.is_described(endpoint) && !known.contains(&Some(from))
     }
 
-    /// Notes where a device was reached; it counts for that host from now on.
-    pub(super) fn described(&mut self, endpoint: &str, contact: &Contact) {
+    /// Sets the address of a described device, which from now on is charged to that host.
+    pub(super) fn set_contact(&mut self, endpoint: &str, contact: &Contact) {
         if let Some(entry) = self.entries.get_mut(endpoint) {
             entry.contact = Some(contact.clone());
             entry.missed = 0;
@@ -152,8 +152,12 @@ impl Table {
         }
     }
 
-    /// Notes how often a device did not answer; `None` when it is not known.
-    pub(super) fn missed(&mut self, endpoint: &str, count: impl FnOnce(u32) -> u32) -> Option<u32> {
+    /// Updates the number of missed probes; `None` if the device is unknown.
+    pub(super) fn update_missed(
+        &mut self,
+        endpoint: &str,
+        count: impl FnOnce(u32) -> u32,
+    ) -> Option<u32> {
         let entry = self.entries.get_mut(endpoint)?;
         entry.missed = count(entry.missed);
         Some(entry.missed)
@@ -187,18 +191,18 @@ mod tests {
     fn described(table: &mut Table, endpoint: &str, from: &str) -> bool {
         let remembered = table.remember(&found(endpoint, from));
         let contact = Contact::parse(&format!("http://{from}/"), 0).unwrap();
-        table.described(endpoint, &contact);
-        !matches!(remembered, Remembered::No(..))
+        table.set_contact(endpoint, &contact);
+        !matches!(remembered, Remembered::Rejected(..))
     }
 
     #[test]
-    fn announcements_without_end_do_not_grow_the_table_nor_remove_a_described_device() {
+    fn a_flood_of_announcements_evicts_no_described_device() {
         let mut table = Table::default();
         assert!(described(&mut table, "urn:real", "192.0.2.7"));
         for forged in 0..2 * TABLE_MAX {
             let from = format!("10.0.{}.{}", forged / 32 % 256, forged % 32);
             let forged = found(&format!("urn:forged:{forged}"), &from);
-            assert!(matches!(table.remember(&forged), Remembered::Yes));
+            assert!(matches!(table.remember(&forged), Remembered::Added));
             assert!(table.contains_key(&forged.endpoint));
         }
         assert_eq!(table.len(), TABLE_MAX);
@@ -206,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_changes_and_strangers_who_forge_its_address_do_not_displace_it() {
+    fn forged_changes_do_not_evict_a_device() {
         let mut table = Table::default();
         assert!(described(&mut table, "urn:real", "192.0.2.7"));
-        // What anybody may have said is to be read again.
+        // An unauthenticated announcement only causes the description to be read again.
         table.remember(&found("urn:real", "192.0.2.7"));
         for forged in 0..2 * TABLE_MAX {
             table.remember(&found(&format!("urn:forged:{forged}"), "192.0.2.7"));
@@ -218,37 +222,37 @@ mod tests {
     }
 
     #[test]
-    fn the_endpoint_of_a_device_that_made_room_is_given_to_no_other_host() {
+    fn the_endpoint_of_an_evicted_device_stays_with_its_host() {
         let mut table = Table::default();
         for number in 0..2 * TABLE_MAX {
             let from = format!("192.0.2.{}", number % 2);
             described(&mut table, &format!("urn:many:{number}"), &from);
         }
         let remembered = table.remember(&found("urn:alone", "192.0.2.7"));
-        let Remembered::InsteadOf(displaced) = remembered else {
+        let Remembered::Replaced(displaced) = remembered else {
             panic!("the table is not full");
         };
         let hijacked = table.remember(&found(&displaced, "192.0.2.66"));
         assert!(matches!(
             hijacked,
-            Remembered::No("endpoint of another address", _)
+            Remembered::Rejected("endpoint of another address", _)
         ));
         assert!(!table.contains_key(&displaced));
         table.remove("urn:alone");
         let host = table.displaced[0].1.to_string();
         let again = table.remember(&found(&displaced, &host));
-        assert!(matches!(again, Remembered::Yes));
+        assert!(matches!(again, Remembered::Added));
         assert!(table.displaced.is_empty());
     }
 
     #[test]
-    fn a_described_device_that_is_announced_from_another_address_is_elsewhere() {
+    fn a_described_device_announced_from_another_address_is_elsewhere() {
         let mut table = Table::default();
         let [here, there] = ["192.0.2.7", "192.0.2.66"].map(|ip| ip.parse().unwrap());
         table.remember(&found("urn:stranger", "192.0.2.7"));
         assert!(
             !table.is_elsewhere("urn:stranger", there),
-            "it proves nothing"
+            "an undescribed device proves nothing"
         );
         assert!(described(&mut table, "urn:real", "192.0.2.7"));
         assert!(table.is_elsewhere("urn:real", there));
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_whose_devices_all_answer_keep_no_other_out() {
+    fn hosts_with_many_live_devices_leave_room_for_others() {
         let mut table = Table::default();
         for number in 0..2 * TABLE_MAX {
             let from = format!("192.0.2.{}", number % 2);
@@ -265,9 +269,9 @@ mod tests {
         }
         assert_eq!(table.len(), TABLE_MAX);
         let remembered = table.remember(&found("urn:real", "192.0.2.7"));
-        assert!(matches!(remembered, Remembered::InsteadOf(it) if it.starts_with("urn:flood")));
+        assert!(matches!(remembered, Remembered::Replaced(it) if it.starts_with("urn:flood")));
         let refused = table.remember(&found("urn:flood:more", "192.0.2.1"));
-        assert!(matches!(refused, Remembered::No(..)));
+        assert!(matches!(refused, Remembered::Rejected(..)));
         assert!(table.contains_key("urn:real"));
     }
 }

@@ -1,8 +1,8 @@
-//! A sink on notification trees: one UDP socket for each local address, whatever it is subscribed to.
+//! A sink on notification trees: one UDP socket for each local address, shared by all subscriptions.
 //!
-//! Events are verified by the tree, read, and given to the machine of the subscription, which hands
-//! out each once, whichever way it came. While the application has too many waiting nothing is taken:
-//! the source notices, and goes on with standard notifications, which wait.
+//! The tree verifies events. They are read and given to the machine of the subscription, which delivers each
+//! once, whether it arrives by tree or by HTTP. While the queue of the application is full no event is accepted:
+//! the source notices, and falls back to standard notifications, which wait.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,32 +31,32 @@ use super::Shared;
 use super::subscription::Sink;
 use crate::Error;
 
-/// Commands and events between the client and the tree.
+/// Commands and events queued between the client and the tree.
 const QUEUE_MAX: usize = 1_024;
-/// Topics of which is remembered what was seen, for subscriptions that come again.
+/// Topics whose windows are remembered, for later subscriptions.
 const WINDOWS_MAX: usize = 4_096;
-/// Requests for a list, one after the other, before the next version is waited for.
+/// Attempts to fetch a list before the next version is awaited.
 const FETCHES_MAX: u32 = 5;
-/// The pause after the first of them that failed; doubled each time.
+/// The pause after the first failed attempt; doubled each time.
 const FETCH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How a client takes events from notification trees.
+/// How a client receives events from notification trees.
 #[derive(Debug, Clone)]
 pub struct ClientTree {
-    /// Its key, by which sources and other sinks know it.
+    /// Its key, which identifies it to sources and other sinks.
     pub key: Arc<Key>,
     /// The UDP port on each local address that is used; 0, the default, takes a free one.
     pub port: u16,
-    /// The folder that keeps what was seen, synced before each event is handed out, so that none comes
-    /// again after a restart. Without one it is kept in memory.
+    /// The folder of the stored windows, synced before each event is delivered, so that no event is
+    /// delivered again after a restart. `None` keeps them in memory.
     pub windows: Option<PathBuf>,
-    /// How critical this client says that it is: a source that orders by that notifies larger numbers
-    /// first, if it believes it. Default 0.
+    /// The criticality that this client claims. A source that orders by criticality notifies larger numbers
+    /// first, if it trusts the claim. Default 0.
     pub criticality: u8,
 }
 
 impl ClientTree {
-    /// With this key and the defaults.
+    /// Defaults with this key.
     #[must_use]
     pub fn new(key: impl Into<Arc<Key>>) -> Self {
         Self {
@@ -68,20 +68,20 @@ impl ClientTree {
     }
 }
 
-/// What came by notification trees.
+/// Counters of events received over notification trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeCounts {
-    /// Events that were verified and handed to subscriptions.
+    /// Events verified and delivered to subscriptions.
     pub delivered: u64,
-    /// Of those: after their deadline.
+    /// Events delivered after their deadline.
     pub late: u64,
-    /// Events that came another way, too, and were not handed out again.
+    /// Duplicates of events received otherwise, not delivered.
     pub duplicates: u64,
-    /// Events that nobody could send again; the source sends them as standard notifications.
+    /// Events that no node could retransmit; the source sends them as standard notifications.
     pub missed: u64,
     /// Events that the source did not sign.
     pub forged: u64,
-    /// Events that are no compact message, or of no subscription.
+    /// Events that are not a compact message, or belong to no subscription.
     pub unreadable: u64,
 }
 
@@ -126,18 +126,18 @@ pub(super) struct TreeNode {
     key: Arc<Key>,
 }
 
-/// A topic and the subscriptions that its events are for.
+/// A topic and the subscriptions to its events.
 struct Topic {
     source: Contact,
-    /// Where its lists are.
+    /// The location of its lists.
     members: Str,
     subscriptions: Vec<(Weak<Sink>, SubscriptionKey)>,
     /// A list is being fetched.
-    fetching: bool,
+    is_fetching: bool,
 }
 
 impl TreeNode {
-    /// A node that runs until the client and its subscriptions are gone.
+    /// Starts a node that runs until the client and its subscriptions have ended.
     pub(super) fn start(
         options: &ClientTree,
         local: IpAddr,
@@ -186,22 +186,22 @@ impl TreeNode {
             drops.clone(),
         );
         tokio::spawn(running);
-        tokio::spawn(take(Arc::downgrade(&node), shared, events));
+        tokio::spawn(handle_events(Arc::downgrade(&node), shared, events));
         Ok(node)
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<u64, Topic>> {
-        // Every change leaves the map whole.
+        // Every change leaves the map consistent.
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command that finds no room is as good as one that got lost: the source sees that nobody
-    /// answers.
+    /// Sends a command. Without room it is dropped like a lost datagram: the source notices the missing
+    /// answer.
     fn command(&self, command: Command) {
         let _ = self.commands.try_send(command);
     }
 
-    /// A source spreads the events of a subscription.
+    /// Joins the topics of a source that spreads the events of a subscription.
     pub(super) fn join(
         &self,
         sink: &Arc<Sink>,
@@ -221,11 +221,11 @@ impl TreeNode {
                 source,
                 members: offer.members.clone(),
                 subscriptions: Vec::new(),
-                fetching: false,
+                is_fetching: false,
             });
             if known.source != source && !known.subscriptions.is_empty() {
                 let what = "a tree's source is said to be elsewhere";
-                let (peer, hint) = (source.address.ip(), "the device's key is used twice");
+                let (peer, hint) = (source.address.ip(), "two devices use the same key");
                 let detail = format!("{action}: it is at {}", known.source.address);
                 drops.record(Hop::Event, what, peer, detail, Some(hint.to_owned()));
                 continue;
@@ -239,7 +239,7 @@ impl TreeNode {
                     source,
                     window,
                 }),
-                // The source sees that nobody answers, and sends standard notifications.
+                // Without answers the source sends standard notifications.
                 Err(error) => {
                     let (what, detail) = ("what was seen is not readable", error.to_string());
                     drops.record(Hop::Event, what, "", detail, None);
@@ -248,7 +248,7 @@ impl TreeNode {
         }
     }
 
-    /// A subscription has ended.
+    /// Leaves the topics of a subscription that has ended.
     pub(super) fn leave(&self, sink: &Arc<Sink>, key: SubscriptionKey) {
         self.topics().retain(|topic, known| {
             let of_other = |(other, name): &(Weak<Sink>, SubscriptionKey)| {
@@ -264,7 +264,7 @@ impl TreeNode {
         });
     }
 
-    /// Fetches the newest list of a topic; the tree understands ranges of it then.
+    /// Fetches the newest list of a topic, which the tree needs for ranges.
     async fn fetch(&self, shared: &Weak<Shared>, topic: u64) {
         for attempt in 0..FETCHES_MAX {
             let asked = {
@@ -291,7 +291,7 @@ impl TreeNode {
             tokio::time::sleep(FETCH_PAUSE * (1 << attempt)).await;
         }
         if let Some(known) = self.topics().get_mut(&topic) {
-            known.fetching = false;
+            known.is_fetching = false;
         }
     }
 
@@ -303,15 +303,15 @@ impl TreeNode {
         source: &[u8; 32],
     ) -> Result<Membership, String> {
         let uri = format!("{members}/{topic:016x}");
-        // The machine has had the address judged.
+        // The machine had the address checked.
         let contact = HttpContact::parse(&uri, 0).map_err(|refusal| refusal.to_string())?;
         let answer = shared.http.get(&contact).await;
         let answer = answer.map_err(|error| error.to_string())?;
         let mut keys = Keys::new(Arc::clone(&self.key));
         match Membership::decode(&answer.body, source, &mut keys) {
             Ok(Some(membership)) if membership.topic() == topic => Ok(membership),
-            Ok(Some(_)) => Err("it is of another topic".to_owned()),
-            Ok(None) => Err("the source did not sign it".to_owned()),
+            Ok(Some(_)) => Err("the list is of another topic".to_owned()),
+            Ok(None) => Err("the source did not sign the list".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -325,8 +325,12 @@ fn window_files(folder: PathBuf) -> io::Result<WindowFiles> {
     WindowFiles::new(folder.clone()).map_err(named)
 }
 
-/// Takes what the tree says, until it or the client ends.
-async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Receiver<TreeEvent>) {
+/// Handles the events of the tree, until it or the client ends.
+async fn handle_events(
+    node: Weak<TreeNode>,
+    shared: Weak<Shared>,
+    mut events: mpsc::Receiver<TreeEvent>,
+) {
     let mut codec = CompactCodec::default();
     let mut fetches = JoinSet::new();
     while let Some(event) = events.recv().await {
@@ -339,9 +343,9 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
             TreeEvent::Delivered { event, late, .. } => {
                 count(&counters.late, u64::from(late));
                 let drops = client.drops.clone();
-                // Waiting for room must not keep the client.
+                // Waiting for room must not keep the client alive.
                 drop(client);
-                let taken = hand_out(&node, &mut codec, &event).await;
+                let taken = dispatch(&node, &mut codec, &event).await;
                 let Some(client) = shared.upgrade() else {
                     return;
                 };
@@ -358,7 +362,7 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
                 let idle = {
                     let mut topics = node.topics();
                     let known = topics.get_mut(&topic);
-                    known.is_some_and(|known| !std::mem::replace(&mut known.fetching, true))
+                    known.is_some_and(|known| !std::mem::replace(&mut known.is_fetching, true))
                 };
                 if idle {
                     let (node, shared) = (Arc::clone(&node), Weak::clone(&shared));
@@ -384,11 +388,11 @@ async fn take(node: Weak<TreeNode>, shared: Weak<Shared>, mut events: mpsc::Rece
 }
 
 /// Gives an event to the machines of its subscriptions, once there is room.
-async fn hand_out(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> Result<(), String> {
+async fn dispatch(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> Result<(), String> {
     let message = codec.decode(event.body());
     let message = message.map_err(|error| error.to_string())?;
-    let id = message.event_id.ok_or("it has no EventID")?;
-    let body = message.data.ok_or("it has no EventData")?;
+    let id = message.event_id.ok_or("the event has no EventID")?;
+    let body = message.data.ok_or("the event has no EventData")?;
     let message_id: Str = uuid::Uuid::from_bytes(id).urn().to_string().into();
     let subscriptions = {
         let topics = node.topics();
@@ -400,7 +404,7 @@ async fn hand_out(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> R
         let Some(inbox) = sink.inbox(key) else {
             continue;
         };
-        if inbox.expect_spread(&body).await.is_none() {
+        if inbox.reserve_for_spread(&body).await.is_none() {
             continue;
         }
         let spread = SinkReceive::Spread {
@@ -414,7 +418,7 @@ async fn hand_out(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> R
     Ok(())
 }
 
-/// What was seen, in memory and, if wanted, on disk: a subscription that comes again goes on with it.
+/// The windows of topics, in memory and optionally on disk; a later subscription continues with its window.
 #[derive(Clone)]
 struct SharedWindows {
     memory: Arc<Mutex<HashMap<u64, Window>>>,
@@ -435,9 +439,9 @@ impl Windows for SharedWindows {
         }
     }
 
-    fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()> {
+    fn store(&mut self, topic: u64, window: &Window) -> io::Result<()> {
         if let Some(files) = &mut self.files {
-            files.keep(topic, window)?;
+            files.store(topic, window)?;
         }
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.len() >= WINDOWS_MAX && !memory.contains_key(&topic) {

@@ -1,6 +1,6 @@
-//! Devices are asked in turns: somebody on the link may announce thousands at addresses where nobody is.
-//! Descriptions of one address are read in turns: one host may say that it is a thousand devices, each
-//! with documents as large as they may be.
+//! Turns to ask devices whether they are there: a host on the link may announce thousands at addresses
+//! without a host. Turns to read descriptions, by address: one host may claim to be a thousand devices,
+//! each with documents of the largest size.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,37 +8,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// Descriptions of one address that are in memory at once. Default 4: each may take
-/// [`description_bytes`](super::ClientOptions::description_bytes), and a device behind a gateway that
-/// does not answer must not keep all others there waiting.
+/// Descriptions of one address in memory at the same time. Default 4: each may take
+/// [`description_bytes`](super::ClientOptions::description_bytes), and a silent device behind a gateway must not
+/// block all others there.
 const AT_ONCE_MAX: usize = 4;
-/// Devices that are asked at once whether they are there. Default 256: each has a connection, which an
-/// address without a host holds for two seconds, and a process has 1,024 open files by default.
+/// Devices that are asked at the same time whether they are there. Default 256: each needs a connection,
+/// which an unused address occupies for two seconds, and a process has 1,024 open files by default.
 const ASKED_MAX: usize = 256;
-/// The same, of those that one address has announced. Default 32: a host that answers slowly for a
-/// thousand devices leaves room for those of others.
+/// The same, of the devices that one address has announced. Default 32: a host that answers slowly for a
+/// thousand devices leaves turns for those of other hosts.
 const ASKED_OF_SENDER_MAX: usize = 32;
 
 /// The turns of all devices.
 #[derive(Debug)]
 pub(super) struct Turns {
     asked: Semaphore,
-    asked_of_sender: OfAddress,
-    described: OfAddress,
+    asked_of_sender: AddressTurns,
+    described: AddressTurns,
 }
 
-/// Kept for as long as a description is in memory.
+/// Held as long as a description is in memory.
 pub(super) type Turn = Arc<OwnedSemaphorePermit>;
 
-/// Kept for as long as a device is asked whether it is there.
+/// Held as long as a device is asked whether it is there.
 pub(super) type Asking<'a> = (OwnedSemaphorePermit, SemaphorePermit<'a>);
 
 impl Default for Turns {
     fn default() -> Self {
         Self {
             asked: Semaphore::new(ASKED_MAX),
-            asked_of_sender: OfAddress::new(ASKED_OF_SENDER_MAX),
-            described: OfAddress::new(AT_ONCE_MAX),
+            asked_of_sender: AddressTurns::new(ASKED_OF_SENDER_MAX),
+            described: AddressTurns::new(AT_ONCE_MAX),
         }
     }
 }
@@ -57,15 +57,15 @@ impl Turns {
     }
 }
 
-/// A number of turns for each address.
+/// The turns of each address.
 #[derive(Debug)]
-struct OfAddress {
+struct AddressTurns {
     at_once_max: usize,
-    /// Of the addresses that have one, or wait.
+    /// The addresses that have a turn or wait for one.
     turns: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-impl OfAddress {
+impl AddressTurns {
     fn new(at_once_max: usize) -> Self {
         Self {
             at_once_max,
@@ -76,7 +76,7 @@ impl OfAddress {
     async fn wait(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
         let of_address = {
             let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever waits or has a turn holds its own.
+            // A task that waits or has a turn holds its own reference.
             all.retain(|_, known| Arc::strong_count(known) > 1);
             let known = all.entry(address.to_canonical());
             Arc::clone(known.or_insert_with(|| Arc::new(Semaphore::new(self.at_once_max))))
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_devices_are_asked_at_once_and_fewer_of_one_sender() {
+    fn devices_asked_at_once_are_bounded_in_total_and_by_sender() {
         let turns = Turns::default();
         let ask = |sender: usize| {
             let sender = [192, 0, 2, u8::try_from(sender).unwrap()].into();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_turns_and_leaves_nothing_behind() {
+    fn turns_of_an_address_are_bounded_and_freed() {
         let turns = Turns::default();
         let ready = |address: &str| at_once(turns.wait(address.parse().unwrap()));
         let mut held: Vec<_> = (0..AT_ONCE_MAX)
@@ -133,7 +133,7 @@ mod tests {
         let copy = held.pop().unwrap();
         assert!(
             ready("192.0.2.1").is_none(),
-            "the description is still there"
+            "the description is still in memory"
         );
         drop(copy);
         held.push(ready("192.0.2.1").unwrap());

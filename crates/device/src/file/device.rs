@@ -14,17 +14,17 @@ use chappe_transport::Drops;
 use chappe_xml::{Element, Name};
 use tokio::task::JoinSet;
 
-use super::{Event, File, Replay, Value, fits};
+use super::{Event, File, Replay, Value, is_valid};
 use crate::host::{Builder, urn};
 use crate::{DeviceHost, Error, HostOptions};
 
-/// The path of the one service.
+/// The path of the only service.
 const SERVICE_PATH: &str = "/service";
 
 /// The values of a device, by name.
 type Values = Arc<Mutex<HashMap<String, String>>>;
 
-/// A described device that runs: its recordings are replayed as events until it stops.
+/// A running device: its recordings are replayed as events until it stops.
 #[derive(Debug)]
 pub struct FileDevice {
     host: Arc<DeviceHost>,
@@ -38,10 +38,10 @@ impl FileDevice {
         &self.host
     }
 
-    /// Ends the replays and takes leave.
+    /// Stops the replays and says Bye.
     pub async fn stop(mut self) {
         self.replays.shutdown().await;
-        // The replays were the only others who held it.
+        // Only the replays held other references.
         if let Some(host) = Arc::into_inner(self.host) {
             host.stop().await;
         }
@@ -49,7 +49,7 @@ impl FileDevice {
 }
 
 impl File {
-    /// The stable endpoint: of the file's `uuid`, else made of what tells this device from others.
+    /// The stable endpoint: from the file's `uuid`, else derived from the identifying fields.
     #[must_use]
     pub fn endpoint(&self) -> String {
         if let Some(uuid) = self.uuid {
@@ -169,7 +169,7 @@ impl File {
     }
 }
 
-/// Reads a value, or sets it when the request has one.
+/// Reads a value, or sets it if the request contains one.
 fn answer(values: &Values, value: &Value, invocation: &Invocation) -> Result<Element, Fault> {
     let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
     let namespace = value.field.name.namespace.clone();
@@ -178,7 +178,7 @@ fn answer(values: &Values, value: &Value, invocation: &Invocation) -> Result<Ele
         let given = body.and_then(|body| body.child(&value.field.name));
         let given = given.map(|given| given.text().trim().to_owned());
         let data_type = value.field.data_type;
-        let Some(given) = given.filter(|given| fits(data_type, given)) else {
+        let Some(given) = given.filter(|given| is_valid(data_type, given)) else {
             let reason = format!("the value must be an xs:{}", data_type.local());
             let subcode = Name::inside(&namespace, "InvalidValue");
             return Err(Fault::sender(subcode, reason));
@@ -191,8 +191,8 @@ fn answer(values: &Values, value: &Value, invocation: &Invocation) -> Result<Ele
     Ok(answer.with_child(Element::new(value.field.name.clone()).with_text(now)))
 }
 
-/// Sends the events of a recording, each in its time; after a pause of the process those that were
-/// due follow at once, so that a waveform has no gap.
+/// Sends the events of a recording on schedule. After a pause of the process overdue events follow
+/// immediately, so that a waveform has no gap.
 async fn replay(host: Arc<DeviceHost>, event: Event, action: String) {
     let mut replay = Replay::new(&event);
     let mut ticks = tokio::time::interval(event.period);

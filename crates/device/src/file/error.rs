@@ -1,22 +1,22 @@
-//! What is wrong with a description, and where.
+//! The error of a description, with its position.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The first thing that is wrong with a device's description.
+/// The first error in a device's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileError {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; 0 when it is about the file as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
     /// The key.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// What to do, when that is known.
+    /// A remedy, if one is known.
     pub hint: Option<String>,
 }
 
@@ -28,13 +28,11 @@ impl FileError {
             key: String::new(),
             problem: error.to_string(),
             hint: Some(match error.kind() {
-                io::ErrorKind::NotFound => {
-                    "name a description that exists, a file of TOML".to_owned()
-                }
+                io::ErrorKind::NotFound => "name an existing description, a TOML file".to_owned(),
                 io::ErrorKind::PermissionDenied => {
-                    format!("let this user read it: ls -l {}", path.display())
+                    format!("make it readable for this user: ls -l {}", path.display())
                 }
-                _ => "a description is a file of TOML in UTF-8".to_owned(),
+                _ => "a description is a TOML file in UTF-8".to_owned(),
             }),
         }
     }
@@ -50,7 +48,7 @@ impl FileError {
         }
     }
 
-    /// An error of the TOML reader; the key is what stands at the beginning of its line.
+    /// An error of the TOML reader; the key is the first word of its line.
     pub(super) fn toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let offset = error.span().map_or(0, |span| span.start);
         let mut found = Self::at(path, text, offset, "", error.message());
@@ -58,12 +56,12 @@ impl FileError {
         let key = line.split('=').next().unwrap_or_default();
         found.key = key.trim().trim_matches(['[', ']']).to_owned();
         found.hint = Some(match missing(error.message()) {
-            // The reader stands at the beginning of the table that lacks it.
+            // The reader's position is the start of the table without the field.
             Some(field) => {
                 found.key.clear();
                 format!("add a line: {field} = ...")
             }
-            None => "look for a misspelt key, a quote or a bracket on that line".to_owned(),
+            None => "check that line for a misspelt key, a quote or a bracket".to_owned(),
         });
         found
     }
@@ -74,7 +72,7 @@ impl FileError {
     }
 }
 
-/// The key that the TOML reader misses.
+/// The key that the TOML reader reports as missing.
 fn missing(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }

@@ -1,5 +1,5 @@
-//! A device described in a TOML file: what it says of itself, its events with a recording that is
-//! replayed as them, and named values that can be read and set.
+//! A device described in a TOML file: its metadata, its events with a recording to replay, and named values
+//! that can be read and set.
 //!
 //! ```toml
 //! name = "thermometer, window side"
@@ -27,10 +27,10 @@
 //! settable = true
 //! ```
 //!
-//! An event with `deadline_ms` is late on a notification tree after that: sinks count it.
-//! A field of type `dateTime` without a column in the recording carries the time of the event. A
-//! field with `sample_period_ms` is a waveform: each event carries as many rows as fit its period.
-//! An error names the file, the line, the key and, where the remedy is known, what to do.
+//! An event with `deadline_ms` is late on a notification tree after that time: sinks count it. A field of type
+//! `dateTime` without a column in the recording carries the time of the event. A field with `sample_period_ms`
+//! is a waveform: each event carries as many rows as fit its period. An error names the file, the line, the key
+//! and, if one is known, a remedy.
 
 mod device;
 mod error;
@@ -52,22 +52,22 @@ pub use replay::Replay;
 
 use text::{EventText, FieldText, FileText, ValueText};
 
-/// Fields of one event, beyond which a file is refused.
+/// The largest number of fields in one event.
 const FIELDS_MAX: usize = 256;
-/// The shortest period of events.
+/// The shortest event period.
 const PERIOD_MS_MIN: f64 = 1.0;
-/// The longest period of events: a day.
+/// The longest event period: a day.
 const PERIOD_MS_MAX: f64 = 86_400_000.0;
 
-/// The longest deadline of events: an hour.
+/// The longest event deadline: an hour.
 const DEADLINE_MS_MAX: f64 = 3_600_000.0;
 
 /// A described device.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// What it is called.
+    /// Its friendly name.
     pub name: String,
-    /// Who made it.
+    /// Its manufacturer.
     pub manufacturer: String,
     /// Its model.
     pub model: String,
@@ -77,68 +77,68 @@ pub struct File {
     pub firmware: Option<String>,
     /// Its serial number.
     pub serial_number: Option<String>,
-    /// The stable identifier, when the file fixes it.
+    /// The stable identifier, if the file sets it.
     pub uuid: Option<uuid::Uuid>,
     /// The namespace of its types, elements and actions.
     pub namespace: String,
-    /// What it is, besides a device.
+    /// Its types, in addition to a DPWS device.
     pub types: Vec<Name>,
-    /// Where it belongs.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// The events it sends.
+    /// Its events.
     pub events: Vec<Event>,
-    /// The values it keeps.
+    /// Its values.
     pub values: Vec<Value>,
-    /// The version of the description: when the file was last changed, in seconds since 1970.
+    /// The version of the description: the modification time of the file, in seconds since 1970.
     pub version: u32,
 }
 
-/// An event and where its content comes from.
+/// An event and the source of its content.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// The name, from which element and action are made.
+    /// The name, from which element and action are derived.
     pub name: String,
     /// The element with its fields.
     pub element: FlatType,
     /// Time from one event to the next.
     pub period: Duration,
-    /// After this an event is late on a notification tree. `None`: what the tree says of all.
+    /// The time after which an event is late on a notification tree. `None`: the setting of the tree.
     pub deadline: Option<Duration>,
-    /// What is replayed.
+    /// The recording.
     pub recording: Recording,
-    /// Whether it begins again at the end.
+    /// Whether the recording repeats.
     pub repeat: bool,
-    /// Where each field's content comes from.
+    /// The source of each field's content.
     pub sources: Vec<FieldSource>,
 }
 
-/// Where a field's content comes from.
+/// The source of a field's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldSource {
-    /// This column of the recording.
+    /// A column of the recording.
     Column(usize),
     /// The clock.
     Clock,
 }
 
-/// A named value with operations `GetNAME` and, when it is settable, `SetNAME`.
+/// A named value with operations `GetNAME` and, if it is settable, `SetNAME`.
 #[derive(Debug, Clone)]
 pub struct Value {
     /// The name.
     pub name: String,
     /// Its type, unit and meaning; the field is called `value`.
     pub field: FlatField,
-    /// What it is at the start.
+    /// The initial text.
     pub initial: String,
     /// Whether it can be set.
     pub settable: bool,
 }
 
 impl File {
-    /// Reads a description and the recordings it names, relative to it.
+    /// Reads a description and its recordings, whose paths are relative to it.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first problem, with its position.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text =
             std::fs::read_to_string(path).map_err(|error| FileError::unreadable(path, &error))?;
@@ -152,29 +152,29 @@ impl File {
         Ok(file)
     }
 
-    /// Reads a description from text; `path` is named in errors, and recordings are relative to it.
+    /// Parses a description; errors name `path`, and recordings are relative to it.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first problem, with its position.
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
-        let place = Place { text, path };
+        let source = SourceText { text, path };
         let file: FileText =
             toml::from_str(text).map_err(|error| FileError::toml(path, text, &error))?;
         let namespace = file.namespace.get_ref().trim_end_matches('/').to_owned();
         if !namespace.contains(':') {
             let at = file.namespace.span();
-            let error = place.error(at, "namespace", "is no absolute URI");
+            let error = source.error(at, "namespace", "is not an absolute URI");
             return Err(error.with_hint("write for example \"https://example.org/thermometer\""));
         }
         let mut types = Vec::new();
         for text in &file.types {
-            types.push(place.type_name(text, &namespace)?);
+            types.push(source.type_name(text, &namespace)?);
         }
         let mut names = HashSet::new();
         let mut events = Vec::new();
         for event in &file.event {
-            place.fresh_name(&event.name, &mut names)?;
-            events.push(place.event(event, &namespace)?);
+            source.unique_name(&event.name, &mut names)?;
+            events.push(source.event(event, &namespace)?);
         }
         let mut values = Vec::new();
         for value in &file.value {
@@ -182,16 +182,16 @@ impl File {
                 let name = format!("{prefix}{}", value.name.get_ref());
                 if !names.insert(name) {
                     let at = value.name.span();
-                    return Err(place.error(at, "name", "makes an operation's name stand twice"));
+                    return Err(source.error(at, "name", "duplicates the name of an operation"));
                 }
             }
-            place.fresh_name(&value.name, &mut names)?;
-            values.push(place.value(value, &namespace)?);
+            source.unique_name(&value.name, &mut names)?;
+            values.push(source.value(value, &namespace)?);
         }
         let uuid = match &file.uuid {
             None => None,
             Some(text) => {
-                let error = || place.error(text.span(), "uuid", "is no UUID");
+                let error = || source.error(text.span(), "uuid", "is not a UUID");
                 Some(text.get_ref().parse().map_err(|_| error())?)
             }
         };
@@ -213,13 +213,13 @@ impl File {
     }
 }
 
-/// The text at hand, for errors.
-struct Place<'a> {
+/// The text of the file, for errors.
+struct SourceText<'a> {
     text: &'a str,
     path: &'a Path,
 }
 
-impl Place<'_> {
+impl SourceText<'_> {
     fn error(&self, at: std::ops::Range<usize>, key: &str, problem: &str) -> FileError {
         FileError::at(self.path, self.text, at.start, key, problem)
     }
@@ -233,23 +233,23 @@ impl Place<'_> {
             Some(None) => return Err(self.error(text.span(), "types", "has { without }")),
         };
         if !is_name(local) {
-            let error = self.error(text.span(), "types", "is no XML name");
+            let error = self.error(text.span(), "types", "is not an XML name");
             return Err(error.with_hint("write Name or {namespace}Name"));
         }
         Ok(Name::owned(namespace, local))
     }
 
-    fn fresh_name(
+    fn unique_name(
         &self,
         name: &toml::Spanned<String>,
         names: &mut HashSet<String>,
     ) -> Result<(), FileError> {
         if !is_name(name.get_ref()) {
-            let error = self.error(name.span(), "name", "is no XML name");
-            return Err(error.with_hint("begin with a letter; then letters, digits, - and _"));
+            let error = self.error(name.span(), "name", "is not an XML name");
+            return Err(error.with_hint("use a letter first, then letters, digits, - and _"));
         }
         if !names.insert(name.get_ref().clone()) {
-            return Err(self.error(name.span(), "name", "stands twice"));
+            return Err(self.error(name.span(), "name", "occurs twice"));
         }
         Ok(())
     }
@@ -260,10 +260,10 @@ impl Place<'_> {
         let deadline = deadline
             .map(|deadline| self.period(deadline, "deadline_ms"))
             .transpose()?;
-        let path = self.beside(event.recording.get_ref());
+        let path = self.resolve(event.recording.get_ref());
         let recording = Recording::read(&path).map_err(|problem| {
             let error = self.error(event.recording.span(), "recording", &problem);
-            error.with_hint("it lies beside the description: a line of column names, then rows")
+            error.with_hint("place it next to the description: a line of column names, then rows")
         })?;
         if event.field.is_empty() || event.field.len() > FIELDS_MAX {
             return Err(self.error(event.name.span(), "event.field", "needs 1 to 256 fields"));
@@ -272,7 +272,7 @@ impl Place<'_> {
         let mut fields = Vec::new();
         let mut sources = Vec::new();
         for field in &event.field {
-            self.fresh_name(&field.name, &mut names)?;
+            self.unique_name(&field.name, &mut names)?;
             let (flat, source) = self.field(field, namespace, &recording)?;
             self.check_rows(field, &flat, source, period, &recording)?;
             fields.push(flat);
@@ -319,14 +319,14 @@ impl Place<'_> {
             None => {
                 let at = field.column.as_ref().unwrap_or(&field.name).span();
                 let columns = recording.columns().join(", ");
-                let error = self.error(at, "column", "is no column of the recording");
-                return Err(error.with_hint(format!("it has {columns}")));
+                let error = self.error(at, "column", "is not a column of the recording");
+                return Err(error.with_hint(format!("the columns are {columns}")));
             }
         };
         Ok((flat, source))
     }
 
-    /// Checks that each cell is of the field's type and that a waveform has a whole stretch.
+    /// Checks that each cell has the type of the field, and that a waveform has a whole period.
     fn check_rows(
         &self,
         field: &FieldText,
@@ -344,10 +344,11 @@ impl Place<'_> {
         }
         for row in 0..recording.rows() {
             let cell = recording.cell(row, column);
-            if !fits(flat.data_type, cell) {
+            if !is_valid(flat.data_type, cell) {
                 let local = flat.data_type.local();
                 let line = recording.line(row);
-                let problem = format!("is no xs:{local} in line {line} of the recording: {cell:?}");
+                let problem =
+                    format!("is not an xs:{local} in line {line} of the recording: {cell:?}");
                 return Err(self.error(field.data_type.span(), "type", &problem));
             }
         }
@@ -357,8 +358,8 @@ impl Place<'_> {
     fn value(&self, value: &ValueText, namespace: &str) -> Result<Value, FileError> {
         let data_type = self.data_type(&value.data_type)?;
         let initial = value.initial.get_ref().clone();
-        if !fits(data_type, &initial) {
-            let problem = format!("is no xs:{}", data_type.local());
+        if !is_valid(data_type, &initial) {
+            let problem = format!("is not an xs:{}", data_type.local());
             return Err(self.error(value.initial.span(), "initial", &problem));
         }
         let mut field = FlatField::new(Name::owned(namespace, "value"), data_type);
@@ -375,8 +376,8 @@ impl Place<'_> {
 
     fn data_type(&self, text: &toml::Spanned<String>) -> Result<XsdType, FileError> {
         XsdType::from_local(text.get_ref()).ok_or_else(|| {
-            self.error(text.span(), "type", "is no type of XML Schema")
-                .with_hint("for example boolean, int, long, double, string, dateTime")
+            self.error(text.span(), "type", "is not a type of XML Schema")
+                .with_hint("use for example boolean, int, long, double, string, dateTime")
         })
     }
 
@@ -392,13 +393,13 @@ impl Place<'_> {
             _ => PERIOD_MS_MAX,
         };
         if !(least..=most).contains(&ms) {
-            let problem = format!("is not within {least} and {most}");
+            let problem = format!("is not between {least} and {most}");
             return Err(self.error(at, key, &problem));
         }
         Ok(Duration::from_secs_f64(ms / 1_000.0))
     }
 
-    fn beside(&self, relative: &str) -> PathBuf {
+    fn resolve(&self, relative: &str) -> PathBuf {
         match self.path.parent() {
             Some(parent) => parent.join(relative),
             None => PathBuf::from(relative),
@@ -406,20 +407,20 @@ impl Place<'_> {
     }
 }
 
-/// How many rows of the recording one event carries in this field.
+/// The number of rows that one event carries in this field.
 fn rows_per_event(field: &FlatField, period: Duration) -> usize {
     let Some(sample) = field.sample_period else {
         return 1;
     };
-    // Rounded: 100 ms at 360 Hz are 36 samples, though 1/360 s is no whole number of nanoseconds.
+    // Rounded: 100 ms at 360 Hz are 36 samples, although 1/360 s is not a whole number of nanoseconds.
     let rows = (period.as_secs_f64() / sample.as_secs_f64()).round();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to 10^11.
     let rows = rows as usize;
     rows.max(1)
 }
 
-/// Whether the text is in the lexical space of the type, as far as events are read.
-fn fits(data_type: XsdType, text: &str) -> bool {
+/// Whether the text is in the lexical space of the type, as far as events are parsed.
+fn is_valid(data_type: XsdType, text: &str) -> bool {
     use chappe_soap::schema::{ValueFamily, parse_date_time, parse_duration};
     let value = chappe_xml::Value::from(text);
     match data_type.family() {
@@ -432,7 +433,7 @@ fn fits(data_type: XsdType, text: &str) -> bool {
     }
 }
 
-/// Whether it is an XML name of ASCII letters without colon: what every peer can use.
+/// Whether it is an XML name of ASCII letters without colon, which every peer supports.
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     text.len() <= 128
@@ -484,7 +485,7 @@ settable = true
     }
 
     #[test]
-    fn a_description_is_read_whole() {
+    fn a_description_is_read_completely() {
         let file = parse(GOOD).unwrap();
         assert!(file.types[0].is("https://example.org/heart", "Electrocardiogram"));
         assert!(file.types[1].is("urn:other", "Sensor"));

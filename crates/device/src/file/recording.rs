@@ -1,8 +1,8 @@
-//! Recordings: comma separated text with a line of column names; lines with `#` are comments.
+//! Recordings: comma separated text with a line of column names; lines that start with `#` are comments.
 
 use std::path::Path;
 
-/// Bytes of a recording beyond which it is refused: it is kept in memory.
+/// The largest recording: it is kept in memory.
 const RECORDING_BYTES_MAX: u64 = 64 << 20;
 
 /// A recording in memory, as text.
@@ -10,7 +10,7 @@ const RECORDING_BYTES_MAX: u64 = 64 << 20;
 pub struct Recording {
     text: String,
     columns: Vec<String>,
-    /// Begin and line number of each row.
+    /// The offset and line number of each row.
     rows: Vec<(u32, u32)>,
 }
 
@@ -18,12 +18,12 @@ impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// In words, for the description that names it.
+    /// A text for the error of the description.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let size = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
         if !size.is_file() {
-            return Err(format!("{shown} is no file"));
+            return Err(format!("{shown} is not a file"));
         }
         if size.len() > RECORDING_BYTES_MAX {
             return Err(format!(
@@ -58,7 +58,7 @@ impl Recording {
             rows.push((narrow(place.0)?, narrow(place.1)?));
         }
         if rows.is_empty() {
-            return Err("no rows below a line of column names".to_owned());
+            return Err("it has no rows below the line of column names".to_owned());
         }
         Ok(Self {
             text,
@@ -73,19 +73,19 @@ impl Recording {
         &self.columns
     }
 
-    /// The place of a column.
+    /// The index of a column.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// How many rows there are; at least one.
+    /// The number of rows; at least one.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// A cell; empty beyond the end.
+    /// A cell; empty after the end.
     #[must_use]
     pub fn cell(&self, row: usize, column: usize) -> &str {
         let begin = self
@@ -96,7 +96,7 @@ impl Recording {
         line.split(',').nth(column).unwrap_or_default().trim()
     }
 
-    /// The line of the file that a row stands in.
+    /// The line of the file that contains a row.
     pub(super) fn line(&self, row: usize) -> u32 {
         self.rows.get(row).map_or(0, |row| row.1)
     }

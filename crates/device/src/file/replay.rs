@@ -1,4 +1,4 @@
-//! A recording as a row of events.
+//! A recording as a sequence of events.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use chappe_xml::Element;
 
 use super::{Event, FieldSource, rows_per_event};
 
-/// Makes the elements of an event, one after the other.
+/// Produces the elements of an event in sequence.
 ///
 /// ```
 /// # use chappe_device::file::{File, Replay};
@@ -30,7 +30,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// From the first row.
+    /// Starts at the first row.
     #[must_use]
     pub fn new(event: &'a Event) -> Self {
         let fields = event.element.fields.iter();
@@ -48,8 +48,8 @@ impl<'a> Replay<'a> {
         self.event.period
     }
 
-    /// The next element, which happens at `now`; `None` at the end of a recording that does not
-    /// repeat. A stretch that is not whole is left out.
+    /// The next element, with the time `now`; `None` at the end of a recording that does not repeat. An
+    /// incomplete last period is left out.
     pub fn next(&mut self, now: SystemTime) -> Option<Element> {
         let recording = &self.event.recording;
         if self.row + self.step > recording.rows() {

@@ -1,4 +1,4 @@
-//! The file as written.
+//! The TOML structure of the file.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -32,7 +32,7 @@ pub(super) struct EventText {
     pub(super) period_ms: Spanned<f64>,
     pub(super) deadline_ms: Option<Spanned<f64>>,
     pub(super) recording: Spanned<String>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) repeat: bool,
     #[serde(default)]
     pub(super) field: Vec<FieldText>,
@@ -65,6 +65,6 @@ pub(super) struct ValueText {
     pub(super) settable: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }

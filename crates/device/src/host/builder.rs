@@ -1,4 +1,4 @@
-//! The description of a device to be hosted, and its start.
+//! The builder of a hosted device.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,7 +27,7 @@ use super::serving::{HostState, Serving};
 use super::{DeviceHost, HostTree, Shared, discovery, serving, tree};
 use crate::{Error, Selection};
 
-/// Inputs that may wait for a machine.
+/// Inputs queued for the machine.
 const INPUTS_MAX: usize = 1_024;
 /// The path of the device itself.
 pub(super) const DEVICE_PATH: &str = "/device";
@@ -37,35 +37,35 @@ type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send
 /// Answers one operation.
 pub(super) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
 
-/// How a [`DeviceHost`] behaves.
+/// Options of a [`DeviceHost`].
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// Where it is announced and serves. Default the network without the loopback.
+    /// Where it is announced and served. Default: the network without the loopback.
     pub selection: Selection,
-    /// The port of HTTP; 0, the default, takes a free one on each address.
+    /// The HTTP port; 0, the default, takes a free one on each address.
     pub port: u16,
-    /// Which addresses a subscriber may name. Default its own alone.
+    /// Which addresses a subscriber may name. Default: its own only.
     pub policy: AddressPolicy,
-    /// Longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
-    /// (DPWS 1.1, APP_MAX_DELAY): it spares large networks. Zero where few devices are.
+    /// The longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
+    /// (DPWS 1.1, APP_MAX_DELAY), which spares large networks. Use zero in small ones.
     pub app_max_delay: Duration,
     /// How messages to the multicast group are repeated.
     pub multicast: Retransmission,
     /// How answers to one host are repeated.
     pub unicast: Retransmission,
-    /// Bounds of the server. Default those of [`ServerLimits`] with bodies of 256 KiB at most:
-    /// eight times what the profile has devices read (DPWS 1.1, MAX_ENVELOPE_SIZE), so that all
-    /// connections of a peer together cannot make it hold more than 16 MiB.
+    /// Limits of the server. Default: those of [`ServerLimits`] with bodies of at most 256 KiB, eight times
+    /// the size that devices have to accept (DPWS 1.1, MAX_ENVELOPE_SIZE). So all connections of a peer
+    /// together cannot make it hold more than 16 MiB.
     pub server: ServerLimits,
-    /// Bounds of notifications.
+    /// Limits of notifications.
     pub client: ClientLimits,
-    /// How the event source behaves.
+    /// Options of the event source.
     pub eventing: SourceConfig,
-    /// The version of the metadata: rises when what the device says of itself changes. Default 1.
+    /// The version of the metadata, which increases when the description changes. Default 1.
     pub metadata_version: u32,
-    /// Time between two looks at the interfaces. Default 10 s.
+    /// The interval of interface checks. Default 10 s.
     pub interfaces_period: Duration,
-    /// How events are spread by sinks that help each other. Default `None`: every sink gets standard
+    /// How events are spread over notification trees. Default `None`: every sink gets standard
     /// notifications.
     pub tree: Option<HostTree>,
 }
@@ -98,7 +98,7 @@ pub fn endpoint_of(key: &Key) -> String {
     urn(key.derive_id("device endpoint"))
 }
 
-/// An endpoint made of 16 bytes.
+/// The endpoint of 16 bytes.
 pub(crate) fn urn(id: [u8; 16]) -> String {
     let uuid = uuid::Builder::from_custom_bytes(id).into_uuid();
     uuid.urn().to_string()
@@ -158,37 +158,37 @@ impl Builder {
         }
     }
 
-    /// What all devices of the model have in common.
+    /// Sets the characteristics of the model.
     pub fn model(mut self, model: ThisModel) -> Self {
         self.model = model;
         self
     }
 
-    /// What this device has alone.
+    /// Sets the characteristics of this device.
     pub fn device(mut self, device: ThisDevice) -> Self {
         self.device = device;
         self
     }
 
-    /// What it is, besides a device of the profile.
+    /// Sets its types, in addition to that of a DPWS device.
     pub fn types(mut self, types: impl IntoIterator<Item = Name>) -> Self {
         self.types.extend(types);
         self
     }
 
-    /// Where it belongs (URIs).
+    /// Sets its scopes (URIs).
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = String>) -> Self {
         self.scopes.extend(scopes);
         self
     }
 
-    /// One more service.
+    /// Adds a service.
     pub fn service(mut self, service: HostedService) -> Self {
         self.services.push(service);
         self
     }
 
-    /// What answers the operation whose request has this action.
+    /// Sets the handler of the operation whose request has this action.
     pub fn operation<F, R>(mut self, action: impl Into<String>, answer: F) -> Self
     where
         F: Fn(Invocation) -> R + Send + Sync + 'static,
@@ -199,16 +199,16 @@ impl Builder {
         self
     }
 
-    /// How it behaves.
+    /// Sets its options.
     pub fn options(mut self, options: HostOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Serves, and says Hello. What is dropped, here and later, is noted in `drops`.
+    /// Starts serving, and sends Hello. Drops are recorded in `drops`.
     ///
     /// # Errors
-    /// When an operation has no action in the WSDL, no interface fits, or none can be listened at.
+    /// An operation has no action in the WSDL, no interface matches, or none can be used to listen.
     pub fn start(self, drops: Drops) -> Result<DeviceHost, Error> {
         self.check_operations()?;
         let interfaces = self.options.selection.resolve()?;
@@ -217,7 +217,7 @@ impl Builder {
         let sockets = sockets.map_err(listen)?;
         let seed = chappe_transport::seed_number().map_err(listen)?;
         let spreading = match &self.options.tree {
-            Some(options) => Some(tree::Bound::new(options, &interfaces)?),
+            Some(options) => Some(tree::BoundSource::new(options, &interfaces)?),
             None => None,
         };
         let device = self.machine(spreading.as_ref())?;
@@ -227,7 +227,7 @@ impl Builder {
         let (said_bye, stopped) = watch::channel(false);
         let mut addresses = interfaces.iter().flat_map(|interface| &interface.addresses);
         let http = match (addresses.next(), addresses.next()) {
-            // Who has one address alone speaks from it.
+            // With only one address it sends from that one.
             (Some(only), None) => self.client(Some(*only)),
             _ => self.client(None),
         };
@@ -258,7 +258,7 @@ impl Builder {
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events, said_bye));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared), interfaces));
-        // The queue is empty and large: this is the first order.
+        // The queue is empty and large: this is the first command.
         let start = Order::Command(Command::Start);
         shared.orders.try_send(start).map_err(|_| Error::Closed)?;
         Ok(DeviceHost {
@@ -269,7 +269,7 @@ impl Builder {
         })
     }
 
-    /// Each operation must be one of the WSDL's, or nobody could ever ask for it.
+    /// Each operation must be in the WSDL, otherwise no client could call it.
     fn check_operations(&self) -> Result<(), Error> {
         for action in self.operations.keys() {
             let knows = |service: &HostedService| service.wsdl.operation_of(action).is_some();
@@ -289,7 +289,7 @@ impl Builder {
         })
     }
 
-    fn machine(&self, tree: Option<&tree::Bound>) -> Result<Device, Error> {
+    fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
         let policy = self.options.policy.clone();
         let check = move |address: &str, peer| match policy.check(address, peer) {
@@ -303,7 +303,7 @@ impl Builder {
             this_device: self.device.clone(),
             eventing: SourceConfig {
                 utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
-                tree: tree.map(tree::Bound::config),
+                tree: tree.map(tree::BoundSource::config),
                 ..self.options.eventing.clone()
             },
             invocation_timeout: self.options.server.answer_deadline,
@@ -332,10 +332,10 @@ impl Builder {
     }
 }
 
-/// A number that rises with each start as long as the clock does (WS-Discovery 1.1, AppSequence).
+/// A number that increases with each start as long as the clock does (WS-Discovery 1.1, AppSequence).
 ///
-/// Quarters of a second since 2020, until 2054: a supervisor starts a device again within the second
-/// in which it ended. Starts in one process rise whatever the clock does.
+/// Quarters of a second since 2020, until 2054: a supervisor may restart a device within the same second.
+/// Starts in one process increase regardless of the clock.
 fn instance_id() -> u32 {
     const FROM: Duration = Duration::from_secs(1_577_836_800);
     static LAST: AtomicU32 = AtomicU32::new(0);

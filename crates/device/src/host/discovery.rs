@@ -1,4 +1,4 @@
-//! Where a host is announced, and what its target service says.
+//! The interfaces on which a host is announced, and the events of its target service.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
@@ -16,10 +16,10 @@ use super::builder::DEVICE_PATH;
 use crate::Error;
 use crate::client::{drop_hint, is_ordinary_drop};
 
-/// Interfaces with the transport addresses that fit them.
+/// Interfaces with their transport addresses.
 pub(super) type Announced = Vec<(Interface, Vec<Str>)>;
 
-/// Serves on every address of the interfaces, and on no other; one that works is enough.
+/// Serves on every address of the interfaces, and on no other; one that works is sufficient.
 pub(super) fn serve(shared: &Arc<Shared>, interfaces: &[Interface]) -> Result<Announced, Error> {
     let mut announced = Vec::new();
     let mut failure = None;
@@ -76,7 +76,7 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
         at.set_scope_id(zone);
     }
     let (serving, drops) = (Arc::clone(&shared.serving), shared.drops.clone());
-    let lists = shared.tree.as_ref().map(super::tree::Spreading::lists);
+    let lists = shared.tree.as_ref().map(super::tree::RunningSource::lists);
     let handler = move |request: Request| {
         let (serving, drops) = (Arc::clone(&serving), drops.clone());
         let list = lists.as_ref().and_then(|lists| lists.answer(&request));
@@ -91,7 +91,7 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
     Server::bind(at, limits, shared.drops.clone(), handler)
 }
 
-/// Takes what the target service says, until it ends.
+/// Handles the events of the target service, until it ends.
 pub(super) async fn listen(
     shared: Arc<Shared>,
     mut events: mpsc::Receiver<Event>,

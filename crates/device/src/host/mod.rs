@@ -34,11 +34,11 @@ pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
 pub use serving::HostState;
 pub use tree::{HostTree, TreeState};
 
-/// Time for the last messages when a host stops.
+/// The time limit for the last messages of a stopping host.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
-/// A device on the network. Dropping it ends it at once, as a power cut would; [`DeviceHost::stop`]
-/// takes leave.
+/// A device on the network. Dropping it ends it at once, like a power cut; [`DeviceHost::stop`] says Bye
+/// first.
 pub struct DeviceHost {
     shared: Arc<Shared>,
     device: tokio::task::JoinHandle<()>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for DeviceHost {
     }
 }
 
-/// What the parts of a host share.
+/// State shared by the parts of a host.
 struct Shared {
     endpoint: String,
     types: Vec<Name>,
@@ -68,11 +68,11 @@ struct Shared {
     http: Client,
     drops: Drops,
     state: watch::Sender<HostState>,
-    tree: Option<tree::Spreading>,
+    tree: Option<tree::RunningSource>,
 }
 
 impl DeviceHost {
-    /// Begins the description of a device with this stable endpoint, `urn:uuid:…`.
+    /// Starts to build a device with this stable endpoint, `urn:uuid:…`.
     pub fn builder(endpoint: impl Into<String>) -> Builder {
         Builder::new(endpoint.into())
     }
@@ -83,7 +83,7 @@ impl DeviceHost {
         &self.shared.endpoint
     }
 
-    /// Where it serves, with the ports that were taken.
+    /// Its HTTP addresses, with the bound ports.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let servers = self.shared.servers.lock();
@@ -91,8 +91,7 @@ impl DeviceHost {
         servers.values().map(Server::local_addr).collect()
     }
 
-    /// What is said of it where multicast does not reach: to be published in the distributed hash
-    /// table.
+    /// Its announcement for networks without multicast, to be published in the distributed hash table.
     #[must_use]
     pub fn announcement(&self) -> Announcement {
         let addresses = self.addresses().into_iter();
@@ -108,51 +107,51 @@ impl DeviceHost {
         }
     }
 
-    /// Something happened: whoever subscribed to `action` is told.
+    /// Sends an event to all subscribers to `action`.
     ///
     /// # Errors
-    /// When the host is stopped.
+    /// The host is stopped.
     pub async fn notify(&self, action: impl Into<Str>, body: Element) -> Result<(), Error> {
         let action = action.into();
         let command = SourceCommand::Notify { action, body };
         self.shared.command(DeviceCommand::Eventing(command)).await
     }
 
-    /// Another name, firmware or serial number from now on.
+    /// Changes the name, firmware or serial number.
     ///
     /// # Errors
-    /// When the host is stopped.
+    /// The host is stopped.
     pub async fn describe(&self, device: ThisDevice) -> Result<(), Error> {
         let command = DeviceCommand::Describe(Box::new(device));
         self.shared.command(command).await
     }
 
-    /// Where it takes the answers of its notification trees, when it has some.
+    /// The address for answers of its notification trees, if it has some.
     #[must_use]
     pub fn tree_address(&self) -> Option<SocketAddr> {
-        self.shared.tree.as_ref().map(tree::Spreading::address)
+        self.shared.tree.as_ref().map(tree::RunningSource::address)
     }
 
-    /// How busy it is; to wait for changes.
+    /// Its load, with change notifications.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<HostState> {
         self.shared.state.subscribe()
     }
 
-    /// The record of what was dropped.
+    /// The record of drops.
     #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.shared.drops
     }
 
-    /// Takes leave: ends the subscriptions, stops serving, says Bye.
+    /// Ends the subscriptions, stops serving, and sends Bye.
     pub async fn stop(mut self) {
         let shutdown = DeviceCommand::Eventing(SourceCommand::Shutdown);
-        // Closed already: then there is nothing to end.
+        // If it is closed already, there is nothing to end.
         let _ = self.shared.command(shutdown).await;
         let _ = self.shared.inputs.send(None).await;
         let _ = tokio::time::timeout(STOP_DEADLINE, &mut self.device).await;
-        // Nothing must listen when Bye is heard: that is what makes it credible.
+        // Clients verify a Bye by a connection, so nothing may listen when it arrives.
         let servers = {
             let servers = self.shared.servers.lock();
             std::mem::take(&mut *servers.unwrap_or_else(PoisonError::into_inner))

@@ -1,4 +1,4 @@
-//! In which order a source lists its sinks: what the user chooses.
+//! The configured order of a source's list of sinks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use chappe_dpws::eventing::TreeSink;
 use chappe_identity::Prefix;
 pub use chappe_notification_tree::schedule::Order;
 
-/// How a source orders its lists of sinks.
+/// How a source orders its list of sinks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeOrder {
-    /// Which sinks come where. Default: as listed.
+    /// The order. Default: as listed.
     pub order: Order,
-    /// How critical sinks are, whatever they say: the first rule that has a sink's address counts. Of a
-    /// sink that no rule has, what it says counts: 0 unless it says more. Default: no rules.
+    /// The criticality of sinks, overriding their own claim: the first rule that contains a sink's address
+    /// counts. Without a matching rule the sink's claim counts, 0 by default. Default: no rules.
     pub rules: Vec<CriticalityRule>,
-    /// How soon a list is made anew because of what was measured since; when sinks come or go it is made
-    /// anyway. Default 10 s: each is a version that sinks have to get.
-    pub anew_after: Duration,
+    /// How soon measurements change a list; changed sinks change it anyway. Default 10 s, since sinks have
+    /// to fetch each version.
+    pub rearrange_interval: Duration,
 }
 
 impl Default for TreeOrder {
@@ -26,13 +26,13 @@ impl Default for TreeOrder {
         Self {
             order: Order::AsListed,
             rules: Vec::new(),
-            anew_after: Duration::from_secs(10),
+            rearrange_interval: Duration::from_secs(10),
         }
     }
 }
 
 impl TreeOrder {
-    /// How critical a sink is.
+    /// The criticality of a sink.
     pub(super) fn criticality(&self, sink: &TreeSink) -> u8 {
         let address = sink.peer.address.ip();
         let mut rules = self.rules.iter();
@@ -41,7 +41,7 @@ impl TreeOrder {
     }
 }
 
-/// How critical the sinks at some addresses are; written `10.1.0.0/16=7`.
+/// The criticality of the sinks at some addresses; written `10.1.0.0/16=7`.
 ///
 /// ```
 /// use chappe_device::host::CriticalityRule;
@@ -53,17 +53,15 @@ impl TreeOrder {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CriticalityRule {
-    /// Where they take datagrams.
+    /// The UDP addresses of the sinks.
     pub sinks: Prefix,
-    /// Larger is more.
+    /// Larger is more critical.
     pub criticality: u8,
 }
 
-/// A text that is no rule.
+/// A malformed rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} does not say how critical which sinks are; write for example 10.1.0.0/16=7, up to 255"
-)]
+#[error("{0:?} is not a criticality rule; write for example 10.1.0.0/16=7, up to 255")]
 pub struct CriticalityRuleError(String);
 
 impl FromStr for CriticalityRule {
@@ -92,7 +90,7 @@ mod tests {
     use chappe_dpws::eventing::TreePeer;
 
     #[test]
-    fn the_first_rule_that_has_a_sink_counts_and_else_what_it_says() {
+    fn the_first_matching_rule_overrides_the_claim() {
         let rule = |text: &str| text.parse::<CriticalityRule>().unwrap();
         let order = TreeOrder {
             rules: vec![
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn malformed_rules_are_refused() {
         for text in [
             "",
             "10.1.0.0/16",

@@ -1,4 +1,4 @@
-//! Between the device's machine, HTTP and the application's operations.
+//! Connects the device's machine, HTTP and the application's operations.
 
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -24,37 +24,37 @@ use tokio::task::JoinSet;
 
 use super::builder::Operation;
 use super::{Shared, TreeState};
-use crate::driver::{InputOf, Take, drive};
+use crate::driver::{InputOf, OutputHandler, drive};
 use crate::http::response;
 
 /// Link-local subscribers whose interface is remembered.
 const ZONES_MAX: usize = 1_024;
-/// Time for the last notifications, which end subscriptions.
-const LAST_DEADLINE: Duration = Duration::from_secs(1);
+/// The time limit for the last notifications, which end subscriptions.
+const LAST_NOTIFICATIONS_DEADLINE: Duration = Duration::from_secs(1);
 
-/// How busy a host is and was.
+/// The load of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostState {
-    /// Living subscriptions.
+    /// Active subscriptions.
     pub subscriptions: usize,
     /// Notifications delivered since the start.
     pub delivered: u64,
-    /// Notifications dropped since the start; the reasons are in the drops.
+    /// Notifications dropped since the start; the drops give the reasons.
     pub dropped: u64,
-    /// Operations asked for since the start.
+    /// Operations called since the start.
     pub invoked: u64,
-    /// What went by notification trees.
+    /// Counters of notification trees.
     pub tree: TreeState,
 }
 
-/// Requests on their way through the machine.
+/// Requests that the machine is processing.
 pub(super) struct Serving {
     inputs: mpsc::Sender<Option<InputOf<Device>>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
     next_token: AtomicU64,
-    /// The interfaces of link-local peers: the addresses in their messages do not say them.
+    /// The interfaces of link-local peers, which the addresses in their messages do not name.
     zones: Mutex<HashMap<Ipv6Addr, u32>>,
-    /// Where large messages are parsed.
+    /// The threads that parse large messages.
     parsers: Parsers,
 }
 
@@ -69,7 +69,7 @@ impl Serving {
         }
     }
 
-    /// Has the machine answer a request.
+    /// Answers a request by the machine.
     pub(super) async fn answer(&self, drops: &Drops, request: Request) -> Response {
         if request.method == http::Method::POST && !is_soap(&request.headers) {
             let (peer, reason) = (request.peer.ip(), "not sent as SOAP");
@@ -80,7 +80,7 @@ impl Serving {
         self.remember_zone(request.peer);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let bytes = request.body.len();
-        let reading = move || understood(request, token);
+        let reading = move || machine_request(request, token);
         let Ok(request) = self.parsers.run_if_large(bytes, reading).await else {
             return response(&Reply::UNAVAILABLE);
         };
@@ -89,8 +89,8 @@ impl Serving {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.insert(token, reply);
         }
-        // When the peer goes away, this future is dropped, and its place with it.
-        let _place = Place {
+        // If the peer disconnects, this future is dropped, and its entry is removed.
+        let _pending = PendingReply {
             serving: self,
             token,
         };
@@ -113,7 +113,7 @@ impl Serving {
         zones.insert(*peer.ip(), peer.scope_id());
     }
 
-    /// Where a notification goes; the machine has had the address judged.
+    /// The contact of a notification; the machine had the address checked.
     fn contact(&self, to: &str) -> Option<Contact> {
         let mut contact = Contact::parse(to, 0).ok()?;
         if let SocketAddr::V6(address) = &mut contact.address {
@@ -126,19 +126,19 @@ impl Serving {
     fn reply(&self, token: u64, reply: Reply) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waiting) = waiting.remove(&token) {
-            // Whoever asked may have gone.
+            // The connection may be closed.
             let _ = waiting.send(reply);
         }
     }
 }
 
-/// The place of a request that waits for its reply.
-struct Place<'a> {
+/// Removes the entry of a request that waits for its reply.
+struct PendingReply<'a> {
     serving: &'a Serving,
     token: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         let waiting = self.serving.waiting.lock();
         waiting
@@ -147,9 +147,9 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Whether a body says that it is a SOAP message (SOAP 1.2 part 2, section 7.5.1.1).
+/// Whether the content type is that of SOAP (SOAP 1.2 part 2, section 7.5.1.1).
 ///
-/// A page in a browser can send other types anywhere, and none at all, without asking first.
+/// A page in a browser can send other types, or none, to any host without a preflight request.
 fn is_soap(headers: &http::HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
@@ -158,9 +158,9 @@ fn is_soap(headers: &http::HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/soap+xml"))
 }
 
-/// The request as the machine takes it. Endpoints are told under the address that was asked, not
-/// under the name that the asker wrote.
-fn understood(request: Request, token: u64) -> HttpRequest {
+/// Converts a request for the machine. Endpoints use the address that was contacted, not the host name in
+/// the request.
+fn machine_request(request: Request, token: u64) -> HttpRequest {
     let local = SocketAddr::new(request.local.ip().to_canonical(), request.local.port());
     let target = match &request.query {
         Some(query) => format!("{}?{query}", request.path),
@@ -186,39 +186,39 @@ fn understood(request: Request, token: u64) -> HttpRequest {
     }
 }
 
-/// Runs the device's machine until it is told to end.
+/// Runs the device's machine until it is stopped.
 pub(super) fn run(
     device: Device,
     inputs: mpsc::Receiver<Option<InputOf<Device>>>,
     shared: &Arc<Shared>,
     operations: Arc<HashMap<String, Operation>>,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let mut taker = Taker {
+    let mut outputs = DeviceOutputs {
         shared: Arc::clone(shared),
         operations,
         tasks: JoinSet::new(),
         state: HostState::default(),
     };
     async move {
-        drive(device, inputs, &mut taker).await;
-        let last = async { while taker.tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(LAST_DEADLINE, last).await;
-        let mut waiting = taker.shared.serving.waiting.lock();
+        drive(device, inputs, &mut outputs).await;
+        let last = async { while outputs.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_NOTIFICATIONS_DEADLINE, last).await;
+        let mut waiting = outputs.shared.serving.waiting.lock();
         if let Ok(waiting) = &mut waiting {
             waiting.clear();
         }
     }
 }
 
-struct Taker {
+struct DeviceOutputs {
     shared: Arc<Shared>,
     operations: Arc<HashMap<String, Operation>>,
     tasks: JoinSet<()>,
     state: HostState,
 }
 
-impl Take<Device> for Taker {
-    fn take(&mut self, output: Output<DeviceTransmit, DeviceEvent>) {
+impl OutputHandler<Device> for DeviceOutputs {
+    fn handle(&mut self, output: Output<DeviceTransmit, DeviceEvent>) {
         while self.tasks.try_join_next().is_some() {}
         match output {
             Output::Transmit(DeviceTransmit::Reply { token, reply }) => {
@@ -243,7 +243,7 @@ impl Take<Device> for Taker {
                 }
             }
             Output::Event(DeviceEvent::Invoked(invocation)) => self.invoke(*invocation),
-            Output::Event(DeviceEvent::Eventing(event)) => self.eventing(event),
+            Output::Event(DeviceEvent::Eventing(event)) => self.on_source_event(event),
             Output::Event(DeviceEvent::Refused {
                 peer,
                 reason,
@@ -257,7 +257,7 @@ impl Take<Device> for Taker {
         }
     }
 
-    fn settled(&mut self, device: &Device) {
+    fn on_drained(&mut self, device: &Device) {
         self.state.subscriptions = device.events().subscriptions();
         self.state.delivered = device.events().delivered();
         self.state.tree.sinks = device.events().on_trees();
@@ -272,7 +272,7 @@ impl Take<Device> for Taker {
     }
 }
 
-impl Taker {
+impl DeviceOutputs {
     fn invoke(&mut self, invocation: Invocation) {
         self.state.invoked += 1;
         let token = invocation.token;
@@ -293,7 +293,7 @@ impl Taker {
         });
     }
 
-    fn eventing(&mut self, event: SourceEvent) {
+    fn on_source_event(&mut self, event: SourceEvent) {
         let drops = &self.shared.drops;
         match event {
             SourceEvent::Dropped {
@@ -306,7 +306,9 @@ impl Taker {
                 let (reason, hint) = match reason {
                     DropReason::QueueFull => (
                         "subscriber too slow",
-                        Some("raise the event source's queue, or let the subscriber read faster"),
+                        Some(
+                            "enlarge the event source's queue, or make the subscriber read faster",
+                        ),
                     ),
                     DropReason::Refused => ("subscriber refused the event", None),
                     _ => ("subscription ended before delivery", None),
@@ -339,7 +341,7 @@ impl Taker {
     }
 }
 
-/// Posts a notification and says what became of it.
+/// Posts a notification and returns its result.
 async fn deliver(shared: &Shared, notification: &Notification) -> DeviceReceive {
     let delivery = notification.delivery;
     let Some(contact) = shared.serving.contact(notification.to()) else {

@@ -1,8 +1,8 @@
 //! The source of notification trees: one UDP socket, one tree for each action.
 //!
-//! The machine of the device says whom to ask and list and what to spread; here it becomes commands of
-//! the tree, at the pace that the network bears, and what became of each event goes back. Lists that do not fit into events are fetched
-//! by sinks over HTTP, signed, from a path that only subscribers are told.
+//! The event source of the device decides which sinks to prove and list, and which events to spread. Here its
+//! requests become commands of the tree, paced for the network, and outcomes return to it. Lists that do not fit
+//! into events are fetched by sinks over HTTP, signed, from a path that only subscribers learn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,47 +37,47 @@ use super::TreeOrder;
 use crate::Error;
 use crate::driver::InputOf;
 
-/// Orders, commands and events between machine, task and tree.
+/// Requests, commands and events queued between machine, task and tree.
 const QUEUE_MAX: usize = 1_024;
-/// Events of one action that are under way; further ones go as standard notifications.
+/// Events of one action under way; further ones are sent as standard notifications.
 ///
-/// Reason: at 100 events a second, those of the 2 s that a silent sink is waited for, five times.
+/// Reason: five times the events of the 2 s that a silent sink is awaited, at 100 events a second.
 const UNDER_WAY_MAX: usize = 1_024;
-/// When it is said at the latest what became of an event; who did not get it gets it by HTTP then.
-const WITHIN: Duration = Duration::from_secs(2);
+/// The latest time for the outcome of an event; sinks without it then get it over HTTP.
+const OUTCOME_DEADLINE: Duration = Duration::from_secs(2);
 
-/// An event of which nothing is known for so long waits for a sink that is silent, and not for the
-/// network: the pacer counts it no more.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Bytes of an event that its datagrams have beside its body, about: for the pacer.
-const HEAD_BYTES: u64 = 200;
+/// After this time without an outcome an event waits for a silent sink, not for the network, and the pacer
+/// stops counting it.
+const PACER_PATIENCE: Duration = Duration::from_millis(250);
+/// The approximate size of an event's datagrams without the body, for the pacer.
+const EVENT_OVERHEAD_BYTES: u64 = 200;
 
-/// How a host spreads its events.
+/// How a host spreads its events over notification trees.
 #[derive(Debug, Clone)]
 pub struct HostTree {
-    /// The device's key: events are signed with it.
+    /// The device's key, which signs events.
     pub key: Arc<Key>,
     /// The UDP port for answers; 0, the default, takes a free one.
     pub port: u16,
-    /// The file that keeps how often the source has started. Without one it is the time of day: after a
-    /// start by a clock that went back, sinks refuse events until it has caught up, and get them as
-    /// standard notifications.
+    /// The file that stores the number of starts of the source. `None` uses the time of day: after a start
+    /// with a clock that was set back, sinks refuse events until it catches up, and get them as standard
+    /// notifications.
     pub boot: Option<PathBuf>,
-    /// After this an event is late, counted from when it is spread; sinks of the tree take it all the same,
-    /// and count it. Default `None`: never.
+    /// The time from spreading after which an event is late; sinks of the tree deliver late events and count
+    /// them. Default `None`: never.
     pub deadline: Option<Duration>,
-    /// The same for events of these actions.
+    /// Deadlines for events of single actions.
     pub deadlines: HashMap<String, Duration>,
-    /// How it holds events back while earlier ones are on their way, so that several sources share a
-    /// network. Default `flood`: not at all.
+    /// How events are delayed while earlier ones are under way, so that several sources share a network.
+    /// Default `flood`: not at all.
     pub pacer: pacer::Choice,
-    /// In which order it lists its sinks: the most critical first, or the most reliable where others
-    /// depend on them. Default: as listed.
+    /// The order of its sinks: most critical first, or most reliable where others depend on them. Default:
+    /// as listed.
     pub order: TreeOrder,
 }
 
 impl HostTree {
-    /// With this key and the defaults.
+    /// Defaults with this key.
     #[must_use]
     pub fn new(key: impl Into<Arc<Key>>) -> Self {
         Self {
@@ -92,22 +92,22 @@ impl HostTree {
     }
 }
 
-/// What went by trees; each sink counted.
+/// Counters of notification trees; each sink is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeState {
-    /// Subscriptions whose events go by a tree now.
+    /// Subscriptions served by a tree now.
     pub sinks: usize,
-    /// Events delivered for certain since the start: their receipts were verified.
+    /// Confirmed deliveries since the start: their receipts were verified.
     pub delivered: u64,
-    /// Events that did not reach a sink within 2 s since the start (failed, or unknown); they went
-    /// on as standard notifications.
+    /// Deliveries not confirmed within 2 s since the start (failed or unknown); they continued as standard
+    /// notifications.
     pub missed: u64,
-    /// Subscriptions that asked for the tree and get standard notifications, since the start.
+    /// Subscriptions that requested the tree but get standard notifications, since the start.
     pub off: u64,
 }
 
-/// A source that listens, before it runs.
-pub(super) struct Bound {
+/// A source with a bound socket that does not run yet.
+pub(super) struct BoundSource {
     options: HostTree,
     socket: UdpSocket,
     address: SocketAddr,
@@ -115,11 +115,11 @@ pub(super) struct Bound {
     boot: u32,
 }
 
-impl Bound {
+impl BoundSource {
     pub(super) fn new(options: &HostTree, interfaces: &[Interface]) -> Result<Self, Error> {
         let addresses = || interfaces.iter().flat_map(|interface| &interface.addresses);
         let at = match (addresses().next(), addresses().nth(1)) {
-            // Who has one address alone speaks from it.
+            // With only one address it sends from that one.
             (Some(only), None) => *only,
             _ if addresses().any(IpAddr::is_ipv4) => Ipv4Addr::UNSPECIFIED.into(),
             _ => Ipv6Addr::UNSPECIFIED.into(),
@@ -147,7 +147,7 @@ impl Bound {
         })
     }
 
-    /// What the event source is to know.
+    /// The configuration for the event source.
     pub(super) fn config(&self) -> TreeConfig {
         let key = *self.options.key.public().as_bytes();
         let (port, v4) = (self.address.port(), self.address.is_ipv4());
@@ -159,18 +159,18 @@ impl Bound {
         inputs: &mpsc::Sender<Option<InputOf<Device>>>,
         drops: &Drops,
         tasks: &mut JoinSet<()>,
-    ) -> Spreading {
+    ) -> RunningSource {
         let (orders, receive_orders) = mpsc::channel(QUEUE_MAX);
         let (commands, receive_commands) = mpsc::channel(QUEUE_MAX);
         let (send_events, events) = mpsc::channel(QUEUE_MAX);
         let lists = Lists {
             path: self.members_path.into(),
-            of_topic: Arc::default(),
+            by_topic: Arc::default(),
         };
         let key = *self.options.key.public().as_bytes();
         let config = Config {
             history: UNDER_WAY_MAX,
-            within: WITHIN,
+            within: OUTCOME_DEADLINE,
             ..Config::default()
         };
         let contact = Contact {
@@ -201,9 +201,9 @@ impl Bound {
             trees: BTreeMap::new(),
             order: self.options.order,
             arranger,
-            arranged: Clock::process().now(),
-            learnt: false,
-            pacer: pacer::Events::new(&self.options.pacer, PATIENCE),
+            arranged_at: Clock::process().now(),
+            has_new_outcome: false,
+            pacer: pacer::Events::new(&self.options.pacer, PACER_PATIENCE),
             waiting: VecDeque::new(),
             publishing: VecDeque::new(),
             under_way: HashMap::new(),
@@ -213,7 +213,7 @@ impl Bound {
             drops: drops.clone(),
         };
         tasks.spawn(source.run(receive_orders, events, inputs.clone()));
-        Spreading {
+        RunningSource {
             orders,
             lists,
             address: self.address,
@@ -221,14 +221,14 @@ impl Bound {
     }
 }
 
-/// A source that runs.
-pub(super) struct Spreading {
+/// A running source.
+pub(super) struct RunningSource {
     orders: mpsc::Sender<SourceTransmit>,
     lists: Lists,
     address: SocketAddr,
 }
 
-impl Spreading {
+impl RunningSource {
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -237,7 +237,7 @@ impl Spreading {
         self.lists.clone()
     }
 
-    /// Takes an order, or says what to tell the machine instead.
+    /// Accepts a request, or returns the failure for the machine.
     pub(super) fn order(&self, order: SourceTransmit) -> Result<(), SourceReceive> {
         let Err(refused) = self.orders.try_send(order) else {
             return Ok(());
@@ -248,31 +248,28 @@ impl Spreading {
                 Err(SourceReceive::NotSpread { delivery })
             }
             SourceTransmit::Prove { peer, .. } => {
-                let there = false;
-                Err(SourceReceive::Proven {
-                    peer,
-                    is_reachable: there,
-                })
+                let is_reachable = false;
+                Err(SourceReceive::Proven { peer, is_reachable })
             }
-            // The next change has all sinks again; until then those of before are told.
+            // The next change contains all sinks again; until then the previous ones are notified.
             _ => Ok(()),
         }
     }
 }
 
-/// The signed lists of sinks, as HTTP gives them.
+/// The signed lists of sinks, served over HTTP.
 #[derive(Clone)]
 pub(super) struct Lists {
     path: Arc<str>,
-    of_topic: Arc<Mutex<HashMap<u64, Bytes>>>,
+    by_topic: Arc<Mutex<HashMap<u64, Bytes>>>,
 }
 
 impl Lists {
-    /// The answer to a request for a list; `None` when it is for something else.
+    /// The answer to a request for a list; `None` for other paths.
     pub(super) fn answer(&self, request: &Request) -> Option<Response> {
         let topic = request.path.strip_prefix(&*self.path)?.strip_prefix('/')?;
         let topic = u64::from_str_radix(topic, 16).ok();
-        let lists = self.of_topic.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
         let list = topic.and_then(|topic| lists.get(&topic));
         Some(match list.filter(|_| request.method == Method::GET) {
             Some(list) => Response::new(StatusCode::OK, "application/octet-stream", list.clone()),
@@ -281,32 +278,32 @@ impl Lists {
     }
 }
 
-/// An event that may not go yet.
-struct Waiting {
+/// An event that the pacer delays.
+struct PendingEvent {
     delivery: u64,
     action: Str,
     body: Vec<u8>,
-    /// The sinks when it happened.
-    wanted: Arc<Membership>,
+    /// The sinks at the time of the event.
+    intended: Arc<Membership>,
 }
 
-/// An event that has gone.
-struct UnderWay {
+/// An event that was sent.
+struct SentEvent {
     delivery: u64,
-    /// The sinks when it happened, and those that it was sent to.
-    wanted: Arc<Membership>,
+    /// The sinks at the time of the event, and those that it was sent to.
+    intended: Arc<Membership>,
     sent_to: Arc<Membership>,
 }
 
 /// The sinks of an action.
-struct Listed {
-    /// As they came, each with how critical it is.
+struct SinkList {
+    /// In the order of arrival, each with its criticality.
     sinks: Vec<(Contact, u8)>,
-    /// In order.
+    /// In the order of the list.
     membership: Arc<Membership>,
 }
 
-/// Between the event source and the tree.
+/// Connects the event source and the tree.
 struct Source {
     key: [u8; 32],
     boot: u32,
@@ -314,18 +311,18 @@ struct Source {
     deadlines: HashMap<String, Duration>,
     signer: Keys,
     codec: CompactCodec,
-    trees: BTreeMap<Str, Listed>,
+    trees: BTreeMap<Str, SinkList>,
     order: TreeOrder,
     arranger: Arranger,
-    /// When lists were last put in order, and whether there was an outcome since.
-    arranged: Instant,
-    learnt: bool,
+    /// When lists were last arranged_at, and whether there was an outcome since.
+    arranged_at: Instant,
+    has_new_outcome: bool,
     pacer: pacer::Events,
-    /// Events that the pacer holds back; the event source bounds them.
-    waiting: VecDeque<Waiting>,
-    /// Events that have no number yet, in order.
-    publishing: VecDeque<UnderWay>,
-    under_way: HashMap<EventId, UnderWay>,
+    /// Events that the pacer delays; the event source bounds them.
+    waiting: VecDeque<PendingEvent>,
+    /// Events without a sequence number yet, in order.
+    publishing: VecDeque<SentEvent>,
+    under_way: HashMap<EventId, SentEvent>,
     /// The number of the last message.
     number: u32,
     lists: Lists,
@@ -348,7 +345,7 @@ impl Source {
             let result = tokio::select! {
                 biased;
                 event = events.recv() => match event {
-                    Some(event) => self.happened(clock.now(), event),
+                    Some(event) => self.on_tree_event(clock.now(), event),
                     None => return,
                 },
                 order = orders.recv() => match order {
@@ -367,7 +364,7 @@ impl Source {
         }
     }
 
-    /// The tree ends only when its task does; then this one ends, too.
+    /// The tree ends only with its task; then this one ends, too.
     async fn command(&mut self, command: Command) {
         let _ = self.commands.send(command).await;
     }
@@ -376,7 +373,7 @@ impl Source {
         match order {
             SourceTransmit::Prove { action, peer } => {
                 if !self.trees.contains_key(&action) {
-                    self.list(action.clone(), Vec::new()).await;
+                    self.set_sinks(action.clone(), Vec::new()).await;
                 }
                 let topic = topic_of(&self.key, &action);
                 let contact = contact(peer);
@@ -386,7 +383,7 @@ impl Source {
             SourceTransmit::Members { action, sinks } => {
                 let of = |sink: &TreeSink| (contact(sink.peer), self.order.criticality(sink));
                 let sinks = sinks.iter().map(of).collect();
-                self.list(action, sinks).await;
+                self.set_sinks(action, sinks).await;
                 None
             }
             SourceTransmit::Spread(spread) => {
@@ -398,8 +395,8 @@ impl Source {
         }
     }
 
-    /// A new version of the sinks of an action.
-    async fn list(&mut self, action: Str, sinks: Vec<(Contact, u8)>) {
+    /// Sets a new version of the sinks of an action.
+    async fn set_sinks(&mut self, action: Str, sinks: Vec<(Contact, u8)>) {
         let topic = topic_of(&self.key, &action);
         let before = self.trees.get(&action);
         let version = before.map_or(1, |before| before.membership.version().saturating_add(1));
@@ -413,7 +410,7 @@ impl Source {
         };
         let bytes = Bytes::from(membership.encode(&self.signer));
         {
-            let lists = self.lists.of_topic.lock();
+            let lists = self.lists.by_topic.lock();
             let mut lists = lists.unwrap_or_else(PoisonError::into_inner);
             lists.insert(topic, bytes);
         }
@@ -427,47 +424,47 @@ impl Source {
                 number: Some(SOURCE),
             },
         };
-        self.trees.insert(action, Listed { sinks, membership });
+        self.trees.insert(action, SinkList { sinks, membership });
         self.command(command).await;
     }
 
-    /// Makes those lists anew that outcomes since the last time put in another order.
+    /// Renews the lists whose order has changed since the last time because of outcomes.
     async fn rearrange(&mut self, now: Instant) {
-        let due = now.saturating_since(self.arranged) >= self.order.anew_after;
-        if self.order.order == Order::AsListed || !self.learnt || !due {
+        let due = now.saturating_since(self.arranged_at) >= self.order.rearrange_interval;
+        if self.order.order == Order::AsListed || !self.has_new_outcome || !due {
             return;
         }
-        (self.learnt, self.arranged) = (false, now);
+        (self.has_new_outcome, self.arranged_at) = (false, now);
         let differs =
-            |listed: &&Listed| self.arranger.arrange(&listed.sinks) != listed.membership.sinks();
+            |listed: &&SinkList| self.arranger.arrange(&listed.sinks) != listed.membership.sinks();
         let trees = self.trees.iter().filter(|(_, listed)| differs(listed));
-        let anew: Vec<_> = trees
+        let changed: Vec<_> = trees
             .map(|(action, listed)| (action.clone(), listed.sinks.clone()))
             .collect();
-        for (action, sinks) in anew {
-            self.list(action, sinks).await;
+        for (action, sinks) in changed {
+            self.set_sinks(action, sinks).await;
         }
     }
 
-    /// What became of an event or a heartbeat says which sinks are reliable, and how events are divided.
+    /// Learns the reliability of sinks and the current plan from the outcome of an event or a heartbeat.
     fn learn(&mut self, outcome: &Outcome) {
         let of_event = self.under_way.get(&outcome.id).map(|event| &event.sent_to);
         let mut newest = self.trees.values().map(|listed| &listed.membership);
         let list = of_event.or_else(|| newest.find(|list| list.topic() == outcome.id.topic));
         if let Some(list) = list {
             self.arranger.learn(list, outcome);
-            self.learnt = true;
+            self.has_new_outcome = true;
         }
     }
 
-    /// Makes the message of an event, to go when it may; says whether it can.
+    /// Encodes an event, to be sent when the pacer allows it. Returns false if that is impossible.
     fn spread(&mut self, spread: Spread) -> bool {
         let Some(listed) = self.trees.get(&spread.action) else {
             return false;
         };
-        let wanted = Arc::clone(&listed.membership);
-        let topic = wanted.topic();
-        // As text has it, so that sinks see the same whichever way it comes.
+        let intended = Arc::clone(&listed.membership);
+        let topic = intended.topic();
+        // As if read from text, so that sinks see the same by tree and by HTTP.
         let Ok(data) = Element::parse(spread.body().to_text().as_bytes()) else {
             return false;
         };
@@ -485,19 +482,19 @@ impl Source {
         let Ok(body) = self.codec.encode(&message) else {
             return false;
         };
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(PendingEvent {
             delivery: spread.delivery,
             action: spread.action,
             body,
-            wanted,
+            intended,
         });
         true
     }
 
-    /// Publishes what may go; says when to look again.
+    /// Publishes due events. Returns when to call it again.
     async fn send_due(&mut self, now: Instant) -> Option<Instant> {
         while let Some(first) = self.waiting.front() {
-            let bytes = first.body.len() as u64 + HEAD_BYTES;
+            let bytes = first.body.len() as u64 + EVENT_OVERHEAD_BYTES;
             if let Err(at) = self.pacer.next(now) {
                 return Some(at);
             }
@@ -507,10 +504,10 @@ impl Source {
                 .trees
                 .get(&first.action)
                 .map(|listed| &listed.membership);
-            let sent_to = Arc::clone(newest.unwrap_or(&first.wanted));
-            self.publishing.push_back(UnderWay {
+            let sent_to = Arc::clone(newest.unwrap_or(&first.intended));
+            self.publishing.push_back(SentEvent {
                 delivery: first.delivery,
-                wanted: first.wanted,
+                intended: first.intended,
                 sent_to: Arc::clone(&sent_to),
             });
             let topic = sent_to.topic();
@@ -526,7 +523,7 @@ impl Source {
         None
     }
 
-    fn happened(&mut self, now: Instant, event: TreeEvent) -> Option<SourceReceive> {
+    fn on_tree_event(&mut self, now: Instant, event: TreeEvent) -> Option<SourceReceive> {
         match event {
             TreeEvent::Published(id) => {
                 let published = self.publishing.pop_front()?;
@@ -537,24 +534,25 @@ impl Source {
                 let delivery = self.publishing.pop_front()?.delivery;
                 self.pacer.known(now, delivery, false);
                 let (what, detail) = ("event not spread", error.to_string());
-                let hint = "it goes as standard notifications".to_owned();
+                let hint = "it is sent as standard notifications".to_owned();
                 self.drops.record(Hop::Event, what, "", detail, Some(hint));
                 Some(SourceReceive::NotSpread { delivery })
             }
             TreeEvent::Outcome(outcome) => {
                 self.learn(&outcome);
-                // That of a heartbeat is of no event.
+                // The outcome of a heartbeat belongs to no event.
                 let event = self.under_way.remove(&outcome.id)?;
                 let all = outcome.failed.is_empty() && outcome.unknown.is_empty();
                 self.pacer.known(now, event.delivery, all);
-                Some(self.ended(&event, &outcome))
+                Some(self.report(&event, &outcome))
             }
-            TreeEvent::Proven { contact, there, .. } => {
+            TreeEvent::Proven {
+                contact,
+                is_reachable,
+                ..
+            } => {
                 let peer = peer(contact);
-                Some(SourceReceive::Proven {
-                    peer,
-                    is_reachable: there,
-                })
+                Some(SourceReceive::Proven { peer, is_reachable })
             }
             TreeEvent::Refused(error) => {
                 let (what, detail) = ("tree refused a command", error.to_string());
@@ -565,7 +563,7 @@ impl Source {
         }
     }
 
-    fn ended(&self, event: &UnderWay, outcome: &Outcome) -> SourceReceive {
+    fn report(&self, event: &SentEvent, outcome: &Outcome) -> SourceReceive {
         let count = |reason, times: usize| {
             if times > 0 {
                 self.drops.count(times as u64, Hop::Event, reason);
@@ -578,12 +576,12 @@ impl Source {
         let missed = missed.filter_map(|number| event.sent_to.sink(*number).copied());
         let mut missed: Vec<TreePeer> = missed.map(peer).collect();
         let delivered = u64::from(outcome.sinks).saturating_sub(missed.len() as u64);
-        if !Arc::ptr_eq(&event.wanted, &event.sent_to) {
-            // Who was taken off the list before it was sent.
+        if !Arc::ptr_eq(&event.intended, &event.sent_to) {
+            // Sinks that were removed from the list before it was sent.
             let sent_to: BTreeSet<&Contact> = event.sent_to.sinks().iter().collect();
-            let wanted = event.wanted.sinks().iter();
-            let left_out = wanted.filter(|sink| !sent_to.contains(sink));
-            missed.extend(left_out.copied().map(peer));
+            let intended = event.intended.sinks().iter();
+            let removed = intended.filter(|sink| !sent_to.contains(sink));
+            missed.extend(removed.copied().map(peer));
         }
         SourceReceive::Spread {
             delivery: event.delivery,

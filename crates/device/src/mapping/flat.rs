@@ -1,10 +1,10 @@
-//! Flat event types become streams by their schema, with no configuration.
+//! Maps flat event types to streams by their schema, without configuration.
 //!
-//! A field is a column: its name in lower case, its type by the built-in type, its unit and what it
-//! observes by the schema's annotations. The first `xs:dateTime` is the element's source time. A
-//! list with a sample period is a stretch of a waveform.
+//! A field becomes a column: the name in lower case, the built-in type, and unit and observed property from the
+//! schema's annotations. The first `xs:dateTime` is the source time of the element. A list with a sample period
+//! is a part of a waveform.
 //!
-//! Deliberately not here: nested and repeated content, which wants path rules ([`crate::mapping::rules`]).
+//! Out of scope: nested and repeated content, which needs path rules ([`crate::mapping::rules`]).
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use chappe_xml::{Element, Name, Node};
 
 use crate::mapping::mapped::{self, Mapped, Mapping, Offer, Trouble, column_name};
 
-/// An event whose type is flat.
+/// An event with a flat type.
 #[derive(Debug, Clone)]
 struct Event {
     action: String,
@@ -26,11 +26,11 @@ struct Event {
     columns: Vec<usize>,
     /// The field that holds the source time.
     time: Option<usize>,
-    /// The elements of the fields, each with its place among [`Found`].
+    /// The elements of the fields, each with its index in [`Found`].
     elements: HashMap<Name, usize>,
 }
 
-/// The children of an event's element that hold fields, the first of each name.
+/// The child elements that hold fields, the first of each name.
 type Found<'a> = Vec<Option<&'a Element>>;
 
 /// The mapping of the flat events of one device.
@@ -41,10 +41,10 @@ pub struct FlatMapping {
 }
 
 impl FlatMapping {
-    /// Adds an event; says why when it has nothing that a stream can hold.
+    /// Adds an event.
     ///
     /// # Errors
-    /// When the type has no usable field.
+    /// The type has no usable field.
     pub fn add(&mut self, name: &str, action: &str, flat: FlatType) -> Result<(), Trouble> {
         let is_time = |field: &FlatField| {
             !field.list && !field.repeated && field.data_type.family() == ValueFamily::DateTime
@@ -71,7 +71,7 @@ impl FlatMapping {
         });
         self.events.push(Event {
             action: action.to_owned(),
-            elements: places(&flat),
+            elements: field_indexes(&flat),
             flat,
             columns,
             time,
@@ -80,7 +80,7 @@ impl FlatMapping {
     }
 }
 
-fn places(flat: &FlatType) -> HashMap<Name, usize> {
+fn field_indexes(flat: &FlatType) -> HashMap<Name, usize> {
     let mut places = HashMap::new();
     let of_elements = |field: &&FlatField| field.place == FieldPlace::Element;
     for field in flat.fields.iter().filter(of_elements) {
@@ -90,13 +90,13 @@ fn places(flat: &FlatType) -> HashMap<Name, usize> {
     places
 }
 
-/// Column names given so far, each with the number of columns that wanted it.
+/// Assigned column names, each with the number of columns that requested it.
 #[derive(Default)]
 struct UniqueNames(HashMap<String, usize>);
 
 impl UniqueNames {
-    /// The name, with as many `_` after it as make it unique. Where the same name comes again, the
-    /// search goes on from the last one, so that equal names cost no more than others.
+    /// The name, with enough `_` appended to make it unique. The search for a repeated name continues from
+    /// its last result, so that equal names cost no more than others.
     fn unique(&mut self, name: String) -> String {
         let mut wanted = self.0.get(&name).copied().unwrap_or_default();
         let unique = loop {
@@ -140,7 +140,7 @@ impl Mapping for FlatMapping {
 }
 
 impl Event {
-    /// Looks at each child once: an event may have half a million, and a thousand fields.
+    /// Finds the fields in one pass: an event may have half a million children, and a thousand fields.
     fn find<'a>(&self, body: &'a Element) -> Found<'a> {
         let mut found = vec![None; self.elements.len()];
         for child in body.elements() {
@@ -151,7 +151,7 @@ impl Event {
         found
     }
 
-    /// The text of a field in the event, or `None` when it is missing or nil.
+    /// The text of a field in the event; `None` if it is missing or nil.
     fn text(&self, body: &Element, found: &Found<'_>, field: &FlatField) -> Option<String> {
         match field.place {
             FieldPlace::Attribute => body.attribute(&field.name).map(str::to_owned),
@@ -204,7 +204,7 @@ impl Event {
                 quality = Quality::Bad;
                 Value::Null
             }));
-            // A schema may put one text in every column: what no record holds is not made.
+            // A schema may put the same text in every column: values are not copied above the size of a record.
             bytes += values.last().map_or(0, bytes_of);
             if bytes > RECORD_BYTES_MAX {
                 let detail = format!("{} of {}", field.name.local, self.action);
@@ -245,7 +245,7 @@ fn column(field: &FlatField) -> Field {
     }
 }
 
-/// The least that a value takes in a record.
+/// The smallest size of a value in a record.
 fn bytes_of(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
@@ -304,8 +304,8 @@ pub(crate) fn typed(family: ValueFamily, hex: bool, text: &str) -> Result<Value,
     value.map_err(|error| error.to_string())
 }
 
-/// The whole content of an element as text XML, for what no rule takes.
-pub(crate) fn rest(element: &Element, taken: &[&Element]) -> Option<String> {
+/// The XML text of the content of an element that no rule uses.
+pub(crate) fn remaining_xml(element: &Element, taken: &[&Element]) -> Option<String> {
     let mut left = element.clone();
     left.children = element
         .children
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_in_many_columns_is_copied_no_further_than_a_record_goes() {
+    fn a_text_for_many_columns_is_copied_up_to_the_size_of_a_record() {
         let fields = vec![FlatField::new(Name::new(NS, "Note"), XsdType::String); 60];
         let flat = FlatType {
             name: Name::new(NS, "E"),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_becomes_columns_with_unit_and_meaning() {
+    fn the_schema_becomes_columns_with_unit_and_property() {
         let mut mapping = FlatMapping::default();
         mapping
             .add("AirReading", "urn:test/Reading", flat())
@@ -433,9 +433,9 @@ mod tests {
         assert_eq!(element.values, wanted);
     }
 
-    /// A message of 4 MiB has some 300,000 children.
+    /// A message of 4 MiB has about 300,000 children.
     #[test]
-    fn an_event_of_many_children_is_mapped_in_time() {
+    fn an_event_of_many_children_is_mapped_fast() {
         let mut wide = flat();
         wide.fields = (0..1_000)
             .map(|number| FlatField::new(Name::owned(NS, format!("f{number}")), XsdType::Int))
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_null_bad_and_counted() {
+    fn invalid_values_are_null_bad_and_counted() {
         let mapped = mapped("<Temperature>warm</Temperature><Ecg>1 x</Ecg><Raw>abc</Raw>");
         let (_, element) = &mapped.elements[0];
         assert!(element.values.iter().all(|value| *value == Value::Null));

@@ -1,42 +1,42 @@
-//! From XML to elements: what every mapping offers.
+//! The common interface of mappings from XML to stream elements.
 
 use chappe_stream::{Quality, Samples, StreamElement, StreamSchema, Timestamp, Value};
 use chappe_xml::Element;
 
-/// A stream that a device can yield.
+/// A stream offered by a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// The last part of the stream's name, under the device's.
+    /// The last part of the stream's name, after the device's.
     pub name: String,
-    /// What its elements look like and mean.
+    /// The structure and meaning of its elements.
     pub schema: StreamSchema,
-    /// For a person to read.
+    /// A title for people.
     pub description: Option<String>,
 }
 
-/// Bytes of a trouble's detail. Reason: a report of 4 MiB may cause a hundred thousand, and each may name
-/// the same text of a megabyte.
+/// The size of a trouble's detail. Reason: a report of 4 MiB may cause a hundred thousand, each with the
+/// same text of a megabyte.
 const DETAIL_BYTES_MAX: usize = 256;
 
-/// Why an event became no element, or not a whole one. Counted by `reason`.
+/// Why an event could not be mapped completely. Counted by `reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// A short constant, fit for a counter.
+    /// A short constant for a counter.
     pub reason: &'static str,
-    /// What was seen, cut to 256 bytes.
+    /// The details, truncated to 256 bytes.
     pub detail: String,
-    /// What to do about it, when that is known.
+    /// A remedy, if one is known.
     pub hint: Option<&'static str>,
 }
 
 impl Trouble {
-    /// Whether it is only that the device has not answered for the first time.
+    /// Whether the only problem is that the device has not answered yet.
     #[must_use]
     pub fn is_first_answer(&self) -> bool {
         matches!(self.reason, "subscription_asked" | "sdc_not_read")
     }
 
-    /// A trouble without a hint.
+    /// A problem without a hint.
     pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
         let mut detail: String = detail.into();
         if detail.len() > DETAIL_BYTES_MAX {
@@ -53,7 +53,7 @@ impl Trouble {
         }
     }
 
-    /// The same trouble with this hint.
+    /// The same problem with this hint.
     #[must_use]
     pub fn hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
@@ -61,18 +61,18 @@ impl Trouble {
     }
 }
 
-/// What one event became.
+/// The result of mapping one event.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Mapped {
-    /// Elements with the index of their offer.
+    /// Elements with the index of their stream.
     pub elements: Vec<(usize, StreamElement)>,
-    /// What could not be mapped.
+    /// The problems.
     pub troubles: Vec<Trouble>,
 }
 
-/// Turns the events of one device into elements of the streams that it offers.
+/// Maps the events of one device to elements of its streams.
 pub trait Mapping: std::fmt::Debug + Send {
-    /// The streams, in the order that [`Mapped::elements`] counts.
+    /// The streams, in the order of the indexes in [`Mapped::elements`].
     fn offers(&self) -> &[Offer];
 
     /// The actions to subscribe to.
@@ -82,7 +82,7 @@ pub trait Mapping: std::fmt::Debug + Send {
     fn map(&mut self, action: &str, body: &Element, received: Timestamp) -> Mapped;
 }
 
-/// Reads `text` as the type of `field`; the time is that of the element, for samples.
+/// Parses `text` as the type of `field`; the time is that of the element, for samples.
 pub(crate) fn element(
     source_time: Timestamp,
     receive_time: Timestamp,
@@ -100,7 +100,7 @@ pub(crate) fn element(
     }
 }
 
-/// Samples written as a list of numbers.
+/// Parses samples from a list of numbers.
 pub(crate) fn samples(
     text: &str,
     start: Timestamp,
@@ -117,7 +117,7 @@ pub(crate) fn samples(
     })
 }
 
-/// A column name made of any text: lower case, `_` for what does not fit.
+/// A column name from any text: lower case, with `_` for invalid characters.
 pub(crate) fn column_name(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut lower_before = false;

@@ -1,8 +1,8 @@
-//! From the events of a device to stream elements.
+//! Maps the events of a device to stream elements.
 //!
-//! A [`Mapping`] turns the events of one device into elements: [`flat`] types by their schema, other
-//! types by path [`rules`], medical devices by [`sdc`]. [`plan`](plan()) chooses the mappings of a
-//! described device; [`Offers`] are the streams that they yield together.
+//! A [`Mapping`] handles the events of one device: [`flat`] types by their schema, other types by path [`rules`],
+//! medical devices by [`sdc`]. [`plan`](plan()) chooses the mappings of a described device; [`Offers`] are all
+//! of its streams.
 
 pub mod flat;
 mod mapped;

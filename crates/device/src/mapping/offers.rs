@@ -1,14 +1,13 @@
-//! The streams that a device offers, each under a number that is never used again.
+//! The streams of a device, each with a number that is never reused.
 //!
-//! A stream that the device no longer has is retired: events that are already on their way still
-//! find it, and its name is free for another.
+//! A removed stream is retired: events under way still find it, and its name is free for another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::mapping::mapped::Offer;
 
-/// Retired streams that are still known. Reason: twice the metrics of the largest medical device;
-/// what is on its way longer than that is counted as lost.
+/// Retired streams that are still known. Reason: twice the metrics of the largest medical device; later events
+/// are counted as lost.
 const RETIRED_MAX: usize = 1_024;
 
 /// The streams of one device.
@@ -20,24 +19,24 @@ pub struct Offers {
     names: Names,
 }
 
-/// The names of the streams that a device has now, each with the name that was wanted for it.
+/// The names of the current streams, each with the name that was requested for it.
 #[derive(Debug, Default)]
 struct Names {
     wanted_of: HashMap<String, String>,
-    wanted: HashMap<String, Wanted>,
+    wanted: HashMap<String, RequestedName>,
 }
 
-/// A name that was wanted: by how many streams, and the first number after it that may be free.
+/// A requested name: the number of streams with it, and the first suffix that may be free.
 #[derive(Debug, Default)]
-struct Wanted {
+struct RequestedName {
     count: usize,
     free: usize,
 }
 
 impl Names {
-    /// The name itself, or with the first number that is free after it. A device may give all its
-    /// metrics one name and change them at will: the numbers before are not tried each time.
-    fn take(&mut self, name: &str) -> String {
+    /// The name itself, or with the first free number appended. A device may give all its metrics one name and
+    /// change them at will, so used numbers are not tried each time.
+    fn assign(&mut self, name: &str) -> String {
         let wanted = self.wanted.entry(name.to_owned()).or_default();
         wanted.count += 1;
         let unique = loop {
@@ -74,17 +73,17 @@ impl Names {
 }
 
 impl Offers {
-    /// Adds a stream; if another one has its name, it gets a number after the name.
+    /// Adds a stream; if its name is taken, a number is appended.
     pub fn add(&mut self, offer: &Offer) -> usize {
         let mut offer = offer.clone();
-        offer.name = self.names.take(&offer.name);
+        offer.name = self.names.assign(&offer.name);
         let number = self.next;
         self.next += 1;
         self.live.insert(number, offer);
         number
     }
 
-    /// The device no longer has this stream.
+    /// Retires a stream that the device has removed.
     pub fn retire(&mut self, number: usize) {
         if let Some(offer) = self.live.remove(&number) {
             self.names.free(&offer.name);
@@ -95,24 +94,24 @@ impl Offers {
         }
     }
 
-    /// The streams that the device has now, by number.
+    /// The current streams, by number.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Offer)> {
         self.live.iter().map(|(number, offer)| (*number, offer))
     }
 
-    /// How many streams the device has now.
+    /// The number of current streams.
     #[must_use]
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Whether the device has no stream now.
+    /// Whether the device has no stream.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
 
-    /// The stream of this number, also when it was retired lately.
+    /// The stream of this number, including recently retired ones.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<&Offer> {
         let of_number = |(known, _): &&(usize, Offer)| *known == number;
@@ -135,7 +134,7 @@ mod tests {
 
     /// A report of 4 MiB changes some 40,000 metrics.
     #[test]
-    fn many_streams_of_one_name_change_in_time() {
+    fn many_streams_of_one_name_change_fast() {
         let mut offers = Offers::default();
         let mut numbers: VecDeque<usize> = (0..512).map(|_| offers.add(&offer("a"))).collect();
         let start = std::time::Instant::now();
@@ -151,9 +150,9 @@ mod tests {
         assert!(names.contains(&"a".to_owned()) && names.contains(&"a_512".to_owned()));
     }
 
-    /// A stream may have the name that another one gets by its number.
+    /// A stream may have a name that equals another one with its number.
     #[test]
-    fn a_name_with_a_number_is_a_name() {
+    fn a_numbered_name_may_be_taken() {
         let mut offers = Offers::default();
         let numbers = ["a_2", "a", "a", "a_2"].map(|name| offers.add(&offer(name)));
         let names = |offers: &Offers| {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_free_again_but_numbers_are_not() {
+    fn names_are_distinct_and_reused_but_numbers_are_not() {
         let mut offers = Offers::default();
         let [first, second, third] = ["a", "a", "a"].map(|name| offers.add(&offer(name)));
         let name = |offers: &Offers, number| offers.get(number).map(|offer| offer.name.clone());

@@ -1,4 +1,4 @@
-//! Which mapping each service of a device gets.
+//! Chooses the mapping of each service of a device.
 
 use chappe_soap::schema::{FlatType, Schemas, Work};
 use chappe_soap::wsdl::Wsdl;
@@ -8,22 +8,22 @@ use crate::mapping::mapped::{Mapping, Trouble};
 use crate::mapping::rules::Rules;
 use crate::mapping::sdc;
 
-/// How the events of a service are mapped that its schema does not make fields of.
+/// The hint for events that the schema cannot map.
 const RULES_HINT: &str = "write path rules for this event and name their file in the configuration";
 
-/// What is to be done with one hosted service.
+/// The mapping of one hosted service.
 #[derive(Debug)]
 pub enum Plan {
-    /// Part of an SDC device: its reports are mapped for the whole device.
+    /// Part of an SDC device, whose reports are mapped for the whole device.
     Sdc,
-    /// Events that are mapped by rules or by their schema.
+    /// Events mapped by rules or by their schema.
     Events(Vec<Box<dyn Mapping>>),
-    /// Nothing here yields elements.
+    /// No event can be mapped.
     Nothing,
 }
 
-/// Plans one hosted service by its WSDL and schemas; says what it cannot map. The work is that for
-/// all services of a device: when it is used up, further events are not mapped.
+/// Plans one hosted service by its WSDL and schemas, and lists the problems. `work` is shared by all services
+/// of a device: when it is used up, further events are not mapped.
 #[must_use]
 pub fn plan(
     wsdl: &Wsdl,

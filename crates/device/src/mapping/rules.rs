@@ -1,13 +1,13 @@
-//! Path rules: events that are not flat become elements by a TOML file.
+//! Path rules: a TOML file that maps events with nested types to elements.
 //!
 //! ```toml
 //! [[rule]]
 //! action = "http://example.com/scale/Weighed"
 //! stream = "weight"
-//! each = "Readings/Reading"     # one element for each; default: one for the event
+//! each = "Readings/Reading"     # one element for each match; default: one for the event
 //! time = "@at"                  # xs:dateTime; default: time of receipt
 //! key = "Sensor/@id"
-//! rest = "rest"                 # a text column for the XML that no path takes
+//! rest = "rest"                 # a text column for the XML that no path uses
 //!
 //! [[rule.field]]
 //! name = "weight"
@@ -17,9 +17,8 @@
 //! observed_property = "http://qudt.org/vocab/quantitykind/Mass"
 //! ```
 //!
-//! A path is a list of steps separated by `/`: local names (in any namespace), `*`, or
-//! `{namespace}name`; the last may be an attribute `@name` or `.`, the element itself. The first
-//! match counts.
+//! A path is a list of steps separated by `/`: local names (in any namespace), `*`, or `{namespace}name`. The
+//! last step may be an attribute `@name`, or `.` for the element itself. The first match counts.
 
 use std::ops::Range;
 use std::path;
@@ -33,10 +32,10 @@ use toml::Spanned;
 use crate::mapping::flat;
 use crate::mapping::mapped::{self, Mapped, Mapping, Offer, Trouble, column_name};
 
-/// Elements made of one event. Reason: an event is one message of at most a few megabytes.
+/// The largest number of elements from one event. Reason: an event is one message of a few megabytes.
 const ELEMENTS_PER_EVENT_MAX: usize = 4_096;
 
-/// A rules file that cannot be used.
+/// An error in a rules file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct RulesError {
@@ -44,9 +43,9 @@ pub struct RulesError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, with the key.
+    /// The problem, with the key.
     pub message: String,
-    /// The remedy, when it is known.
+    /// A remedy, if one is known.
     pub hint: Option<String>,
 }
 
@@ -82,7 +81,7 @@ struct FileField {
     description: Option<String>,
 }
 
-/// The rules of one file, used for each device whose events they name.
+/// The rules of one file, for all devices with matching events.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
@@ -100,10 +99,10 @@ struct Rule {
 }
 
 impl Rules {
-    /// Reads a rules file.
+    /// Parses a rules file.
     ///
     /// # Errors
-    /// The first thing wrong, with file, line, key and hint.
+    /// The first problem, with file, line, key and hint.
     pub fn parse(file: &str, text: &str) -> Result<Self, RulesError> {
         let error = |span: Option<Range<usize>>, message: String, hint: Option<&str>| {
             let upto = span.map_or(0, |span| span.start.min(text.len()));
@@ -123,7 +122,7 @@ impl Rules {
             error(
                 wrong.span(),
                 wrong.message().to_owned(),
-                Some("see the form of a rule in docs/rules.md"),
+                Some("a rule's format is in docs/rules.md"),
             )
         })?;
         let mut rules = Vec::new();
@@ -136,8 +135,8 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// Reads every rules file (`*.toml`) of a directory, in the order of their names; says which are
-    /// wrong. A directory that is not there holds no rules.
+    /// Reads every rules file (`*.toml`) of a directory, in the order of their names, and returns the errors. A
+    /// missing directory has no rules.
     #[must_use]
     pub fn read(directory: &path::Path) -> (Self, Vec<RulesError>) {
         let mut paths: Vec<_> = std::fs::read_dir(directory)
@@ -171,7 +170,7 @@ impl Rules {
         (all, wrong)
     }
 
-    /// The mapping for a device with these event actions; `None` when no rule names one.
+    /// The mapping of a device with these event actions; `None` if no rule matches.
     #[must_use]
     pub fn mapping(&self, actions: &[String]) -> Option<RulesMapping> {
         let named = self
@@ -190,13 +189,13 @@ impl Rules {
     }
 }
 
-type Wrong = (Range<usize>, String, Option<&'static str>);
+type RuleProblem = (Range<usize>, String, Option<&'static str>);
 
 impl FileRule {
-    fn check(self) -> Result<Rule, Wrong> {
+    fn check(self) -> Result<Rule, RuleProblem> {
         let path = |path: &Option<Spanned<String>>| path.as_ref().map(Path::parse).transpose();
         if column_name(self.stream.get_ref()) != *self.stream.get_ref() {
-            let message = format!("stream = {:?} is no stream name", self.stream.get_ref());
+            let message = format!("stream = {:?} is not a stream name", self.stream.get_ref());
             return Err((self.stream.span(), message, Some("use a-z, 0-9 and _")));
         }
         let (each, time, key) = (path(&self.each)?, path(&self.time)?, path(&self.key)?);
@@ -206,7 +205,7 @@ impl FileRule {
             paths.push(Path::parse(&field.path)?);
             let span = field.name.span();
             if *field.field_type.get_ref() == FieldType::Samples {
-                let hint = "samples come from flat events and SDC waveforms";
+                let hint = "samples are mapped from flat events and SDC waveforms";
                 let message = "type = \"samples\" cannot be made by a path".to_owned();
                 return Err((field.field_type.span(), message, Some(hint)));
             }
@@ -230,7 +229,7 @@ impl FileRule {
                     field_type: FieldType::Text,
                     unit: None,
                     observed_property: None,
-                    description: Some("the XML that no path takes".into()),
+                    description: Some("the XML that no path uses".into()),
                 },
             ));
         }
@@ -346,7 +345,7 @@ impl Rule {
                 }));
             }
             if self.rest {
-                values.push(flat::rest(root, &taken).map_or(Value::Null, Value::Text));
+                values.push(flat::remaining_xml(root, &taken).map_or(Value::Null, Value::Text));
             }
             let mut element = mapped::element(source_time, received, quality, values);
             element.key = self
@@ -369,7 +368,7 @@ fn family(field_type: FieldType) -> ValueFamily {
     }
 }
 
-/// Steps to an element, and what to take there.
+/// The steps to an element, and the part to read there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Path {
     steps: Vec<Step>,
@@ -384,7 +383,7 @@ struct Step {
 }
 
 impl Path {
-    fn parse(text: &Spanned<String>) -> Result<Self, Wrong> {
+    fn parse(text: &Spanned<String>) -> Result<Self, RuleProblem> {
         let wrong = |why: &str| {
             let message = format!("path {:?} {why}", text.get_ref());
             (
@@ -398,7 +397,7 @@ impl Path {
         while !rest.is_empty() {
             if let Some(attribute) = rest.strip_prefix('@') {
                 if attribute.is_empty() || attribute.contains('/') {
-                    return Err(wrong("goes on after an attribute"));
+                    return Err(wrong("continues after an attribute"));
                 }
                 return Ok(Self {
                     steps,
@@ -435,7 +434,7 @@ impl Path {
         })
     }
 
-    /// All elements that the steps lead to.
+    /// All elements that match the steps.
     fn elements<'a>(&self, root: &'a Element) -> Vec<&'a Element> {
         let mut here = vec![root];
         for step in &self.steps {
@@ -447,7 +446,7 @@ impl Path {
         here
     }
 
-    /// The text of the first match, and the child of the root that it was taken from.
+    /// The text of the first match, and the child of the root that contains it.
     fn text<'a>(&self, root: &'a Element) -> Option<(String, &'a Element)> {
         let found = self
             .elements(root)
@@ -518,7 +517,7 @@ type = "boolean"
     }
 
     #[test]
-    fn repeats_attributes_keys_and_the_rest_are_taken() {
+    fn repetitions_attributes_keys_and_the_remaining_xml_are_mapped() {
         let mapped = map(
             "<Weighed xmlns='urn:scale'><Readings>
                <Reading at='1970-01-01T00:00:02Z'><Sensor id='left'/><Value stable='true'>71.5</Value></Reading>
@@ -548,7 +547,7 @@ type = "boolean"
     }
 
     #[test]
-    fn a_wrong_file_names_line_key_and_hint() {
+    fn an_error_names_line_key_and_hint() {
         let cases = [
             ("[[rule]]\naction='a'\nstream='Big'\n", 3, "stream"),
             ("[[rule]]\naction='a'\nstream='s'\n", 3, "no field"),
@@ -581,7 +580,7 @@ type = "boolean"
     }
 
     #[test]
-    fn a_directory_gives_its_right_files_and_names_the_wrong() {
+    fn a_directory_returns_valid_rules_and_names_invalid_files() {
         let folder = std::env::temp_dir().join(format!("chappe-rules-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a scratch folder");
         std::fs::write(folder.join("a.toml"), RULES).expect("written");

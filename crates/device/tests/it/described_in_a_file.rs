@@ -1,7 +1,7 @@
-//! Goal: a device described in TOML is found, its recording arrives as events whose schema says
-//! unit and meaning, its values can be read and set, and a wrong one is refused.
+//! Goal: a device described in TOML is found, its recording arrives as events whose schema has unit and
+//! meaning, its values can be read and set, and a wrong description is refused.
 //!
-//! Method: the file is written beside a short recording and run over the loopback.
+//! Method: the file is written next to a short recording and served over the loopback.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,13 +67,13 @@ fn element(local: &str) -> Element {
 }
 
 #[tokio::test]
-async fn it_lives_as_described() {
+async fn it_behaves_as_described() {
     let directory = tempfile::tempdir().unwrap();
     let file = file(&directory);
     assert!(file.version > 1);
     let endpoint = file.endpoint();
     let mut options = host_options("127.0.3.1");
-    // Nothing is left out, however long this process stands still.
+    // No event is left out, however long this process pauses.
     options.eventing.queue_max = 100_000;
     let device = file.start(options, Drops::default()).unwrap();
     let client = client(client_options());
@@ -94,7 +94,7 @@ async fn it_lives_as_described() {
         let ecg = event.body.child(&Name::new(HEART, "ecg")).unwrap();
         stretches.push(ecg.text().into_owned());
     }
-    // Wherever it began: stretches alternate.
+    // From any starting point: periods alternate.
     let (one, other) = ("1 2 3 4".to_owned(), "5 6 7 8".to_owned());
     assert!(stretches == [&*one, &*other, &*one] || stretches == [&*other, &*one, &*other]);
 
@@ -119,7 +119,7 @@ async fn it_lives_as_described() {
 }
 
 #[tokio::test]
-async fn an_event_is_late_after_the_deadline_of_its_kind() {
+async fn an_event_is_late_after_its_own_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let file = file(&directory);
     assert_eq!(file.events[0].deadline, Some(Duration::from_micros(1)));
@@ -127,7 +127,7 @@ async fn an_event_is_late_after_the_deadline_of_its_kind() {
     let key = || Key::from_seed(chappe_transport::seed().unwrap());
     let options = HostOptions {
         tree: Some(HostTree {
-            // Of all others.
+            // The deadline of all other events.
             deadline: Some(Duration::from_secs(3_600)),
             ..HostTree::new(key())
         }),
@@ -140,7 +140,7 @@ async fn an_event_is_late_after_the_deadline_of_its_kind() {
     });
     let description = described(&client, &endpoint).await;
     let mut subscription = subscribed(&client, &description.services[0]).await;
-    // The way to the first is not known yet, and counts as none.
+    // The latency to the first sink is unknown, and counts as zero.
     while client.tree_counts().late == 0 {
         in_time("event", subscription.next()).await.unwrap();
     }

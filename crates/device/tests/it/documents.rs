@@ -1,7 +1,7 @@
-//! Goal: the documents of a stranger's device cost a bounded amount of memory and time, and the device
-//! is then described without them, or fails with the reason.
+//! Goal: the documents of an untrusted device cost a bounded amount of memory and time; the device is then
+//! described without them, or fails with the reason.
 //!
-//! Method: devices on the loopback whose only service gives WSDL inline, or nothing.
+//! Method: devices on the loopback whose only service returns inline WSDL, or nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn wsdl(elements: usize) -> Element {
     wsdl.to_element()
 }
 
-/// A device that gives `sections` for its service; without any it never answers the service's
+/// A device whose service returns `sections`; if they are empty it never answers the service's
 /// GetMetadata.
 fn device(at: &str, sections: Vec<WsdlSection>) -> (Server, Found) {
     let local: SocketAddr = at.parse().unwrap();
@@ -122,7 +122,7 @@ async fn all_sections_share_the_bytes() {
 async fn a_description_has_a_deadline() {
     let (_server, found) = device("127.0.6.3:0", Vec::new());
     let mut options = client_options();
-    // The device never answers, and a request may take longer than the whole.
+    // The device never answers, and one request may take longer than the deadline.
     options.http.header_deadline = DEADLINE;
     options.description_deadline = Duration::from_millis(200);
     let client = client(options);

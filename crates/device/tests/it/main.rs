@@ -3,7 +3,7 @@
 mod common;
 mod described_in_a_file;
 mod documents;
-mod learnt;
+mod learned;
 mod slow_peers;
 mod strangers;
 mod tree;

@@ -1,8 +1,7 @@
-//! Goal: a peer that is slow or says nothing holds up nobody else.
+//! Goal: a slow or silent peer does not delay others.
 //!
-//! Method: half-open connections to a device while a client uses it; a device that accepts and
-//! never answers while another one is described; a subscriber whose sink never answers while
-//! another one receives.
+//! Method: half-open connections to a device while a client uses it; a device that accepts and never answers
+//! while another one is described; a subscriber whose sink never answers while another one receives.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::test]
-async fn half_open_connections_do_not_hold_up_a_device() {
+async fn half_open_connections_do_not_delay_a_device() {
     let endpoint = endpoint();
     let options = host_options("127.0.5.1");
     let host = thermometer(&endpoint, options)
@@ -42,10 +41,10 @@ async fn half_open_connections_do_not_hold_up_a_device() {
 }
 
 #[tokio::test]
-async fn a_device_that_never_answers_holds_up_no_other() {
+async fn a_silent_device_delays_no_other() {
     let silent = TcpListener::bind("127.0.5.2:0").await.unwrap();
     let mut options = client_options();
-    // The honest one answers sooner on the slowest machine.
+    // The honest device answers sooner even on the slowest machine.
     options.http.header_deadline = Duration::from_secs(5);
     let client = client(options);
     let found = Found {
@@ -73,7 +72,7 @@ async fn a_device_that_never_answers_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_does_not_read_holds_up_no_other() {
+async fn a_subscriber_that_does_not_read_delays_no_other() {
     let endpoint = endpoint();
     let options = host_options("127.0.5.4");
     let host = thermometer(&endpoint, options)
@@ -84,7 +83,7 @@ async fn a_subscriber_that_does_not_read_holds_up_no_other() {
     let (idle, busy) = (client(small), client(client_options()));
     let of_idle = described(&idle, &endpoint).await;
     let of_busy = described(&busy, &endpoint).await;
-    // Held, never read: after one event its client answers no more.
+    // Its subscription is held but never read: after one event its client stops answering.
     let _unread = subscribed(&idle, &of_idle.services[0]).await;
     let mut read = subscribed(&busy, &of_busy.services[0]).await;
     for event in 0..50 {

@@ -1,8 +1,8 @@
-//! Goal: a stranger's message never makes us contact an address that is not the stranger's own.
+//! Goal: a stranger's message never causes a connection to an address that is not the stranger's own.
 //!
-//! Method: a listener on the loopback that counts connections stands for the victim. A stranger's
-//! answer to a Probe names it as transport address; a stranger's metadata name it as service; a
-//! stranger's Subscribe names it as sink. Afterwards the listener has seen nobody.
+//! Method: a listener on the loopback that counts connections plays the victim. A stranger names it as transport
+//! address in the answer to a Probe, as service in its metadata, and as sink in Subscribe. Afterwards the
+//! listener has no connection.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use chappe_xml::{Element, Name};
 
 const EVENTING: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing";
 
-/// A listener that must see nobody.
+/// A listener that must receive no connection.
 struct Victim(TcpListener);
 
 impl Victim {
@@ -39,7 +39,7 @@ impl Victim {
         self.0.local_addr().unwrap()
     }
 
-    fn saw_nobody(&self) {
+    fn saw_no_connection(&self) {
         let seen = self.0.accept();
         assert!(seen.is_err(), "contacted by {seen:?}");
     }
@@ -63,7 +63,7 @@ async fn a_transport_address_elsewhere_is_not_contacted() {
     let victim = Victim::new();
     let client = client(client_options());
     let xaddr = format!("http://{}/device", victim.address());
-    // From the network and from the loopback: neither is the victim.
+    // From the network and from the loopback: neither sender is the victim.
     for from in ["192.0.2.66:3702", "127.0.4.1:3702"] {
         let found = found_at(from, std::slice::from_ref(&xaddr));
         let error = client.describe(&found).await.unwrap_err();
@@ -72,7 +72,7 @@ async fn a_transport_address_elsewhere_is_not_contacted() {
         assert!(!client.drops().about(&found.endpoint).is_empty());
     }
     assert_eq!(client.drops().total(Hop::Address, "address refused"), 2);
-    victim.saw_nobody();
+    victim.saw_no_connection();
 }
 
 /// Serves metadata whose service and WSDL are at the victim.
@@ -107,7 +107,7 @@ fn stranger(victim: SocketAddr, local: &str) -> Server {
 }
 
 #[tokio::test]
-async fn a_service_elsewhere_is_not_contacted_and_told() {
+async fn a_service_elsewhere_is_not_contacted_but_reported() {
     let victim = Victim::new();
     let server = stranger(victim.address(), "127.0.4.2:0");
     let client = client(client_options());
@@ -120,7 +120,7 @@ async fn a_service_elsewhere_is_not_contacted_and_told() {
     assert!(description.services.is_empty());
     let reasons: Vec<_> = description.notes.iter().map(|note| note.reason).collect();
     assert!(reasons.contains(&"service address refused"), "{reasons:?}");
-    victim.saw_nobody();
+    victim.saw_no_connection();
 }
 
 fn subscribe(to: &str, victim: &str) -> Envelope {
@@ -134,7 +134,7 @@ fn subscribe(to: &str, victim: &str) -> Envelope {
 }
 
 #[tokio::test]
-async fn a_sink_elsewhere_is_refused_and_never_told_anything() {
+async fn a_sink_elsewhere_is_refused_and_never_notified() {
     let victim = Victim::new();
     let drops = Drops::default();
     let options = host_options("127.0.4.3");
@@ -164,12 +164,12 @@ async fn a_sink_elsewhere_is_refused_and_never_told_anything() {
     assert_eq!(drops.total(Hop::Event, "subscription refused"), 3);
     host.notify(REPORT, report(1)).await.unwrap();
     host.stop().await;
-    victim.saw_nobody();
+    victim.saw_no_connection();
 }
 
-/// A forged Bye is believed of nobody who still listens.
+/// A forged Bye does not remove a device that still listens.
 #[tokio::test]
-async fn a_forged_bye_removes_nobody() {
+async fn a_forged_bye_removes_no_device() {
     let endpoint = endpoint();
     let options = host_options("127.0.4.5");
     let host = thermometer(&endpoint, options)
@@ -182,12 +182,12 @@ async fn a_forged_bye_removes_nobody() {
     let bye = bye_of(&endpoint);
     let socket = multicaster("127.0.4.6");
     socket.send_to(bye.as_bytes(), &group().into()).unwrap();
-    let told = async {
+    let dropped = async {
         while client.drops().total(Hop::Discovery, "bye not believed") == 0 {
             drops.changed().await.unwrap();
         }
     };
-    in_time("told", told).await;
+    in_time("the drop", dropped).await;
     assert!(
         client
             .known()
@@ -196,7 +196,7 @@ async fn a_forged_bye_removes_nobody() {
     );
     let host = Arc::new(host);
     drop(Arc::into_inner(host));
-    // The first that is seen of it is its real end.
+    // The first reported end is the real one.
     let gone = async {
         loop {
             if let Some(Seen::Gone { endpoint: gone, .. }) = discovery.next().await
@@ -209,9 +209,9 @@ async fn a_forged_bye_removes_nobody() {
     in_time("gone", gone).await;
 }
 
-/// A flood of forged Byes is one look at the device, not a flood of connections to it.
+/// A flood of forged Byes causes one probe of the device, not a flood of connections.
 #[tokio::test]
-async fn many_forged_byes_are_looked_into_once() {
+async fn many_forged_byes_are_verified_once() {
     let endpoint = endpoint();
     let host = thermometer(&endpoint, host_options("127.0.4.7"));
     let host = host.start(Drops::default()).unwrap();
@@ -223,12 +223,12 @@ async fn many_forged_byes_are_looked_into_once() {
         let bye = bye_of(&endpoint);
         socket.send_to(bye.as_bytes(), &group().into()).unwrap();
     }
-    let told = async {
+    let dropped = async {
         while client.drops().total(Hop::Discovery, "bye not believed") == 0 {
             drops.changed().await.unwrap();
         }
     };
-    in_time("told", told).await;
+    in_time("the drop", dropped).await;
     assert_eq!(client.drops().total(Hop::Discovery, "bye not believed"), 1);
     assert!(
         client
@@ -245,8 +245,8 @@ async fn many_forged_byes_are_looked_into_once() {
     host.stop().await;
 }
 
-/// A page in a browser cannot make its visitor's browser command a device: what such a page may
-/// send unasked is not taken.
+/// A page in a browser cannot make its visitor's browser command a device: requests that it may send without
+/// preflight are refused.
 #[tokio::test]
 async fn a_message_not_sent_as_soap_is_refused() {
     let drops = Drops::default();

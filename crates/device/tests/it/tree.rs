@@ -1,9 +1,9 @@
-//! Goal: one event source tells sinks on a notification tree, standard sinks, and sinks of sources
-//! that know no tree the same, whatever becomes of some of them; a sink that lies about its address
-//! has nothing sent to it.
+//! Goal: one event source delivers the same events to sinks on a notification tree, to standard sinks, and to sinks
+//! of sources without a tree, even if some of them fail; a sink that lies about its address directs no event to
+//! it.
 //!
-//! Method: devices and clients in one process over the loopback, each with sockets of its own. States
-//! and counts, not time, say when the next thing is done.
+//! Method: devices and clients in one process over the loopback, each with its own sockets. States and counters, not
+//! time, trigger the next step.
 
 #[path = "common/insider.rs"]
 mod insider;
@@ -26,7 +26,7 @@ use chappe_transport::{Drops, Hop};
 use chappe_xml::Element;
 use insider::{Insider, subscribed_by_hand};
 
-/// Where its service is, and the event.
+/// The path of its service, and the event.
 const THERMOMETER: (&str, &str) = ("/thermometer", REPORT);
 
 fn key() -> Key {
@@ -75,7 +75,7 @@ async fn state(host: &DeviceHost, what: &str, is: impl FnMut(&HostState) -> bool
     *in_time(what, state.wait_for(is)).await.unwrap()
 }
 
-/// The next events, in any order: after a repair they may come in another than they happened.
+/// The next events, in any order: a repair may reorder them.
 async fn events(subscription: &mut Subscription, count: usize) -> BTreeSet<i64> {
     let mut numbers = BTreeSet::new();
     while numbers.len() < count {
@@ -87,45 +87,48 @@ async fn events(subscription: &mut Subscription, count: usize) -> BTreeSet<i64> 
     numbers
 }
 
-/// An event with this number and so many characters more.
+/// An event with this number and this many additional characters.
 fn long_report(number: i64, characters: usize) -> Element {
     let note = Element::new(name("note")).with_text("x".repeat(characters));
     report(number).with_child(note)
 }
 
 #[tokio::test]
-async fn all_kinds_of_sinks_are_told_the_same() {
+async fn all_kinds_of_sinks_get_the_same_events() {
     let endpoint = endpoint();
     let host = host("127.0.2.40", &endpoint);
     let mut sinks = Vec::new();
     for _ in 0..10 {
         sinks.push(sink(on_tree(), &endpoint).await);
     }
-    // It says nothing of trees, as any other's.
+    // It does not offer a tree, like a source of another vendor.
     let (standard_client, mut standard) = sink(client_options(), &endpoint).await;
     listed(&host, 10).await;
     for event in 0..45 {
         let report = match event {
             0..40 => report(event),
-            // With these the list does not fit into a datagram: it is fetched.
+            // The list does not fit into a datagram with these: it is fetched.
             40..44 => long_report(event, 800),
-            // This does not fit by itself: everybody gets a standard notification.
+            // This event does not fit at all: every sink gets a standard notification.
             _ => long_report(event, 2_000),
         };
         host.notify(REPORT, report).await.unwrap();
-        // One after the other: however slow the machine, each has its time.
+        // One after the other, so that a slow machine has time for each.
         let all = 11 * (event.unsigned_abs() + 1);
-        let told = |state: &HostState| state.tree.delivered + state.delivered == all;
-        state(&host, "all told", told).await;
+        let notified = |state: &HostState| state.tree.delivered + state.delivered == all;
+        state(&host, "all notified", notified).await;
     }
     let all: BTreeSet<i64> = (0..45).collect();
     for (_, subscription) in &mut sinks {
         assert_eq!(events(subscription, 45).await, all);
     }
     assert_eq!(events(&mut standard, 45).await, all);
-    let told = *host.state().borrow();
-    // A machine that stands still may miss some, which go on as standard notifications.
-    assert!(told.tree.delivered > 0 && told.dropped == 0, "{told:?}");
+    let notified = *host.state().borrow();
+    // A machine that pauses may miss some, which continue as standard notifications.
+    assert!(
+        notified.tree.delivered > 0 && notified.dropped == 0,
+        "{notified:?}"
+    );
     for (client, _) in &sinks {
         let counts = client.tree_counts();
         assert_eq!((counts.forged, counts.unreadable), (0, 0), "{counts:?}");
@@ -135,7 +138,7 @@ async fn all_kinds_of_sinks_are_told_the_same() {
 }
 
 #[tokio::test]
-async fn a_source_that_knows_no_tree_is_heard_as_ever() {
+async fn a_source_without_a_tree_still_works() {
     let endpoint = endpoint();
     let host = thermometer(&endpoint, host_options("127.0.2.41"))
         .start(Drops::default())
@@ -158,7 +161,7 @@ async fn dead_sinks_cost_the_others_no_event() {
         sinks.push(sink(on_tree(), &endpoint).await);
     }
     listed(&host, 8).await;
-    // Without a word, so that whoever was their head or their part finds them silent.
+    // Without a Bye, so that their head, or their part, finds them silent.
     for (client, subscription) in sinks.drain(..3) {
         drop(client);
         drop(subscription);
@@ -169,7 +172,7 @@ async fn dead_sinks_cost_the_others_no_event() {
     for (_, subscription) in &mut sinks {
         assert_eq!(events(subscription, 20).await, (0..20).collect());
     }
-    // They are taken off the list, and their subscriptions end.
+    // They are removed from the list, and their subscriptions end.
     state(&host, "off the list", |state| state.tree.sinks <= 5).await;
     let after = state(&host, "ended", |state| state.subscriptions == 5).await;
     assert!(after.tree.missed > 0, "{after:?}");
@@ -177,7 +180,7 @@ async fn dead_sinks_cost_the_others_no_event() {
 }
 
 #[tokio::test]
-async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
+async fn a_sink_cannot_direct_events_to_another_address() {
     let endpoint = endpoint();
     let host = host("127.0.2.43", &endpoint);
     let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -189,9 +192,9 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
     let criticality = 0;
     let (_taking, _) = subscribed_by_hand(&host, THERMOMETER, TreeSink { peer, criticality }).await;
     host.notify(REPORT, report(1)).await.unwrap();
-    state(&host, "told as ever", |state| state.delivered == 1).await;
+    state(&host, "standard notification", |state| state.delivered == 1).await;
     state(&host, "not believed", |state| state.tree.off == 1).await;
-    // The list that is offered has nobody in it.
+    // The offered list is empty.
     assert_eq!(host.state().borrow().tree.sinks, 0);
     let mut bytes = Vec::new();
     let mut buffer = [0; 2_048];
@@ -203,7 +206,7 @@ async fn a_sink_that_names_another_address_gets_nothing_sent_there() {
 }
 
 #[tokio::test]
-async fn datagrams_of_strangers_change_nothing() {
+async fn datagrams_of_strangers_are_ignored() {
     let endpoint = endpoint();
     let host = host("127.0.2.44", &endpoint);
     let (client, mut subscription) = sink(on_tree(), &endpoint).await;
@@ -231,7 +234,7 @@ async fn datagrams_of_strangers_change_nothing() {
     host.stop().await;
 }
 
-/// An event's number, its plan, the keys of its list in order, and the place of who looks.
+/// An event's number, its plan, the keys of its list in order, and the index of the observer.
 struct Listed {
     number: i64,
     plan: Plan,
@@ -239,7 +242,7 @@ struct Listed {
     place: usize,
 }
 
-/// How the next event that an insider is sent is spread.
+/// How the next event to an insider is spread.
 async fn list(insider: &mut Insider) -> Listed {
     let (_, _, spread) = in_time("an event", insider.event()).await;
     let list = spread.event.list().expect("of a few sinks, it is inside");
@@ -258,11 +261,11 @@ async fn list(insider: &mut Insider) -> Listed {
 }
 
 #[tokio::test]
-async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is() {
+async fn critical_sinks_get_the_event_first_and_rules_override_claims() {
     let endpoint = endpoint();
     let order = TreeOrder {
         order: Order::Criticality,
-        // Who says that it is the most critical of all is not believed; who says nothing is.
+        // A rule overrides a sink that claims to be the most critical; other claims count.
         rules: vec![
             "127.0.3.1=0".parse().unwrap(),
             "127.0.3.2=7".parse().unwrap(),
@@ -279,7 +282,7 @@ async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is()
     ] {
         insiders.push(Insider::subscribe(&host, THERMOMETER, (ip, says)).await);
     }
-    // What a client says arrives, too.
+    // The claim of a client arrives, too.
     let mut options = on_tree();
     options.tree.as_mut().unwrap().criticality = 9;
     let client_key = *options.tree.as_ref().unwrap().key.public().as_bytes();
@@ -293,9 +296,9 @@ async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is()
         Some(2) => 5,
         Some(_) => 7,
         None if *sink == client_key => 9,
-        None => panic!("who is that?"),
+        None => panic!("a key of no known sink"),
     };
-    // By the plan that the event came by, whatever was measured.
+    // By the plan in the event, regardless of measurements.
     let cost = Cost {
         send: Duration::from_micros(5),
         delay: Duration::from_micros(500),
@@ -308,11 +311,11 @@ async fn critical_sinks_are_where_the_event_comes_first_and_a_rule_says_who_is()
 }
 
 #[tokio::test]
-async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
+async fn a_sink_that_did_not_answer_moves_back() {
     let endpoint = endpoint();
     let order = TreeOrder {
         order: Order::Reliability,
-        anew_after: Duration::ZERO,
+        rearrange_interval: Duration::ZERO,
         ..TreeOrder::default()
     };
     let host = ordered("127.0.2.47", &endpoint, order);
@@ -329,8 +332,8 @@ async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
         }
     }
     let first = first.unwrap();
-    // One missed event is enough. A round in which the machine was so slow that others missed theirs, too, judges
-    // nothing.
+    // One missed event is sufficient. A round in which a slow machine made others miss theirs, too, is
+    // ignored.
     for round in 1..20 {
         let missed = host.state().borrow().tree.missed;
         first.silent.store(true, Ordering::Relaxed);
@@ -338,7 +341,7 @@ async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
         state(&host, "missed", |state| state.tree.missed > missed).await;
         first.silent.store(false, Ordering::Relaxed);
         host.notify(REPORT, report(round * 2 + 1)).await.unwrap();
-        // It is sent the one that it missed several times.
+        // The missed event is sent to it several times.
         let place = loop {
             let list = list(first).await;
             if list.number == round * 2 + 1 {
@@ -355,7 +358,7 @@ async fn a_sink_that_did_not_answer_goes_behind_those_that_did() {
 }
 
 #[tokio::test]
-async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() {
+async fn forged_and_repeated_events_are_refused_and_counted() {
     let endpoint = endpoint();
     let host = host("127.0.2.45", &endpoint);
     let drops = Drops::default();
@@ -384,8 +387,8 @@ async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() 
     let (own, other) = (number(true), number(false));
     let victim = *list.sink(other).unwrap();
 
-    // What the source sent to somebody else; an event that the source did not sign; and one that it did, which was
-    // there before, twice.
+    // An event that the source sent to another sink; one that the source did not sign; and a genuine one
+    // that arrived before, twice.
     insider
         .socket
         .send_to(&datagram, victim.address)
@@ -406,8 +409,8 @@ async fn what_a_sink_forges_or_repeats_is_refused_counted_and_handed_out_once() 
         insider.forward(own, (other, &victim), spread.clone()).await;
     }
 
-    // All of it was in the socket before this event, which comes by the tree like the first, or, when the machine is too
-    // slow, as a standard notification.
+    // All of these were in the socket before this event, which arrives by the tree like the first or, on a slow
+    // machine, as a standard notification.
     for event in 2..100 {
         host.notify(REPORT, report(event)).await.unwrap();
         assert_eq!(events(&mut subscription, 1).await, BTreeSet::from([event]));

@@ -1,5 +1,5 @@
-//! Goal: a device is found, described, called and subscribed to; its events arrive whole and in
-//! order; it takes leave and both sides know.
+//! Goal: a device is found, described, called and subscribed to; its events arrive complete and in order; it
+//! says Bye, and both sides notice.
 //!
 //! Method: host and client in one process over the loopback, the device on an address of its own.
 
@@ -74,7 +74,7 @@ async fn an_operations_fault_reaches_the_caller() {
 }
 
 #[tokio::test]
-async fn a_thousand_events_in_order_and_a_leave() {
+async fn a_thousand_events_in_order_and_a_bye() {
     let endpoint = endpoint();
     let mut options = host_options("127.0.2.3");
     options.eventing = SourceConfig {
@@ -131,7 +131,7 @@ async fn a_thousand_events_in_order_and_a_leave() {
 }
 
 #[tokio::test]
-async fn a_device_that_ends_without_a_word_is_missed() {
+async fn a_device_that_ends_without_a_bye_is_missed() {
     let endpoint = endpoint();
     let options = host_options("127.0.2.4");
     let host = thermometer(&endpoint, options)
@@ -152,12 +152,12 @@ async fn a_device_that_ends_without_a_word_is_missed() {
             }
         }
     };
-    assert_eq!(in_time("gone", gone).await, "listens no more");
+    assert_eq!(in_time("gone", gone).await, "it no longer listens");
 }
 
-/// A restart that is too quick to be missed loses the subscription; the Hello brings it back.
+/// A restart that is too quick to be noticed loses the subscription; the Hello restores it.
 #[tokio::test]
-async fn a_device_that_restarts_is_subscribed_to_again() {
+async fn a_restarted_device_is_subscribed_again() {
     let endpoint = endpoint();
     let options = host_options("127.0.2.7");
     let start = |options| thermometer(&endpoint, options).start(Drops::default());
@@ -169,7 +169,7 @@ async fn a_device_that_restarts_is_subscribed_to_again() {
     let mut subscription = subscribed(&client, &description.services[0]).await;
     let port = host.addresses()[0].port();
     drop(host);
-    // The same address, as a device with a fixed port has; it is free once the old one is gone.
+    // The same address, like a device with a fixed port; it is free once the old device has ended.
     let restart = async {
         loop {
             let options = chappe_device::HostOptions {
@@ -226,7 +226,7 @@ async fn a_device_that_starts_later_is_found_by_its_hello() {
 }
 
 #[tokio::test]
-async fn operations_that_no_service_has_are_refused_at_the_start() {
+async fn operations_without_a_service_are_refused_at_the_start() {
     let key = chappe_identity::Key::from_seed([4; 32]);
     let endpoint = endpoint_of(&key);
     assert_eq!(endpoint, endpoint_of(&key));

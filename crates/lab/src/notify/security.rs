@@ -148,6 +148,6 @@ fn keep(folder: &std::path::Path) -> Result<Vec<Duration>, Error> {
             },
             since: 1,
         };
-        files.keep(1, &window).map_err(failed())
+        files.store(1, &window).map_err(failed())
     })
 }

@@ -1,7 +1,7 @@
 //! The directory over REQ and REP.
 
 use bytes::Bytes;
-use chappe_transport::zeromq::{Asked, Reply};
+use chappe_transport::zeromq::{IncomingRequest, Reply};
 
 use crate::handle::Links;
 use crate::serialization::DOCUMENT_BYTES_MAX;
@@ -21,7 +21,7 @@ impl Links {
         }
     }
 
-    fn answer_directory(&self, asked: Asked) {
+    fn answer_directory(&self, asked: IncomingRequest) {
         let reader = Reader {
             address: Some(asked.peer.address),
             key: asked.peer.key.as_ref().map(|key| *key.as_bytes()),

@@ -1,6 +1,6 @@
 //! Charges the elements of a followed device to its quota.
 
-use chappe_wrappers::dpws::Yield;
+use chappe_wrappers::dpws::AttachmentEvent;
 use tokio::time::Instant;
 
 use super::quota::Quota;
@@ -24,10 +24,12 @@ impl ChargedQuota {
     }
 
     /// Charges the elements read from the device, each notification before the next is read.
-    pub(super) fn charge(&mut self, yields: &[Yield]) {
+    pub(super) fn charge(&mut self, yields: &[AttachmentEvent]) {
         let elements = || {
             yields.iter().filter_map(|one| match one {
-                Yield::Element(_, element) | Yield::Current(_, element) => Some(element),
+                AttachmentEvent::Element(_, element) | AttachmentEvent::Current(_, element) => {
+                    Some(element)
+                }
                 _ => None,
             })
         };

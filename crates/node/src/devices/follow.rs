@@ -14,7 +14,7 @@ use chappe_device::client::{Description, Found};
 use chappe_device::mapping::Trouble;
 use chappe_device::{DeviceClient, Error};
 use chappe_transport::Hop;
-use chappe_wrappers::dpws::{Attachment, RETRY, Yield};
+use chappe_wrappers::dpws::{Attachment, AttachmentEvent, RETRY};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ impl Following {
             tokio::select! {
                 command = commands.recv() => match command {
                     None => return,
-                    Some(DeviceCommand::VerifySubscriptions) => self.attachment.doubt().await,
+                    Some(DeviceCommand::VerifySubscriptions) => self.attachment.verify_subscriptions().await,
                     Some(DeviceCommand::Redescribe(found)) => self.on_change(*found),
                 },
                 described = self.describing.next() => match described {
@@ -167,13 +167,13 @@ impl Following {
     }
 
     /// Adds the outputs that are ready, within the quota, so that all are stored together.
-    fn with_ready(&mut self, mut yields: Vec<Yield>) -> Vec<Yield> {
+    fn with_ready(&mut self, mut yields: Vec<AttachmentEvent>) -> Vec<AttachmentEvent> {
         self.quota.charge(&yields);
         // This poll needs no waker; the next wait registers its own.
         let mut nobody = Context::from_waker(Waker::noop());
         while yields.len() < BATCH_MAX
             && !self.quota.is_paused()
-            && !yields.contains(&Yield::OffersChanged)
+            && !yields.contains(&AttachmentEvent::OffersChanged)
             && let Poll::Ready(Some(more)) = pin!(self.attachment.next()).poll(&mut nobody)
         {
             self.quota.charge(&more);
@@ -336,15 +336,15 @@ impl Following {
 
     /// Stores elements, each in the stream that it belonged to on arrival. The streams of new offers are
     /// opened together, before the first of their elements.
-    async fn store_outputs(&mut self, yields: Vec<Yield>) {
-        if yields.contains(&Yield::OffersChanged) {
+    async fn store_outputs(&mut self, yields: Vec<AttachmentEvent>) {
+        if yields.contains(&AttachmentEvent::OffersChanged) {
             self.recognize().await;
         }
-        let is_change = |one: &&Yield| **one == Yield::OffersChanged;
+        let is_change = |one: &&AttachmentEvent| **one == AttachmentEvent::OffersChanged;
         let changes = yields.iter().filter(is_change).count();
         let (mut part, mut seen) = (Vec::new(), 0);
         for one in yields {
-            if one != Yield::OffersChanged {
+            if one != AttachmentEvent::OffersChanged {
                 part.push(one);
                 continue;
             }
@@ -364,7 +364,7 @@ impl Following {
         self.update_state();
     }
 
-    async fn store(&mut self, yields: Vec<Yield>) {
+    async fn store(&mut self, yields: Vec<AttachmentEvent>) {
         let mut store = OutputStore {
             app: &self.app,
             key: &self.key,

@@ -8,7 +8,7 @@ use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Offers, Trouble};
 use chappe_stream::StreamElement;
 use chappe_transport::Hop;
-use chappe_wrappers::dpws::Yield;
+use chappe_wrappers::dpws::AttachmentEvent;
 
 use super::entities;
 use super::offered::Streams;
@@ -101,12 +101,14 @@ pub(super) struct OutputStore<'a> {
 
 impl OutputStore<'_> {
     /// Stores elements and records troubles.
-    pub(super) async fn store_outputs(&mut self, yields: Vec<Yield>) {
+    pub(super) async fn store_outputs(&mut self, yields: Vec<AttachmentEvent>) {
         let mut batches: BTreeMap<usize, Vec<StreamElement>> = BTreeMap::new();
         for (count, yielded) in yields.into_iter().enumerate() {
             match yielded {
-                Yield::Element(offer, element) => batches.entry(offer).or_default().push(element),
-                Yield::Current(offer, element) => {
+                AttachmentEvent::Element(offer, element) => {
+                    batches.entry(offer).or_default().push(element)
+                }
+                AttachmentEvent::Current(offer, element) => {
                     let known = match self.offers.get(offer) {
                         Some(found) => self.stream(offer, found).await.ok(),
                         None => None,
@@ -115,7 +117,7 @@ impl OutputStore<'_> {
                         batches.entry(offer).or_default().push(element);
                     }
                 }
-                Yield::Trouble(trouble) => record_trouble(self.app, self.key, &trouble),
+                AttachmentEvent::Trouble(trouble) => record_trouble(self.app, self.key, &trouble),
                 _ => {}
             }
             if count % BATCH_MAX == BATCH_MAX - 1 {

@@ -21,7 +21,7 @@ use chappe_node::Node;
 use chappe_notification_tree::{Membership, Spread};
 use chappe_stream::StreamElement;
 use chappe_transport::Drops;
-use chappe_wrappers::dpws::{Attachment, Yield};
+use chappe_wrappers::dpws::{Attachment, AttachmentEvent};
 use chappe_xml::{Element, Name};
 use insider::Insider;
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ async fn events(attachment: &mut Attachment, count: usize) -> Vec<StreamElement>
     while events.len() < count {
         let yields = attachment.next().await.expect("it is subscribed");
         events.extend(yields.into_iter().filter_map(|one| match one {
-            Yield::Element(_, element) => Some(element),
+            AttachmentEvent::Element(_, element) => Some(element),
             _ => None,
         }));
     }

@@ -19,13 +19,13 @@ pub(super) struct JobId {
 pub(super) enum Alarm {
     /// The head of this part is silent; void unless the part has this generation.
     Part(u32, u16),
-    /// Requesters get another response, or sending goes on.
+    /// Requesters get another response, or sending resumes.
     Progress,
     /// Coverage is due.
     Due,
     /// Missed events are pulled again.
     Pull,
-    /// A proof has no answer; its serial number takes the place of the event's.
+    /// A proof has no answer; its serial number replaces the event's.
     Proof,
 }
 

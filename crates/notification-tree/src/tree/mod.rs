@@ -1,7 +1,7 @@
 //! The machine: one node of notification trees.
 //!
 //! [`Tree`] routes between its parts. [`Hops`] gives ranges to heads and collects their answers; [`Source`]
-//! numbers events and plans their rounds; [`Sink`] verifies and delivers; [`Repairs`] pulls what was missed;
+//! numbers events and plans their rounds; [`Sink`] verifies and delivers; [`Repairs`] pulls missed events;
 //! [`Proofs`] asks sinks for their address. The parts do not know each other: each works on the [`Node`] that it
 //! is given and returns what is to be done next.
 //!
@@ -89,7 +89,7 @@ impl<G: Guard> Tree<G> {
     /// made-up lists cannot keep a node busy.
     ///
     /// # Errors
-    /// [`Malformed`] says why; [`Malformed::Protocol`] also if it is not authentic.
+    /// The datagram is malformed; [`Malformed::Protocol`] also if it is not authentic.
     pub fn open(&mut self, now: Instant, datagram: &[u8]) -> Result<Message, Malformed> {
         let pool = &mut self.node.topics.spare.events;
         let (message, tag) = Message::read(pool, datagram).inspect_err(|_| {
@@ -272,7 +272,7 @@ impl<G: Guard> Tree<G> {
         self.hops.start_round(&mut self.node, id, plan, parts, due)
     }
 
-    /// Ends a job whose parts are done or whose time is over: a source goes on with the next round, a sink
+    /// Ends a job whose parts are done or whose time is over: a source starts the next round, a sink
     /// answers its requesters.
     fn on_job_done(&mut self, done: Option<JobId>) {
         let mut next = done;
@@ -336,11 +336,11 @@ impl<G: Guard> Tree<G> {
             Command::Prove { topic, contact } => {
                 let asked = self.proofs.start(node, topic, contact);
                 if asked.is_err() {
-                    let there = false;
+                    let is_reachable = false;
                     node.emit(TreeEvent::Proven {
                         topic,
                         contact,
-                        there,
+                        is_reachable,
                     });
                 }
                 asked

@@ -15,7 +15,7 @@ use crate::interface::{Counters, TreeEvent};
 use crate::membership::Contact;
 use crate::message::{Body, Message, SOURCE, Transmit};
 
-/// What the parts of a [`Tree`](super::Tree) share. Each part gets it for the time of a call.
+/// State shared by the parts of a [`Tree`](super::Tree). Each part borrows it for the time of a call.
 #[derive(Debug)]
 pub(super) struct Node<G> {
     pub(super) config: Arc<Config>,

@@ -1,8 +1,8 @@
 //! Proofs of address: a question to a sink's address, which only the holder of its key can answer.
 //!
 //! A source asks before it lists a sink, so that events cannot be directed to a stranger. Question and answer
-//! have the same 48 bytes, hop tag included. A question is asked [`ATTEMPTS`] times at most, and its number
-//! cannot be guessed by a node that does not receive it.
+//! both have 48 bytes, hop tag included. A question is asked at most [`ATTEMPTS`] times, and its number cannot be
+//! guessed by a node that does not receive it.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -49,7 +49,7 @@ impl Proofs {
     pub(super) fn check(&self) -> Result<(), String> {
         match self.open.len() {
             0..=OPEN_MAX => Ok(()),
-            many => Err(format!("{many} addresses are asked")),
+            many => Err(format!("{many} questions are open")),
         }
     }
 
@@ -126,12 +126,12 @@ impl Proofs {
         node.alarms.set(node.now + wait, id, Alarm::Proof);
     }
 
-    fn end<G: Guard>(&mut self, node: &mut Node<G>, serial: u64, there: bool) {
+    fn end<G: Guard>(&mut self, node: &mut Node<G>, serial: u64, is_reachable: bool) {
         if let Some(question) = self.open.remove(&serial) {
             node.emit(TreeEvent::Proven {
                 topic: question.topic,
                 contact: question.contact,
-                there,
+                is_reachable,
             });
         }
     }

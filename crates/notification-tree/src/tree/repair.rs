@@ -98,7 +98,7 @@ impl Repairs {
             let Some(kept) = topic.records.iter().position(is_pulled) else {
                 continue;
             };
-            if sent == REPAIRS_PER_PULL || !self.limit.take(now, peer) {
+            if sent == REPAIRS_PER_PULL || !self.limit.try_take(now, peer) {
                 node.counters.repairs_refused += 1;
                 return;
             }

@@ -1,4 +1,4 @@
-//! The sink of topics: accepts events, verifies them, has them remembered and delivers them.
+//! The sink of topics: accepts events, verifies them, has their windows stored, and delivers them.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -23,7 +23,7 @@ const AHEAD_MAX: u64 = 1_024;
 /// Reason: a tenth of a processor; each takes 60 to 200 µs.
 const VERIFICATIONS_PER_S: u32 = 1_000;
 
-/// What is to be done with a spread message.
+/// The next step for a spread message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acceptance {
     /// Nothing.
@@ -60,7 +60,7 @@ impl Sink {
 
     /// Whether a signature or key of an unknown or distrusted sender may be checked now.
     pub(super) fn take_verification(&mut self, now: Instant, sender: Option<Contact>) -> bool {
-        self.verifications.take(now, sender)
+        self.verifications.try_take(now, sender)
     }
 
     /// Accepts or rejects a spread message.
@@ -138,7 +138,7 @@ impl Sink {
         }
         let is_known = node.topics[at].version(version).is_some();
         if !is_known && let Some(Ok(list)) = spread.event.list() {
-            // An error means that a newer list is known; the event is delivered all the same.
+            // An error means that a newer list is known; the event is still delivered.
             let _ = node.topics[at].adopt(Arc::new(list), None, &node.contact);
         }
         true
@@ -240,7 +240,7 @@ impl Sink {
     }
 }
 
-/// Keeps a new event in place of the oldest one. Returns how many open jobs that had.
+/// Replaces the oldest event with a new one. Returns how many open jobs the oldest had.
 fn keep<G: Guard>(node: &mut Node<G>, at: usize, from: u32, spread: &Spread) -> (JobId, usize) {
     let mut dropped_jobs = 0;
     if node.topics[at].records.len() >= node.config.history.max(1) {

@@ -1,6 +1,6 @@
 //! The source of topics: numbers events, plans their rounds and finds out their outcome.
 //!
-//! An event goes in rounds. The first one is the tree. Sinks that are not known to have the event when a round
+//! An event is spread in rounds. The first one is the tree. Sinks that are not known to have the event when a round
 //! ends are tried again, in ranges that are eight times smaller each round and end as single sinks. Their
 //! heads are random, so that a head that dropped a part or lied about it hardly gets it again. *Delivered*
 //! rests on receipts alone.

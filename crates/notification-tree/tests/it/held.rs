@@ -1,9 +1,8 @@
-//! Goal: a sink that lies about time makes no other keep a range open, or answer for it, for longer than
-//! an honest source would have it; and ranges that are sent round in a circle end.
-//! Method: real machines and datagrams on a virtual clock; a sink that gives ranges with dead heads in them and
-//! claims that there is an hour for them, or gives whatever it is given back.
+//! Goal: a sink that lies about time cannot make another sink hold a range open, or answer for it, for longer than
+//! an honest source would; ranges that are sent in a circle end.
+//! Method: real machines and datagrams on a virtual clock; a sink that gives ranges with dead heads and claims an
+//! hour for them, or returns every range it receives.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,10 +14,10 @@ use chappe_notification_tree::{Body, Choice, Config, Keys, Message, Plan, Transm
 const SECOND: Duration = Duration::from_secs(1);
 const LIAR: usize = 0;
 const VICTIM: usize = 1;
-/// The kind of a message that gives a range.
+/// The kind of a spread message.
 const SPREAD: u8 = 1;
-/// Answers of a head that it is on its range, until it is asked again.
-const SAID_MAX: usize = 128;
+/// Responses of a head before it stops.
+const RESPONSES_MAX: usize = 128;
 
 /// The liar gives the victim this range of the event in a datagram of the source's, with an hour for it.
 fn give(net: &mut Net<Keys>, datagram: &[u8], (first, end): (u32, u32), timeout_us: u32) {
@@ -40,8 +39,8 @@ fn give(net: &mut Net<Keys>, datagram: &[u8], (first, end): (u32, u32), timeout_
     net.inject(LIAR, VICTIM, datagram);
 }
 
-/// A network in which the victim has the next event from the liar alone, with each of these ranges (their
-/// ends and the time-outs that they tell), and how many answers the liar gets until `T` is over and after it.
+/// A network in which the victim gets the next event from the liar alone, with each of these ranges (their
+/// ends and timeouts). Returns how many answers the liar gets until `T` has passed, and after it.
 fn answers(ranges: &[(u32, u32)]) -> (usize, usize) {
     let config = Config {
         plan: Choice::Fixed(Plan::Sequential),
@@ -78,26 +77,26 @@ fn answers(ranges: &[(u32, u32)]) -> (usize, usize) {
 }
 
 #[test]
-fn a_range_is_held_open_no_longer_than_t_whatever_a_hop_says() {
-    // Whoever has measured no round trip goes by the time-out that it is told.
+fn a_range_is_never_held_open_longer_than_t() {
+    // A node without a measured round trip uses the advised timeout.
     let (in_time, later) = answers(&[(4, u32::MAX)]);
-    // That it is on it, and what it found out.
+    // A response, and the coverage.
     assert_eq!((in_time, later), (2, 0));
 }
 
 #[test]
-fn that_a_range_is_still_open_is_said_a_bounded_number_of_times() {
-    // The live heads of the second range show how quick the network is; then the first is asked for again.
+fn responses_to_one_message_are_bounded() {
+    // The live heads of the second range give a fast round trip; then the first range is requested again.
     let (in_time, later) = answers(&[(4, u32::MAX), (6, u32::MAX), (4, 0)]);
     assert!(
-        (SAID_MAX..SAID_MAX + 16).contains(&in_time),
+        (RESPONSES_MAX..RESPONSES_MAX + 16).contains(&in_time),
         "{in_time} answers"
     );
     assert_eq!(later, 0);
 }
 
 #[test]
-fn ranges_that_are_sent_round_in_a_circle_end() {
+fn circular_ranges_end() {
     const SINKS: u8 = 6;
     let config = Config {
         plan: Choice::Fixed(Plan::TwoHalves),
@@ -119,12 +118,12 @@ fn ranges_that_are_sent_round_in_a_circle_end() {
         if (from, to) == (VICTIM, LIAR) && spread {
             keep.borrow_mut().push(datagram.clone());
         }
-        // The source's own word comes late.
+        // The source's own message comes late.
         from != source || !spread
     });
     net.publish(b"1");
     let datagram = events.borrow().clone().expect("the source sent");
-    // Whatever range the victim gives the liar comes back with the victim in it, and so does each that it begins with.
+    // Every range that the victim gives to the liar comes back with the victim in it, and so does each prefix of it.
     for first in 0..=VICTIM as u32 {
         for end in VICTIM as u32 + 1..=u32::from(SINKS) {
             give(&mut net, &datagram, (first, end), 0);
@@ -138,7 +137,7 @@ fn ranges_that_are_sent_round_in_a_circle_end() {
             break;
         }
         rounds += 1;
-        assert!(rounds < 1_000, "it goes round for ever");
+        assert!(rounds < 1_000, "the ranges circulate forever");
         for datagram in back {
             let (message, _) = Message::decode(&datagram).expect("well formed");
             let Body::Spread(spread) = message.body else {
@@ -157,7 +156,7 @@ fn ranges_that_are_sent_round_in_a_circle_end() {
     }
     net.run(within);
     let counters = net.nodes[VICTIM].counters();
-    // Four ranges of the liar's, of at most all sinks, each sink tried four times.
+    // Four ranges of the liar, of at most all sinks, each sink tried four times.
     assert!(counters.spread <= 4 * 4 * u64::from(SINKS), "{counters:?}");
     assert!(
         counters.overloaded > 0 && counters.duplicates > 0,

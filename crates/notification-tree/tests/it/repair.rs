@@ -1,8 +1,7 @@
-//! Goal: what a sink misses it gets from its parent, a sibling or the source, and is told when nobody
-//! has it any more; an event that is late is delivered and counted.
-//! Method: real machines and datagrams on a virtual clock, with losses where they hurt.
+//! Goal: a sink gets missed events from its parent, a sibling or the source, and is notified when none of them
+//! keeps an event any longer; a late event is delivered and counted.
+//! Method: real machines and datagrams on a virtual clock, with targeted losses.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,13 +12,13 @@ use chappe_notification_tree::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The kind of a message that asks for what was missed.
+/// The kind of a pull message.
 const PULL: u8 = 4;
 
 fn config() -> Config {
     Config {
         plan: Choice::Fixed(Plan::TwoHalves),
-        // The source gives up soon: what comes later is the sink's own doing.
+        // The source gives up soon, so that later deliveries come from repair.
         within: SECOND / 10,
         source_attempts: 2,
         ..Config::default()
@@ -31,7 +30,7 @@ fn a_sink_that_was_away_gets_what_it_missed() {
     let mut net = keyed(8, config(), false);
     net.publish(b"0");
     net.run(SECOND);
-    // Sink 5 hears nothing for three events.
+    // Sink 5 receives nothing for three events.
     net.tamper = Box::new(|_, to, _| to != 5);
     for body in [b"1", b"2", b"3"] {
         net.publish(body);
@@ -52,7 +51,7 @@ fn a_sink_that_was_away_gets_what_it_missed() {
     assert_eq!(got, [b"0", b"1", b"2", b"3", b"4"]);
     assert!(
         (0..8).all(|sink| net.delivered[sink].len() == 5),
-        "nobody got anything twice"
+        "no event is delivered twice"
     );
 }
 
@@ -74,7 +73,7 @@ fn siblings_and_source_help_when_the_parent_does_not() {
 }
 
 #[test]
-fn what_nobody_keeps_is_named() {
+fn lost_events_are_reported() {
     let mut net = keyed(
         4,
         Config {
@@ -100,8 +99,8 @@ fn what_nobody_keeps_is_named() {
         } => Some((*first, *which, *boot)),
         _ => None,
     });
-    // Of the five, two numbers may still be kept by somebody: history is two.
-    let (first, which, boot) = named.expect("it is told");
+    // Two of the five numbers may still be kept by a node: history is two.
+    let (first, which, boot) = named.expect("the loss is reported");
     assert_eq!((first, boot), (2, 1));
     let lost = which.count_ones() as usize;
     assert_eq!(net.delivered[1].len() + lost, 7);
@@ -109,11 +108,11 @@ fn what_nobody_keeps_is_named() {
 }
 
 #[test]
-fn what_was_named_as_missed_is_taken_when_it_comes() {
+fn a_late_event_is_delivered_after_it_was_reported_missed() {
     let mut net = keyed(8, config(), false);
     net.publish(b"0");
     net.run(SECOND);
-    // What was meant for sink 5 is kept back, and nobody hears that it asks.
+    // Events for sink 5 are held back, and its pulls are dropped.
     let kept = Rc::new(RefCell::new(Vec::new()));
     let keep = Rc::clone(&kept);
     net.tamper = Box::new(move |from, to, datagram| {
@@ -141,7 +140,7 @@ fn what_was_named_as_missed_is_taken_when_it_comes() {
     assert!(net.events.iter().any(named));
     assert_eq!(net.delivered[5], [b"0", b"2"]);
 
-    // It comes late, is delivered, once, and answered: the source may still be asking.
+    // A late event is delivered once and answered: the source may still be asking.
     let answers = Rc::new(Cell::new(0));
     let count = Rc::clone(&answers);
     net.tamper = Box::new(move |from, _, _| {
@@ -157,18 +156,18 @@ fn what_was_named_as_missed_is_taken_when_it_comes() {
 }
 
 #[test]
-fn who_asks_without_end_takes_no_repairs_from_others() {
+fn a_greedy_peer_takes_no_repairs_from_others() {
     let mut net = keyed(8, config(), false);
     let source = net.source();
     net.publish(b"0");
     net.run(SECOND);
-    // Sink 5 is away for twenty events.
+    // Sink 5 is offline for twenty events.
     net.tamper = Box::new(|_, to, _| to != 5);
     for number in 1..=20 {
         net.publish(&[number]);
         net.run(SECOND);
     }
-    // Sink 2 has them all, and asks the source for them, again and again.
+    // Sink 2 has them all, and pulls them from the source again and again.
     let pull = Pull {
         topic: TOPIC,
         version: 1,
@@ -197,10 +196,10 @@ fn who_asks_without_end_takes_no_repairs_from_others() {
         net.inject(2, source, datagram.clone());
     }
     net.run(SECOND / 100);
-    // An eighth of 1,000 at once, and what comes in a hundredth of a second.
+    // An eighth of 1,000 at once, plus the refill of a hundredth of a second.
     assert!((125..=127).contains(&given.get()), "{}", given.get());
     assert!(net.nodes[source].counters().repairs_refused >= 90);
-    // Whoever missed them in earnest has them meanwhile, from the source alone.
+    // The sink that had missed them has them by now, from the source alone.
     net.tamper =
         Box::new(move |from, to, datagram| from != 5 || to == source || datagram[2] & 0x7F != PULL);
     net.publish(b"last");

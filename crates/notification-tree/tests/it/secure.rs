@@ -1,9 +1,7 @@
-//! Goal: with keys, nobody but the source makes events, nobody answers for others, and nobody can be
-//! made to send to strangers or to deliver twice.
-//! Method: real machines, keys and datagrams; an attacker on the way that changes, repeats and makes
-//! them up.
+//! Goal: with keys, only the source can make events, no sink can answer for another, and no node can be made to
+//! send to strangers or to deliver twice.
+//! Method: real machines, keys and datagrams; an attacker on the path that changes, repeats and forges them.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +43,7 @@ fn events_reach_all_with_and_without_the_list_inside() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_refused_and_mended() {
+fn a_flipped_bit_anywhere_is_refused_and_repaired() {
     let mut net = keyed(12, two_halves(), true);
     let mut random = fastrand::Rng::with_seed(9);
     net.tamper = Box::new(move |_, _, datagram| {
@@ -94,7 +92,7 @@ fn a_replayed_datagram_delivers_nothing_and_sends_nothing_on() {
         net.run(SECOND / 100);
     }
     let after: u64 = net.nodes.iter().map(|it| it.counters().spread).sum();
-    assert_eq!(before, after, "nothing is spread again");
+    assert_eq!(before, after, "no event is spread again");
     assert!((0..6).all(|sink| net.delivered[sink].len() == 1));
 }
 
@@ -109,7 +107,7 @@ fn a_restarted_sink_with_its_window_delivers_nothing_twice() {
     });
     net.publish(b"before");
     net.run(SECOND);
-    // What the caller stored before it used the event.
+    // The window that the caller stored before it used the event.
     let stored = net
         .events
         .iter()
@@ -152,10 +150,10 @@ fn a_restarted_sink_with_its_window_delivers_nothing_twice() {
 }
 
 #[test]
-fn an_event_that_cannot_be_remembered_is_not_called_delivered() {
+fn an_event_whose_window_is_not_stored_is_not_delivered() {
     let mut net = keyed(6, two_halves(), false);
     let source = net.source();
-    // The disk of sink 2 is full for as long as this event is tried, and for a part of the next.
+    // The disk of sink 2 is full during all attempts of this event and a part of the next.
     net.keeps = Box::new(|node| node != 2);
     net.publish(b"0");
     net.run(5 * SECOND);
@@ -183,8 +181,8 @@ fn only_the_source_makes_events() {
     let source = net.source();
     net.publish(b"true");
     net.run(SECOND);
-    // Sink 2 makes an event with the next number, signs it with its own key, and authenticates the
-    // hop to sink 0 as it may.
+    // Sink 2 makes an event with the next number, signs it with its own key, and authenticates the hop
+    // to sink 0, as it may.
     let list = Membership::new(TOPIC, 1, net.contacts[..4].to_vec()).expect("apart");
     let forged = |sequence, list: &Membership| {
         let id = EventId {
@@ -236,18 +234,18 @@ fn only_the_source_makes_events() {
     let forgeries: Vec<_> = forgeries.collect();
     assert!(
         forgeries.contains(&(0, 2)),
-        "{forgeries:?}: sink 0 knows who it was"
+        "{forgeries:?}: sink 0 identifies the sender"
     );
-    // What was sent on before it was verified is not believed either, and the second time nothing is.
+    // The event forwarded before verification is not delivered either; the second one is not even forwarded.
     let spread = net.nodes[0].counters().spread;
     net.inject(2, 0, datagram.clone());
     net.run(SECOND);
     assert_eq!(
         net.nodes[0].counters().spread,
         spread,
-        "a caught sender is verified first"
+        "a distrusted sender is verified first"
     );
-    // So it is behind a new list, in which it has another number.
+    // It stays distrusted in a new list, in which it has another number.
     let reversed = reversed(&mut net, 4);
     if let Body::Spread(spread) = &mut transmit.message.body {
         spread.event = forged(4, &reversed);
@@ -259,7 +257,7 @@ fn only_the_source_makes_events() {
     net.run(SECOND);
     assert_eq!(net.nodes[0].counters().forged, caught + 1);
     assert_eq!(net.nodes[0].counters().spread, spread, "nor later");
-    // A stranger without keys gets not even that far.
+    // A stranger without keys does not get that far.
     let stranger = Tree(net.contacts[1]).seal(&transmit);
     assert_eq!(
         net.nodes[0].open(net.now, &stranger),
@@ -268,7 +266,7 @@ fn only_the_source_makes_events() {
 }
 
 #[test]
-fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
+fn a_forger_cannot_keep_a_sink_busy_with_signatures() {
     let mut net = keyed(4, two_halves(), false);
     net.publish(b"true");
     net.run(SECOND);
@@ -277,7 +275,7 @@ fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
         Membership::new(TOPIC, version, sinks).expect("apart")
     };
     let (known, unknown) = (list(1), list(9));
-    // Sink 2 signs with its own key; who says that he is in a list that nobody knows has no key at all.
+    // Sink 2 signs with its own key; a sender that claims to be in an unknown list has no key at all.
     let made = |net: &mut crate::net::Net<Keys>, by: &Keys, list: &Membership, sequence| {
         let id = EventId {
             topic: TOPIC,
@@ -323,7 +321,7 @@ fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
     net.inject(2, 0, refused.clone());
     net.run(SECOND / 100);
     let counters = net.nodes[0].counters();
-    // Once it is not known yet; then an eighth of 1,000 of each, and of what comes in a hundredth of a second.
+    // One while it is not yet known; then an eighth of 1,000, plus the refill of a hundredth of a second.
     assert!(
         (250..=256).contains(&counters.forged),
         "{}",
@@ -331,7 +329,7 @@ fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
     );
     assert_eq!(counters.forged + counters.unverified, 601);
     assert_eq!(net.delivered[0], [b"true"]);
-    // Others are heard as ever, and so is the same one later: it is the signature that counts.
+    // Others are served as before, and so is the same sender later: the signature counts.
     net.publish(b"also");
     net.run(SECOND);
     assert_eq!(net.delivered[0], [&b"true"[..], b"also"]);
@@ -341,7 +339,7 @@ fn who_was_caught_does_not_keep_a_sink_busy_with_signatures() {
 }
 
 #[test]
-fn who_makes_up_lists_does_not_keep_a_sink_busy_with_agreeing_on_keys() {
+fn forged_lists_cannot_keep_a_sink_busy_with_key_agreement() {
     let mut net = keyed(4, two_halves(), true);
     let stranger = Contact {
         address: ([127, 0, 0, 1], 6_000).into(),
@@ -386,7 +384,7 @@ fn who_makes_up_lists_does_not_keep_a_sink_busy_with_agreeing_on_keys() {
     }
     net.run(SECOND / 100);
     let counters = net.nodes[0].counters();
-    // An eighth of 1,000 is for all whom nobody knows: half of it for keys, half for signatures.
+    // An eighth of 1,000 is for all unknown senders: half of it for keys, half for signatures.
     assert!((60..=64).contains(&counters.forged), "{}", counters.forged);
     assert_eq!(counters.forged + counters.unverified, 300);
     net.publish(b"true");
@@ -394,7 +392,7 @@ fn who_makes_up_lists_does_not_keep_a_sink_busy_with_agreeing_on_keys() {
     assert_eq!(net.delivered[..4], [[b"true"]; 4]);
 }
 
-/// Tells all nodes of a second list, in which the sinks are the other way round.
+/// Gives all nodes a second list with the sinks in reverse order.
 fn reversed(net: &mut crate::net::Net<Keys>, sinks: usize) -> Arc<Membership> {
     let contacts: Vec<_> = net.contacts[..sinks].iter().rev().copied().collect();
     let list = Arc::new(Membership::new(TOPIC, 2, contacts).expect("apart"));
@@ -414,7 +412,7 @@ fn nobody_answers_for_another_by_the_number_of_an_older_list() {
     let mut net = keyed(4, two_halves(), false);
     let source = net.source();
     reversed(&mut net, 4);
-    // The first of the new list is dead; the first of the old one answers in its place.
+    // The first sink of the new list is dead; the first of the old one answers instead.
     let taken = std::rc::Rc::new(std::cell::RefCell::new(None));
     let copy = std::rc::Rc::clone(&taken);
     net.tamper = Box::new(move |_, to, datagram| {
@@ -451,7 +449,7 @@ fn nobody_answers_for_another_by_the_number_of_an_older_list() {
     net.inject(0, source, datagram.clone());
     net.run(SECOND / 1_000);
     assert_eq!(net.nodes[source].counters().unasked, 1);
-    // The true one is heard.
+    // The true sink's answer counts.
     net.nodes[3].seal(&new, &mut datagram);
     net.inject(3, source, datagram);
     net.run(SECOND / 1_000);
@@ -473,7 +471,7 @@ impl Tree {
 }
 
 #[test]
-fn a_membership_is_the_sources_or_none() {
+fn only_the_source_can_sign_a_membership() {
     let guard = keys(1);
     let verify = guard.public();
     let other = keys(2).public();
@@ -504,7 +502,7 @@ fn a_membership_is_the_sources_or_none() {
 }
 
 #[test]
-fn a_sink_that_does_not_know_the_list_delivers_and_says_so() {
+fn a_sink_without_the_list_delivers_and_reports_it() {
     let mut net = keyed(4, two_halves(), false);
     net.command(1, Command::Leave { topic: TOPIC });
     let source = net.contacts[4];
@@ -525,7 +523,7 @@ fn a_sink_that_does_not_know_the_list_delivers_and_says_so() {
         version: 1,
     };
     assert!(net.events.contains(&(1, unknown)));
-    // It could not say that it has it.
+    // It could not report that it has it.
     assert_eq!(net.outcomes[0].failed, [1]);
 }
 
@@ -553,7 +551,7 @@ fn an_address_is_proven_only_where_the_key_is_and_a_stranger_gets_six_questions(
     let mut net = keyed(2, two_halves(), true);
     let source = net.source();
     let there = net.contacts[0];
-    // Sink 0 says that it is where sink 1 is.
+    // Sink 0 claims the address of sink 1.
     let elsewhere = Contact {
         address: net.contacts[1].address,
         ..there
@@ -571,11 +569,11 @@ fn an_address_is_proven_only_where_the_key_is_and_a_stranger_gets_six_questions(
         net.command(source, Command::Prove { topic, contact });
     }
     net.run(10 * SECOND);
-    let proven = |contact, there| {
+    let proven = |contact, is_reachable| {
         let wanted = TreeEvent::Proven {
             topic,
             contact,
-            there,
+            is_reachable,
         };
         net.events.iter().filter(|(_, it)| *it == wanted).count()
     };
@@ -599,7 +597,7 @@ fn a_list_that_comes_after_its_event_lets_it_be_answered() {
     net.publish(b"before its list");
     net.run(SECOND / 50);
     assert!((0..3).all(|sink| net.delivered[sink].len() == 1));
-    assert!(net.outcomes.is_empty(), "nobody can answer yet");
+    assert!(net.outcomes.is_empty(), "no sink can answer yet");
     (0..3).for_each(|sink| net.command(sink, known(None)));
     net.run(5 * SECOND);
     assert!((0..3).all(|sink| net.outcomes[0].delivered(sink)));

@@ -1,8 +1,7 @@
-//! Goal: a source calls no sink failed that lives, though it is silent for a while, or others make round
-//! trips look long; and a sink that is dead does not hold up the events to come.
+//! Goal: a source does not report a live sink as failed because it is silent for a while, or because others
+//! inflate round trips; a dead sink does not delay later events.
 //! Method: real machines and datagrams on a virtual clock.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ fn config() -> Config {
 #[test]
 fn a_sink_that_stalls_for_a_hundred_round_trips_has_not_failed() {
     let mut net = keyed(3, config(), false);
-    // As a busy process whose receive buffer is full.
+    // Like a busy process whose receive buffer is full.
     net.tamper = Box::new(|_, to, _| to != 1);
     net.publish(b"0");
     net.run(100 * MILLISECOND);
@@ -40,10 +39,10 @@ fn a_sink_that_stalls_for_a_hundred_round_trips_has_not_failed() {
 }
 
 #[test]
-fn all_messages_are_sent_whatever_round_trips_late_answers_feign() {
+fn late_answers_do_not_suppress_retransmissions() {
     let mut net = keyed(10, config(), false);
     let source = net.source();
-    // Eight sinks answer just before they would be called failed.
+    // Eight sinks answer just before they would be reported as failed.
     let kept = Rc::new(RefCell::new(Vec::new()));
     let keep = Rc::clone(&kept);
     net.tamper = Box::new(move |from, to, datagram| {
@@ -62,8 +61,7 @@ fn all_messages_are_sent_whatever_round_trips_late_answers_feign() {
     let round_trip = net.nodes[source].round_trip().expect("it was measured");
     assert!(round_trip > 100 * MILLISECOND, "{round_trip:?}");
 
-    // Of the next event a sink that is honest does not get the first messages; no answer of others tells
-    // the source how quick the network is.
+    // The first messages of the next event to an honest sink are lost; no other answers give a round trip.
     let lost = Cell::new(0);
     net.tamper = Box::new(move |from, to, _| {
         let first = from == source && to == 9 && lost.get() < 6;
@@ -77,7 +75,7 @@ fn all_messages_are_sent_whatever_round_trips_late_answers_feign() {
 }
 
 #[test]
-fn a_dead_sink_does_not_hold_up_the_events_to_come() {
+fn a_dead_sink_does_not_delay_later_events() {
     for (history, events, pause) in [(32, 400, 10), (8, 100, 40), (4, 50, 120)] {
         let config = Config {
             history,
@@ -107,7 +105,7 @@ fn a_dead_sink_does_not_hold_up_the_events_to_come() {
 }
 
 #[test]
-fn what_goes_again_to_the_dead_takes_turns_with_the_next_event() {
+fn retransmissions_take_turns_with_the_next_event() {
     const SINKS: usize = 250;
     let contact = |number: usize| Contact {
         address: ([10, 0, 0, 1], 1_000 + number as u16).into(),
@@ -116,7 +114,7 @@ fn what_goes_again_to_the_dead_takes_turns_with_the_next_event() {
     let list = Membership::new(1, 1, (0..SINKS).map(contact).collect());
     let membership = Arc::new(list.expect("apart"));
     let mut tree = Tree::new(Arc::new(config()), contact(SINKS), TrustedNetwork, 1);
-    // Of which events messages go, in their order.
+    // The events whose messages are sent, in order.
     let mut at = |now: Instant, input: Input<Message, Command>| {
         tree.handle_input(now, input);
         let mut sent = Vec::new();
@@ -144,12 +142,12 @@ fn what_goes_again_to_the_dead_takes_turns_with_the_next_event() {
     let mut now = now + MILLISECOND;
     first += at(now, Input::Timeout).len();
     assert_eq!(first, SINKS);
-    // Nobody has answered, and all time-outs are over: more goes again than goes at once.
+    // No sink has answered, and all timeouts have passed: retransmissions outnumber first messages.
     now += SECOND / 10;
     let again = at(now, Input::Timeout);
     assert!(again.len() < SINKS && again.iter().all(|it| *it == 1));
     let sent = at(now, publish());
     let of = |event: u64| sent.iter().filter(|it| **it == event).count();
     assert!(of(2) >= sent.len() / 2, "{sent:?}");
-    assert!(of(1) > 0, "what goes again is not held up for ever");
+    assert!(of(1) > 0, "retransmissions are not delayed forever");
 }

@@ -1,23 +1,22 @@
-//! Goal: who is known to be silent is so in the next version of the list, too, at sources and at
-//! forwarders; a sink that came back under another address is not.
+//! Goal: suspects stay suspects in the next version of the list, at sources and at forwarders; a sink that
+//! returns under another address is not a suspect.
 //! Method: real machines and datagrams on a virtual clock; times are compared with one another.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::{Net, TOPIC, keyed};
 use chappe_notification_tree::{Choice, Command, Config, Contact, Keys, Membership, Plan, SOURCE};
 
-/// Those of the first list and one that comes later.
+/// The sinks of the first list, and one that is added later.
 const SINKS: usize = 41;
 const LATER: usize = 40;
-/// A tenth. By two halves the first is the first head of the whole, and the others are heads below it.
+/// A tenth. By two halves the first one is the first head of all, and the others are heads below it.
 const DEAD: [usize; 4] = [0, 10, 20, 30];
 /// Heads that only forwarders send to.
 const DEAD_BELOW: [usize; 4] = [1, 11, 21, 31];
 const SECOND: Duration = Duration::from_secs(1);
-/// How exactly an arrival is known.
+/// The precision of an arrival.
 const STEP: Duration = Duration::from_micros(100);
 
 /// A network without the later sink, some dead.
@@ -33,7 +32,7 @@ fn network(dead: [usize; 4]) -> Net<Keys> {
     net
 }
 
-/// Tells all nodes of a list.
+/// Gives all nodes a list.
 fn list(net: &mut Net<Keys>, version: u32, sinks: &[Contact]) {
     let list = Arc::new(Membership::new(TOPIC, version, sinks.to_vec()).expect("apart"));
     for node in 0..net.nodes.len() {
@@ -46,14 +45,14 @@ fn list(net: &mut Net<Keys>, version: u32, sinks: &[Contact]) {
     }
 }
 
-/// The list with the later sink in front, so that every number is another one.
+/// The list with the later sink in front, so that every number changes.
 fn with_later(net: &Net<Keys>) -> Vec<Contact> {
     let mut sinks = net.contacts[..LATER].to_vec();
     sinks.insert(0, net.contacts[LATER]);
     sinks
 }
 
-/// Publishes, and says how long the last of so many live sinks waits.
+/// Publishes an event; returns the time until the last of so many live sinks has it.
 fn event(net: &mut Net<Keys>, live: usize) -> Duration {
     let began = net.now;
     let had = |net: &Net<Keys>| net.delivered.iter().map(Vec::len).sum::<usize>();
@@ -73,16 +72,16 @@ fn taken_over(net: &Net<Keys>) -> u64 {
 }
 
 #[test]
-fn behind_a_new_list_the_dead_are_as_well_known_as_behind_a_heartbeat() {
+fn suspects_survive_a_new_list() {
     let live = SINKS - DEAD.len();
     let mut net = network(DEAD);
     event(&mut net, live - 1);
     let known = taken_over(&net);
-    assert!(known > 0, "somebody met the dead");
+    assert!(known > 0, "a node met the dead sinks");
     let sinks = with_later(&net);
     list(&mut net, 3, &sinks);
     let took = event(&mut net, live);
-    assert_eq!(taken_over(&net), known, "nobody meets them again");
+    assert_eq!(taken_over(&net), known, "no node meets them again");
 
     let mut net = network(DEAD);
     let sinks = with_later(&net);
@@ -104,7 +103,7 @@ fn behind_a_new_list_the_dead_are_as_well_known_as_behind_a_heartbeat() {
 }
 
 #[test]
-fn forwarders_keep_what_they_know() {
+fn forwarders_remember_suspects() {
     let live = LATER - DEAD_BELOW.len();
     let mut net = network(DEAD_BELOW);
     event(&mut net, live);
@@ -112,7 +111,7 @@ fn forwarders_keep_what_they_know() {
     let known = taken_over(&net);
     assert!(known > 0, "forwarders met the dead");
     assert_eq!(net.nodes[source].counters().taken_over, 0);
-    // The source, which was told of them, does not tell any more.
+    // The source has learned of them, and stops naming them.
     for sink in 0..LATER as u32 {
         let forget = Command::Suspect {
             topic: TOPIC,
@@ -125,11 +124,11 @@ fn forwarders_keep_what_they_know() {
     sinks.swap(38, 39);
     list(&mut net, 3, &sinks);
     event(&mut net, live);
-    assert_eq!(taken_over(&net), known, "nobody meets them again");
+    assert_eq!(taken_over(&net), known, "no node meets them again");
 }
 
 #[test]
-fn who_comes_back_under_another_address_is_no_suspect() {
+fn a_sink_that_returns_under_another_address_is_no_suspect() {
     for moves in [false, true] {
         let mut net = network(DEAD);
         event(&mut net, LATER - DEAD.len());
@@ -141,7 +140,7 @@ fn who_comes_back_under_another_address_is_no_suspect() {
         sinks.push(net.contacts[LATER]);
         list(&mut net, 3, &sinks);
         event(&mut net, SINKS);
-        // The first of the list is the first head, unless it is suspected.
+        // The first sink of the list is the first head, unless it is suspected.
         let sent_on = net.nodes[0].counters().spread;
         assert_eq!(sent_on > 0, moves, "{sent_on}");
     }

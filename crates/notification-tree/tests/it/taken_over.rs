@@ -1,8 +1,7 @@
-//! Goal: whoever takes over the part of a head that is only thought to be silent costs a few messages: the sinks
-//! that both give a range send it on once, and tell both. A liar that gives a range first gains nothing by that.
-//! Method: real machines and datagrams on a virtual clock; answers that are lost, ranges that a liar gives.
+//! Goal: taking over the part of a head that only seems silent costs a few messages: a sink that gets a range from
+//! two nodes forwards it once and reports to both. A liar that gives a range first gains nothing by that.
+//! Method: real machines and datagrams on a virtual clock; lost answers, and ranges from a liar.
 
-#[allow(unreachable_pub, dead_code, reason = "each test uses a part of it")]
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +13,7 @@ use chappe_notification_tree::{Body, Choice, Config, Message, Plan, Suspects, Ta
 const SECOND: Duration = Duration::from_secs(1);
 const SINKS: u8 = 14;
 
-/// Two halves of 14 sinks: the source gives 0 the sinks 0 to 6, which gives 1 to 3 and 4 to 6 on.
+/// Two halves of 14 sinks: the source gives 0 to 6 to sink 0, which gives on 1 to 3 and 4 to 6.
 fn two_halves() -> Config {
     Config {
         plan: Choice::Fixed(Plan::TwoHalves),
@@ -23,7 +22,7 @@ fn two_halves() -> Config {
 }
 
 #[test]
-fn who_is_given_a_range_by_two_sends_it_on_once_and_tells_both() {
+fn a_range_from_two_parents_is_forwarded_once_and_reported_to_both() {
     let mut net = keyed(SINKS, two_halves(), false);
     let source = net.source();
     let spreads = Rc::new(RefCell::new(BTreeMap::<(usize, usize), u32>::new()));
@@ -32,7 +31,7 @@ fn who_is_given_a_range_by_two_sends_it_on_once_and_tells_both() {
         let (message, _) = Message::decode(datagram).expect("well formed");
         match message.body {
             Body::Spread(_) => *counted.borrow_mut().entry((from, to)).or_default() += 1,
-            // What 0 says of its part never comes.
+            // The answers of 0 about its part are lost.
             Body::Response(it) => return (from, to, it.end) != (0, source, 7),
             Body::Coverage(it) => return (from, to, it.response.end) != (0, source, 7),
             _ => {}
@@ -41,7 +40,10 @@ fn who_is_given_a_range_by_two_sends_it_on_once_and_tells_both() {
     });
     net.publish(b"0");
     net.run(SECOND);
-    let outcome = net.outcomes.first().expect("1 and 4 told the source");
+    let outcome = net
+        .outcomes
+        .first()
+        .expect("1 and 4 reported to the source");
     assert!((0..u32::from(SINKS)).all(|sink| outcome.delivered(sink)));
     assert!(outcome.took < SECOND / 10, "{:?}", outcome.took);
     assert_eq!(net.nodes[source].counters().taken_over, 1);
@@ -56,7 +58,7 @@ fn who_is_given_a_range_by_two_sends_it_on_once_and_tells_both() {
     }
 }
 
-/// Ranges that the source gives when the sinks 0 and 1 are dead, in their order and each once.
+/// The ranges that the source gives when the sinks 0 and 1 are dead, in order and without repetitions.
 fn given(take_over: TakeOver) -> Vec<(u32, u32)> {
     let config = Config {
         take_over,
@@ -79,7 +81,7 @@ fn given(take_over: TakeOver) -> Vec<(u32, u32)> {
     });
     net.publish(b"0");
     net.run(6 * SECOND);
-    let outcome = net.outcomes.first().expect("T is over");
+    let outcome = net.outcomes.first().expect("T has passed");
     assert_eq!(
         (&outcome.failed[..], &outcome.unknown[..]),
         (&[0, 1][..], &[][..])
@@ -89,7 +91,7 @@ fn given(take_over: TakeOver) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn by_the_papers_rule_the_next_sink_takes_over_and_by_ours_the_giver_divides() {
+fn each_take_over_rule_picks_its_next_head() {
     let halves = [(0, 7), (7, 14)];
     let papers = given(TakeOver::NextSink);
     assert_eq!(
@@ -102,11 +104,11 @@ fn by_the_papers_rule_the_next_sink_takes_over_and_by_ours_the_giver_divides() {
 }
 
 #[test]
-fn a_liar_that_gives_a_range_first_does_not_decide_how_it_goes() {
+fn a_liar_that_gives_a_range_first_does_not_decide_its_terms() {
     const LIAR: usize = 8;
     const VICTIM: usize = 1;
     for (plan, due_us, timeout_us) in [
-        // Over at once; to be waited for, for an hour; as the source's own.
+        // No time at all; an hour; the time of the source.
         (Plan::TwoHalves, 0, 2_000),
         (Plan::TwoHalves, u32::MAX, u32::MAX),
         (Plan::Sequential, u32::MAX, 2_000),
@@ -118,7 +120,7 @@ fn a_liar_that_gives_a_range_first_does_not_decide_how_it_goes() {
         let events = Rc::new(RefCell::new(None));
         let keep = Rc::clone(&events);
         net.tamper = Box::new(move |from, to, datagram| {
-            // One that the victim needs is dead, and the honest head comes after the liar.
+            // A sink that the victim needs is dead, and the honest head comes after the liar.
             if from == source {
                 keep.borrow_mut().get_or_insert(datagram.clone());
             }
@@ -148,7 +150,7 @@ fn a_liar_that_gives_a_range_first_does_not_decide_how_it_goes() {
         assert_eq!(net.delivered[VICTIM], [b"0", b"1"], "from the liar");
         net.tamper = Box::new(|_, to, _| to != 2);
         net.run(5 * SECOND);
-        let outcome = net.outcomes.get(1).expect("T is over");
+        let outcome = net.outcomes.get(1).expect("T has passed");
         assert_eq!(outcome.failed, [2], "{plan:?} {due_us}");
         assert_eq!(outcome.unknown, [], "{plan:?} {due_us}");
         assert_eq!(net.delivered[3], [b"0", b"1"]);

@@ -1,4 +1,4 @@
-//! Bodies within limits, gzip undone.
+//! Reads bodies within limits and decompresses gzip.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -9,37 +9,37 @@ use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::CONTENT_ENCODING;
 
-use super::room::{Held, Room, SMALL_BYTES};
+use super::room::{Room, RoomPermit, SMALL_BYTES};
 use crate::Parsers;
 
-/// Why a body is not taken.
+/// Why a body is refused.
 #[derive(Debug)]
 pub(super) enum BodyError {
-    /// Larger than the limit, as sent or unpacked.
+    /// It exceeds the limit, compressed or decompressed.
     TooLarge,
-    /// A content encoding that is not read, or broken gzip.
+    /// The content encoding is unsupported, or the gzip data are broken.
     Encoding,
-    /// The peer ended within the body.
+    /// The peer closed the connection within the body.
     Broken(hyper::Error),
 }
 
 /// Reads one body.
 pub(super) struct Reader<'a> {
-    /// Bytes at most, as sent and unpacked.
+    /// The largest body, compressed and decompressed.
     pub(super) bound: usize,
-    /// Where a large body is unpacked.
+    /// The threads that decompress large bodies.
     pub(super) parsers: &'a Parsers,
-    /// What a large body has to wait for.
+    /// The room for large bodies.
     pub(super) room: Option<(&'a Room, SocketAddr)>,
 }
 
 impl Reader<'_> {
-    /// The body, unpacked, with the room that it takes.
+    /// Reads the body, decompressed, with the room that it takes.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
         mut incoming: Incoming,
-    ) -> Result<(Bytes, Option<Held>), BodyError> {
+    ) -> Result<(Bytes, Option<RoomPermit>), BodyError> {
         let size = incoming.size_hint();
         if size.lower() > self.bound as u64 {
             return Err(BodyError::TooLarge);
@@ -71,7 +71,7 @@ impl Reader<'_> {
                 if held.is_none() {
                     held = self.take(self.bound).await;
                 }
-                // The thread that serves goes on.
+                // The serving thread continues.
                 let bound = self.bound;
                 let unpacking = self.parsers.run(move || inflate(&bytes, bound)).await;
                 unpacking.unwrap_or(Err(BodyError::Encoding))
@@ -81,13 +81,13 @@ impl Reader<'_> {
         unpacked.map(|bytes| (bytes, held))
     }
 
-    async fn take(&self, bytes: usize) -> Option<Held> {
+    async fn take(&self, bytes: usize) -> Option<RoomPermit> {
         let (room, peer) = self.room?;
         room.take(peer, bytes).await
     }
 }
 
-/// Whether the body is packed by gzip, the one encoding that is read.
+/// Whether the body is compressed with gzip, the only supported encoding.
 fn is_packed(headers: &HeaderMap) -> Result<bool, BodyError> {
     match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
         None | Some(b"identity" | b"") => Ok(false),
@@ -96,7 +96,7 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, BodyError> {
     }
 }
 
-/// Undoes gzip; stops at `bound`, so that a small body cannot become a large one.
+/// Decompresses gzip; stops at `bound`, so that a small body cannot become a large one.
 fn inflate(bytes: &[u8], bound: usize) -> Result<Bytes, BodyError> {
     let mut unpacked = Vec::new();
     let decoder = flate2::read::GzDecoder::new(bytes);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_undone_to_the_limit_and_no_further() {
+    fn gzip_is_decompressed_up_to_the_limit() {
         assert_eq!(inflate(&gzip(b"abc"), 3).unwrap(), "abc");
         assert!(matches!(
             inflate(&gzip(b"abcd"), 3),

@@ -1,7 +1,6 @@
 //! The client: connections kept alive, deadlines on every step, no redirects.
 //!
-//! It takes a [`Contact`], not text: whoever has one has asked an address policy, or chose the
-//! address himself.
+//! It takes a [`Contact`] instead of text: a contact was checked by an address policy, or chosen by the caller.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,7 +36,7 @@ struct Inner {
     idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
 }
 
-/// Where a connection leads, with or without TLS.
+/// The destination of a connection, with or without TLS.
 type Place = (SocketAddr, Scheme);
 
 impl Client {
@@ -52,8 +51,7 @@ impl Client {
         }))
     }
 
-    /// A client that speaks TLS to https addresses. The handshake belongs to the time for the
-    /// connection.
+    /// A client that uses TLS for https addresses. The handshake counts towards the time for the connection.
     #[must_use]
     pub fn with_tls(limits: ClientLimits, tls: tls::Client) -> Self {
         Self(Arc::new(Inner {
@@ -79,7 +77,7 @@ impl Client {
     /// Gets a document.
     ///
     /// # Errors
-    /// When there is no answer of success.
+    /// There is no successful answer.
     pub async fn get(&self, contact: &Contact) -> Result<Answer, Error> {
         let answer = self
             .request(contact, Method::GET, HeaderMap::new(), Bytes::new())
@@ -93,11 +91,11 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the answer whole, whatever its status. A redirect is an answer
-    /// like any other.
+    /// Sends a request and reads the complete answer, whatever its status. A redirect is returned like any
+    /// other answer.
     ///
     /// # Errors
-    /// When there is no answer within the limits.
+    /// There is no answer within the limits.
     pub async fn request(
         &self,
         contact: &Contact,
@@ -126,7 +124,7 @@ impl Client {
             room: None,
         };
         let reading = reader.read(&parts.headers, incoming);
-        let what = "send its answer whole";
+        let what = "send its complete answer";
         let body = timeout(limits.body_deadline, reading)
             .await
             .map_err(|_| Error::Late { peer, what })?;
@@ -144,12 +142,12 @@ impl Client {
         })
     }
 
-    /// Ends idle connections.
+    /// Closes idle connections.
     pub fn close_idle(&self) {
         self.idle().clear();
     }
 
-    /// Sends over an idle connection, or a new one when there is none that still lives.
+    /// Sends over an idle connection, or a new one if none is alive.
     async fn exchange(
         &self,
         place: Place,
@@ -162,7 +160,7 @@ impl Client {
             }
             match self.send(peer, &mut sender, request).await? {
                 Sent::Answered(response) => return Ok((response, sender)),
-                // Closed before a byte went out: nothing happened there, so it may be sent again.
+                // Closed before a byte was sent: nothing happened there, so a retry is safe.
                 Sent::Unsent(unsent, _) => request = unsent,
             }
         }
@@ -202,7 +200,7 @@ impl Client {
         let stream = match timeout(limits.connect_deadline, self.open(peer)).await {
             Ok(stream) => stream.map_err(|source| Error::Connect { peer, source })?,
             Err(_) => {
-                let what = "take the connection";
+                let what = "accept the connection";
                 return Err(Error::Late { peer, what });
             }
         };
@@ -217,7 +215,7 @@ impl Client {
             .await
             .map_err(|source| Error::Exchange { peer, source })?;
         tokio::spawn(async move {
-            // How it ended is told to whoever waits for an answer.
+            // The task that waits for the answer gets the error.
             if let Err(error) = connection.await {
                 tracing::trace!(%peer, %error, "connection ended");
             }
@@ -242,7 +240,7 @@ impl Client {
         socket.connect(peer).await
     }
 
-    /// The idle connection that was used last: the likeliest to live.
+    /// The idle connection that was used last: the most likely one to be alive.
     fn take(&self, place: Place) -> Option<Sender> {
         let mut idle = self.idle();
         let senders = idle.get_mut(&place)?;
@@ -287,7 +285,7 @@ impl Client {
     }
 
     fn idle(&self) -> MutexGuard<'_, HashMap<Place, Vec<(Instant, Sender)>>> {
-        // Every change leaves the pool whole.
+        // Every change leaves the pool consistent.
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -303,7 +301,7 @@ enum Sent {
     Unsent(hyper::Request<Full<Bytes>>, hyper::Error),
 }
 
-/// The authority as URIs write it: zones mean nothing to the peer.
+/// The authority of a URI: the zone means nothing to the peer.
 fn host(peer: SocketAddr) -> String {
     match peer {
         SocketAddr::V4(peer) => peer.to_string(),

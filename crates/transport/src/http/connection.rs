@@ -1,4 +1,4 @@
-//! A TCP connection that counts what it read, to tell a slow head from an idle connection.
+//! A TCP connection that counts the bytes read, to distinguish a slow header from an idle connection.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Why a request got no usable answer.
+//! Errors of a request without a usable answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use hyper::StatusCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address wants TLS, and nobody said whom to trust.
-    #[error("{0} wants https, and no certificate is trusted here")]
+    /// The address requires TLS, but no certificate is trusted.
+    #[error("{0} requires https, but no trusted certificate is configured")]
     Https(SocketAddr),
     /// The TLS handshake failed.
     #[error("{0}")]
@@ -21,7 +21,7 @@ pub enum Error {
     Connect {
         /// The peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A deadline passed.
@@ -29,18 +29,18 @@ pub enum Error {
     Late {
         /// The peer.
         peer: SocketAddr,
-        /// What it did not do.
+        /// The missed action.
         what: &'static str,
     },
-    /// The connection ended or the answer is no HTTP.
+    /// The connection ended, or the answer is not HTTP.
     #[error("the exchange with {peer} failed: {source}")]
     Exchange {
         /// The peer.
         peer: SocketAddr,
-        /// What went wrong.
+        /// The cause.
         source: hyper::Error,
     },
-    /// The answer is larger than allowed.
+    /// The answer exceeds the limit.
     #[error("the answer of {peer} is larger than {bound} bytes")]
     TooLarge {
         /// The peer.
@@ -49,12 +49,12 @@ pub enum Error {
         bound: usize,
     },
     /// The answer's encoding is unknown or broken.
-    #[error("the answer of {peer} is not in a content encoding that is read here")]
+    #[error("the answer of {peer} has an unsupported or broken content encoding")]
     Encoding {
         /// The peer.
         peer: SocketAddr,
     },
-    /// A status that is no success, without a fault.
+    /// An unsuccessful status without a fault.
     #[error("{peer} answered with status {status}")]
     Status {
         /// The peer.
@@ -70,19 +70,19 @@ pub enum Error {
         /// The fault.
         fault: Box<Fault>,
     },
-    /// The answer is no SOAP message.
-    #[error("the answer of {peer} is no SOAP message: {source}")]
+    /// The answer is not a SOAP message.
+    #[error("the answer of {peer} is not a SOAP message: {source}")]
     Soap {
         /// The peer.
         peer: SocketAddr,
-        /// Why not.
+        /// The reason.
         source: chappe_soap::Error,
     },
-    /// The answer was not parsed to its end: the program ends.
-    #[error("the answer of {0} was not parsed to its end")]
+    /// The parser ended before its result: the program is shutting down.
+    #[error("the answer of {0} was not parsed: the parser ended")]
     Parser(SocketAddr),
-    /// The request cannot be written as HTTP.
-    #[error("not expressible as an HTTP request: {0}")]
+    /// The request cannot be expressed in HTTP.
+    #[error("the request cannot be expressed in HTTP: {0}")]
     Request(#[from] hyper::http::Error),
 }
 
@@ -93,7 +93,7 @@ impl From<crate::tls::Error> for Error {
 }
 
 impl Error {
-    /// A few words that are always the same, for counting.
+    /// A constant short text, for counters.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -112,23 +112,23 @@ impl Error {
         }
     }
 
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Connect { peer, source } => Some(match source.kind() {
                 io::ErrorKind::ConnectionRefused => {
-                    format!("nothing listens at {peer}: does the device still run?")
+                    format!("nothing listens at {peer}: check that the device runs")
                 }
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    format!("see the route: ip route get {}", peer.ip())
+                    format!("check the route: ip route get {}", peer.ip())
                 }
-                _ => format!("a firewall may stand before {peer}"),
+                _ => format!("check for a firewall in front of {peer}"),
             }),
-            Self::Late { peer, .. } => Some(format!("a firewall or load may hold up {peer}")),
+            Self::Late { peer, .. } => Some(format!("check {peer} for a firewall or high load")),
             Self::Tls(error) => error.hint(),
-            Self::Https(_) => Some("let the device offer an http address too".to_owned()),
-            Self::TooLarge { .. } => Some("raise the limit of body bytes".to_owned()),
+            Self::Https(_) => Some("make the device offer an http address, too".to_owned()),
+            Self::TooLarge { .. } => Some("raise the limit on body bytes".to_owned()),
             _ => None,
         }
     }

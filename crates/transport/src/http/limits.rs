@@ -1,33 +1,33 @@
-//! What a peer may cost us.
+//! Limits on the resources that a peer can use.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Bounds of a [`Server`](super::Server); each refusal is counted by its reason.
+/// Limits of a [`Server`](super::Server); each refusal is counted by its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections in all. Default 512: half the usual limit of open files.
+    /// Connections in total. Default 512: half the usual limit on open files.
     pub connections: usize,
-    /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 64. Beyond this and the
-    /// limit above, the connection that has waited longest for a request gives way.
+    /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 64. Above this limit or the previous one,
+    /// the connection that has waited longest for a request is closed.
     pub connections_per_peer: usize,
-    /// Requests being worked on. Default 128.
+    /// Requests in progress. Default 128.
     pub requests: usize,
-    /// Bytes of a request's head. Default 16 KiB; at least 8 KiB.
+    /// The largest header of a request. Default 16 KiB; at least 8 KiB.
     pub header_bytes: usize,
-    /// Bytes of a request's body, also after decompression. Default 4 MiB, as XML documents.
+    /// The largest body of a request, also after decompression. Default 4 MiB, like XML documents.
     pub body_bytes: usize,
-    /// Bytes of all bodies that are longer than 64 KiB; one more waits, within `body_deadline`. One peer
-    /// may take a quarter. Default 64 MiB: eight of the largest, packed and unpacked.
+    /// Bytes of all bodies above 64 KiB; a further one waits, within `body_deadline`. One peer may take a quarter.
+    /// Default 64 MiB: eight bodies of the largest size, compressed and decompressed.
     pub bodies_bytes: usize,
-    /// Time from one request's end (or the connection's begin) to the end of the next head: bounds
-    /// slow heads and idle connections alike. Default 15 s.
+    /// Time from the end of a request (or the start of the connection) to the end of the next header; limits slow
+    /// headers and idle connections. Default 15 s.
     pub header_deadline: Duration,
     /// Time for the body. Default 15 s.
     pub body_deadline: Duration,
-    /// Time for the answer to be made. Default 30 s.
+    /// Time to produce the answer. Default 30 s.
     pub answer_deadline: Duration,
-    /// Time that written bytes may stay unacknowledged by a peer that reads no more. Default 20 s.
+    /// Time that sent bytes may stay unacknowledged by a peer that stops reading. Default 20 s.
     pub write_deadline: Duration,
 }
 
@@ -48,25 +48,25 @@ impl Default for ServerLimits {
     }
 }
 
-/// Bounds of a [`Client`](super::Client).
+/// Limits of a [`Client`](super::Client).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Time for the connection. Default 2 s: devices are near.
+    /// Time to connect. Default 2 s: devices are near.
     pub connect_deadline: Duration,
-    /// Time from the request to the end of the answer's head. Default 10 s.
+    /// Time from the request to the end of the answer's header. Default 10 s.
     pub header_deadline: Duration,
     /// Time for the answer's body. Default 10 s.
     pub body_deadline: Duration,
-    /// Bytes of an answer's body, also after decompression. Default 4 MiB, as XML documents.
+    /// The largest body of an answer, also after decompression. Default 4 MiB, like XML documents.
     pub body_bytes: usize,
-    /// Idle connections kept to one authority. Default 4.
+    /// Idle connections kept for one authority. Default 4.
     pub idle_per_authority: usize,
-    /// Idle connections kept in all. Default 256.
+    /// Idle connections kept in total. Default 256.
     pub idle: usize,
-    /// Time after which an idle connection is not used again. Default 4 s: shorter than the
-    /// servers of devices wait (5 s is the shortest seen).
+    /// Time after which an idle connection is not reused. Default 4 s: shorter than the servers of devices wait
+    /// (5 s is the shortest observed).
     pub idle_time: Duration,
-    /// The local address that connections come from; the kernel's choice by default.
+    /// The local address of connections; chosen by the kernel by default.
     pub local_address: Option<IpAddr>,
 }
 

@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 
 use super::soap::SOAP_CONTENT_TYPE;
 
-/// A request, whole and within its limits.
+/// A complete request within its limits.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The method.
@@ -22,13 +22,13 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body, decompressed.
     pub body: Bytes,
-    /// Who asks.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The address that was asked.
+    /// The server's address.
     pub local: SocketAddr,
 }
 
-/// What a [`Handler`](super::Handler) answers.
+/// The answer of a [`Handler`](super::Handler).
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status.
@@ -50,7 +50,7 @@ impl Response {
         }
     }
 
-    /// An answer of this media type.
+    /// An answer with this media type.
     #[must_use]
     pub fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         let response =
@@ -72,7 +72,7 @@ impl Response {
         Self::new(status, SOAP_CONTENT_TYPE, envelope.to_text())
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
@@ -80,7 +80,7 @@ impl Response {
     }
 }
 
-/// What a peer answered to a [`Client`](super::Client).
+/// The answer of a peer to a [`Client`](super::Client).
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.

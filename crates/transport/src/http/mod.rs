@@ -1,10 +1,10 @@
 //! HTTP/1.1 for SOAP (RFC 9112; SOAP 1.2 part 2, section 7), both ends.
 //!
-//! Nagle's algorithm is off at both ends and a message goes out in one write: headers and body in
-//! two small writes with Nagle on cost 40 ms a call. Everything that a peer can stretch has a limit
-//! or a deadline, and each refusal is counted in [`Drops`](crate::Drops) with its reason.
+//! Nagle's algorithm is off at both ends, and a message is sent in one write: headers and body in two small writes
+//! with Nagle cost 40 ms a call. Everything that a peer can prolong has a limit or a deadline, and each refusal is
+//! counted in [`Drops`](crate::Drops) by its reason.
 //!
-//! Deliberately absent: HTTP/2, redirects, cookies, proxies, names instead of addresses.
+//! Out of scope: HTTP/2, redirects, cookies, proxies, names instead of addresses.
 
 mod body;
 mod client;

@@ -1,9 +1,8 @@
-//! Places for connections, which those who ask for nothing cannot keep from those who do.
+//! Slots for connections, which idle clients cannot take from active ones.
 //!
-//! A connection waits until a request of it has been read whole, and again once that is answered.
-//! When every place is taken, the connection that has waited longest gives way: one of the peer
-//! that has most of them waiting, so that a flood displaces itself. Connections that are being
-//! answered never give way.
+//! A connection is waiting until one of its requests has been read completely, and again once that is answered. When
+//! all slots are taken, the longest waiting connection of the peer with most waiting connections is displaced, so that
+//! a flood displaces itself. Connections with a request in progress are never displaced.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A bounded number of places.
+/// A bounded number of slots.
 #[derive(Debug)]
 pub struct Places {
     places_max: usize,
@@ -29,32 +28,32 @@ struct Taken {
 #[derive(Debug)]
 struct Open {
     peer: IpAddr,
-    /// Since when it waits, as a number that rises; none while it is being answered.
+    /// When it started to wait, as an increasing number; `None` while a request is in progress.
     waiting: Option<u64>,
     leave: Arc<Notify>,
 }
 
-/// What taking a place came to.
+/// The result of taking a slot.
 #[derive(Debug)]
 pub enum Taking {
     /// There was room.
     Free(Place),
-    /// Somebody who waited gave way.
+    /// A waiting connection was displaced.
     Displaced(Place, Crowd),
-    /// All are being answered.
+    /// All slots have a request in progress.
     Full(Crowd),
 }
 
-/// What was too many.
+/// The limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crowd {
-    /// Connections in all.
+    /// Connections in total.
     All,
     /// Connections of one peer.
     Peer,
 }
 
-/// One place, given back when dropped.
+/// One slot, released when it is dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -63,7 +62,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// So many places, and so many of them for one peer: an IPv4 address or an IPv6 /64.
+    /// A total number of slots, and a limit for each peer: an IPv4 address or an IPv6 /64.
     #[must_use]
     pub fn new(places_max: usize, per_peer_max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -74,7 +73,7 @@ impl Places {
         })
     }
 
-    /// A place for a connection of `peer`, which waits at first.
+    /// Takes a slot for a connection of `peer`, which starts as waiting.
     #[must_use]
     pub fn take(self: &Arc<Self>, peer: SocketAddr) -> Taking {
         let peer = neighbourhood(peer);
@@ -117,24 +116,24 @@ impl Places {
         }
     }
 
-    /// How many are taken.
+    /// The number of taken slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.taken().places.len()
     }
 
-    /// Whether none is taken.
+    /// Whether no slot is taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until a place is given back or its connection waits.
+    /// Waits until a slot is released or its connection waits.
     pub async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// Every change leaves the places whole.
+    /// Every change leaves the slots consistent.
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,7 +145,7 @@ impl Taken {
         self.next
     }
 
-    /// The peer with most connections that wait.
+    /// The peer with most waiting connections.
     fn greediest(&self) -> Option<IpAddr> {
         let mut waiting: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.places.values().filter(|open| open.waiting.is_some()) {
@@ -164,14 +163,14 @@ impl Taken {
 }
 
 impl Place {
-    /// A request has been read whole: the connection is not displaced until [`Place::waits`].
+    /// A request was read completely: the connection is not displaced until [`Place::waits`].
     pub fn is_answered(&self) {
         if let Some(open) = self.places.taken().places.get_mut(&self.number) {
             open.waiting = None;
         }
     }
 
-    /// The request is answered: the connection waits for the next.
+    /// The request is answered: the connection waits for the next one.
     pub fn waits(&self) {
         let mut taken = self.places.taken();
         let since = taken.number();
@@ -182,7 +181,7 @@ impl Place {
         self.places.freed.notify_one();
     }
 
-    /// Returns when the place was given to somebody else: the connection is to end.
+    /// Waits until the slot is given to another connection: this one must end.
     pub async fn displaced(&self) {
         self.leave.notified().await;
     }
@@ -195,7 +194,7 @@ impl Drop for Place {
     }
 }
 
-/// Whose connections are counted together: one IPv4 address, one IPv6 /64.
+/// The network that is counted as one peer: one IPv4 address, one IPv6 /64.
 pub(crate) fn neighbourhood(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -219,24 +218,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_greediest_peer_s_longest_waiting_gives_way() {
+    async fn the_longest_waiting_connection_of_the_greediest_peer_is_displaced() {
         let places = Places::new(3, 8);
         let honest = taken(places.take(peer(1)));
         let first = taken(places.take(peer(2)));
         let second = taken(places.take(peer(2)));
         let Taking::Displaced(newcomer, Crowd::All) = places.take(peer(3)) else {
-            panic!("nobody gave way");
+            panic!("no connection was displaced");
         };
         first.displaced().await;
         assert_eq!(places.len(), 3);
         drop(first);
-        assert_eq!(places.len(), 3, "its place is already another's");
+        assert_eq!(
+            places.len(),
+            3,
+            "its slot belongs to another connection already"
+        );
         drop((honest, second, newcomer));
         assert!(places.is_empty());
     }
 
     #[tokio::test]
-    async fn who_is_answered_stays_and_who_waits_again_may_go() {
+    async fn only_waiting_connections_are_displaced() {
         let places = Places::new(2, 1);
         let one = taken(places.take(peer(1)));
         one.is_answered();

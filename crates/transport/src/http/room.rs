@@ -1,8 +1,8 @@
-//! Room for large bodies: the memory that peers can make a server hold, in all and for one peer.
+//! Room for large bodies: limits the memory that peers can make a server hold, in total and for one peer.
 //!
-//! A body waits for its room before its bytes are read on, so that a peer that sends many, or sends
-//! them slowly, is held back by its own connection. Each request takes room once and keeps it until it
-//! is answered: nobody holds some and waits for more. Bodies of up to [`SMALL_BYTES`] take none.
+//! A body waits for room before its bytes are read further, so that back-pressure reaches a peer that sends many or
+//! slow ones. Each request takes room once and holds it until it is answered, so none holds some while it waits for
+//! more. Bodies of up to [`SMALL_BYTES`] take none.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::neighbourhood;
 
-/// Bytes up to which a body takes no room. Default 64 KiB: 512 connections hold 32 MiB of them, and
-/// notifications are smaller.
+/// The largest body that takes no room. Default 64 KiB: 512 connections hold 32 MiB of them, and notifications are
+/// smaller.
 pub(super) const SMALL_BYTES: usize = 64 << 10;
-/// Share of the room that one peer may take: a quarter.
+/// The divisor of one peer's share of the room.
 const PEER_SHARE: usize = 4;
 
 /// The room of a server.
@@ -27,19 +27,19 @@ pub(super) struct Room {
     peer_bytes: u32,
 }
 
-/// Room of one request, given back when dropped.
+/// The room of one request, released when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct RoomPermit {
     _of_peer: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 impl Room {
-    /// Room of so many bytes, and at least for one body of `body_bytes`, packed and unpacked.
+    /// Room of this size, at least for one body of `body_bytes`, compressed and decompressed.
     pub(super) fn new(bytes: usize, body_bytes: usize) -> Self {
         let least = body_bytes.saturating_mul(2);
-        let bytes = of_size(bytes.max(least));
-        let peer_bytes = (bytes / of_size(PEER_SHARE)).max(of_size(least));
+        let bytes = permits_for(bytes.max(least));
+        let peer_bytes = (bytes / permits_for(PEER_SHARE)).max(permits_for(least));
         Self {
             all: Arc::new(Semaphore::new(bytes as usize)),
             bytes,
@@ -48,29 +48,29 @@ impl Room {
         }
     }
 
-    /// Waits for room of so many bytes; `None` when there is never as much.
-    pub(super) async fn take(&self, peer: SocketAddr, bytes: usize) -> Option<Held> {
-        let bytes = of_size(bytes).min(self.peer_bytes).min(self.bytes);
-        let of_peer = self.of_peer(neighbourhood(peer));
-        // The peer's own share first: who has used it up keeps nobody else waiting.
+    /// Waits for room; `None` if there is never as much.
+    pub(super) async fn take(&self, peer: SocketAddr, bytes: usize) -> Option<RoomPermit> {
+        let bytes = permits_for(bytes).min(self.peer_bytes).min(self.bytes);
+        let of_peer = self.peer_share(neighbourhood(peer));
+        // The peer's own share first: a peer that has used it up keeps no other waiting.
         let of_peer = of_peer.acquire_many_owned(bytes).await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_many_owned(bytes).await.ok()?;
-        Some(Held {
+        Some(RoomPermit {
             _of_peer: of_peer,
             _of_all: of_all,
         })
     }
 
-    fn of_peer(&self, peer: IpAddr) -> Arc<Semaphore> {
+    fn peer_share(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut of_peers = self.of_peers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody holds or waits for are whole again.
+        // Shares without a holder or waiter are complete again.
         of_peers.retain(|_, share| Arc::strong_count(share) > 1);
         let share = || Arc::new(Semaphore::new(self.peer_bytes as usize));
         Arc::clone(of_peers.entry(peer).or_insert_with(share))
     }
 }
 
-fn of_size(bytes: usize) -> u32 {
+fn permits_for(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX >> 3)
 }
 
@@ -85,8 +85,8 @@ mod tests {
     const ONE: u8 = 1;
     const OTHER: u8 = 2;
 
-    /// The room of a peer by the last byte of its address, if it is there at once.
-    fn at_once(room: &Room, peer: u8, bytes: usize) -> Option<Held> {
+    /// The room of a peer, by the last byte of its address, if it is available at once.
+    fn at_once(room: &Room, peer: u8, bytes: usize) -> Option<RoomPermit> {
         let peer = SocketAddr::from(([192, 0, 2, peer], 4711));
         let mut context = Context::from_waker(Waker::noop());
         match pin!(room.take(peer, bytes)).poll(&mut context) {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn one_peer_takes_no_more_than_its_share() {
         let room = Room::new(800, 50);
-        let held: Vec<Held> = (0..10).map_while(|_| at_once(&room, ONE, 50)).collect();
+        let held: Vec<RoomPermit> = (0..10).map_while(|_| at_once(&room, ONE, 50)).collect();
         assert_eq!(held.len(), 4);
         assert!(at_once(&room, OTHER, 50).is_some());
         drop(held);
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn all_together_take_no_more_than_there_is() {
+    fn all_peers_together_stay_within_the_room() {
         let room = Room::new(100, 10);
-        let held: Vec<Held> = (10..30)
+        let held: Vec<RoomPermit> = (10..30)
             .filter_map(|peer| at_once(&room, peer, 20))
             .collect();
         assert_eq!(held.len(), 5);

@@ -1,4 +1,4 @@
-//! The server: one handler, many connections, none of which can hold up the others.
+//! The server: one handler and many connections, none of which can delay the others.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,16 +23,16 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::body::{self, BodyError};
 use super::connection::Counted;
-use super::room::{Held, Room};
+use super::room::{Room, RoomPermit};
 use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking};
 use crate::{Drops, Hop, Parsers};
 
-/// Pause after the system refuses to give a connection (no file descriptors, no memory).
+/// The pause after the system fails to provide a connection (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Connections that the kernel keeps for us before we accept them.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: i32 = 256;
 
-/// What answers requests. Closures of the fitting type are handlers.
+/// Answers requests. Closures of the matching type are handlers.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// How busy a server is and was.
+/// The load of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerState {
     /// Open connections.
@@ -57,7 +57,7 @@ pub struct ServerState {
     pub accepted: u64,
     /// Requests handed to the handler since the start.
     pub requests: u64,
-    /// Connections and requests refused since the start; the reasons are in the drops.
+    /// Connections and requests refused since the start; the drops give the reasons.
     pub refused: u64,
 }
 
@@ -69,7 +69,7 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// A running server. Dropping it ends it at once; [`Server::stop`] lets requests finish.
+/// A running server. Dropping it ends it at once; [`Server::stop`] finishes requests.
 #[derive(Debug)]
 pub struct Server {
     local: SocketAddr,
@@ -100,7 +100,7 @@ impl Server {
     /// Listens at `address` (port 0 takes a free one) and serves on the current runtime.
     ///
     /// # Errors
-    /// When the address cannot be listened at.
+    /// The address cannot be used to listen.
     pub fn bind(
         address: SocketAddr,
         limits: ServerLimits,
@@ -136,19 +136,19 @@ impl Server {
         })
     }
 
-    /// The address that is listened at, with the port that was taken.
+    /// The listening address, with the bound port.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// How busy it is.
+    /// Its load.
     #[must_use]
     pub fn state(&self) -> ServerState {
         self.counters.state()
     }
 
-    /// Accepts nothing more, lets running requests finish, and ends what is left after `deadline`.
+    /// Accepts no more connections, finishes requests in progress, and ends the rest after `deadline`.
     pub async fn stop(mut self, deadline: Duration) {
         self.stop.send_replace(true);
         let ended = self.ended.wait_for(|ended| *ended);
@@ -165,7 +165,7 @@ impl Drop for Server {
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
-    // A restart must not wait for the old connections' TIME_WAIT.
+    // A restart must not wait for old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -176,7 +176,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 struct Shared<H> {
     limits: ServerLimits,
     requests: Semaphore,
@@ -196,14 +196,14 @@ impl<H> Shared<H> {
     }
 }
 
-/// The right to one connection, given back when dropped.
+/// The slot of one connection, released when it is dropped.
 struct Slot<H> {
     shared: Arc<Shared<H>>,
     place: Place,
 }
 
 impl<H> Slot<H> {
-    /// A slot for `peer`. Who gives way for it, or that nobody does, is counted.
+    /// Takes a slot for `peer`, and counts a displaced connection or a refusal.
     fn take(shared: &Arc<Shared<H>>, peer: SocketAddr) -> Option<Self> {
         let (place, crowd) = match shared.places.take(peer) {
             Taking::Free(place) => (Some(place), None),
@@ -216,8 +216,8 @@ impl<H> Slot<H> {
                 Crowd::Peer => "too many connections of one peer",
             };
             let detail = match place {
-                Some(_) => "one that asked for nothing gave way",
-                None => "all are being answered",
+                Some(_) => "a waiting connection was closed",
+                None => "all connections have a request in progress",
             };
             shared.refuse(reason, peer, detail.to_owned());
         }
@@ -266,12 +266,12 @@ async fn accept<H: Handler>(
     while open.join_next().await.is_some() {}
 }
 
-/// Returns when the server is to stop, or is gone.
+/// Waits until the server is stopped or dropped.
 async fn stop_asked(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn connection<H: Handler>(
     stream: TcpStream,
     peer: SocketAddr,
@@ -284,7 +284,7 @@ async fn connection<H: Handler>(
     };
     let read = Arc::new(AtomicU64::new(0));
     let io = TokioIo::new(Counted::new(stream, Arc::clone(&read)));
-    // What was read when the last request had been read whole: more means that a head has begun.
+    // Bytes read up to the last complete request: more means that a header has started.
     let understood = AtomicU64::new(0);
     let service = service_fn(|request| async {
         let response = answer(&slot, request, peer, local).await;
@@ -312,7 +312,7 @@ async fn connection<H: Handler>(
     };
     let Err(error) = result else { return };
     if error.is_timeout() {
-        // An idle connection that ends is nobody's loss.
+        // The end of an idle connection is normal.
         if read.load(Ordering::Relaxed) > understood.load(Ordering::Relaxed) {
             shared.refuse("header too slow", peer, error.to_string());
         }
@@ -325,26 +325,26 @@ async fn connection<H: Handler>(
     }
 }
 
-/// Sets a connection's options and says which of our addresses it came to.
+/// Sets the options of a connection, and returns the local address.
 ///
-/// A peer that reads nothing for as long as `write_deadline` loses the connection.
+/// A peer that reads nothing for `write_deadline` loses the connection.
 ///
 /// # Errors
-/// When the system refuses them: the connection has ended already.
+/// The system refuses them, since the connection has ended already.
 pub fn prepare(stream: &TcpStream, write_deadline: Duration) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(write_deadline))?;
     stream.local_addr()
 }
 
-/// Why a request is refused before the handler sees it.
+/// Why a request is refused before it reaches the handler.
 struct Refusal {
     status: StatusCode,
     reason: &'static str,
     detail: String,
 }
 
-/// Answers one request, by the handler or with the refusal's status.
+/// Answers one request, with the handler or the status of a refusal.
 async fn answer<H: Handler>(
     slot: &Slot<H>,
     request: hyper::Request<Incoming>,
@@ -356,7 +356,7 @@ async fn answer<H: Handler>(
         Ok(response) => response,
         Err(refusal) => {
             slot.shared.refuse(refusal.reason, peer, refusal.detail);
-            // The rest of the request may still be on its way: the connection cannot go on.
+            // The rest of the request may still be under way: the connection cannot continue.
             let close = HeaderValue::from_static("close");
             Response::empty(refusal.status).with_header(CONNECTION, close)
         }
@@ -382,14 +382,14 @@ async fn handled<H: Handler>(
     let limits = &shared.limits;
     let (parts, incoming) = request.into_parts();
     let (body, _held) = read_body(shared, &parts.headers, incoming, peer).await?;
-    // Only now: whoever sends a body slowly keeps nobody else from being answered.
+    // Only now, so that a slow body does not use up the limit on requests.
     let unavailable = |reason, detail: String| Refusal {
         status: StatusCode::SERVICE_UNAVAILABLE,
         reason,
         detail,
     };
     let Ok(_permit) = shared.requests.try_acquire() else {
-        let detail = format!("{} are being answered", limits.requests);
+        let detail = format!("{} are in progress", limits.requests);
         return Err(unavailable("too many requests", detail));
     };
     slot.place.is_answered();
@@ -410,13 +410,13 @@ async fn handled<H: Handler>(
     }
 }
 
-/// The body, within its limits of bytes and time, and the room that it takes until it is answered.
+/// Reads the body, within its limits on bytes and time, and takes room for it until it is answered.
 async fn read_body<H>(
     shared: &Shared<H>,
     headers: &HeaderMap,
     incoming: Incoming,
     peer: SocketAddr,
-) -> Result<(Bytes, Option<Held>), Refusal> {
+) -> Result<(Bytes, Option<RoomPermit>), Refusal> {
     let limits = &shared.limits;
     let reader = body::Reader {
         bound: limits.body_bytes,
@@ -434,7 +434,7 @@ async fn read_body<H>(
         Ok(Err(BodyError::Encoding)) => (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unreadable content encoding",
-            "neither plain nor sound gzip".to_owned(),
+            "neither plain nor valid gzip".to_owned(),
         ),
         Ok(Err(BodyError::Broken(error))) => (
             StatusCode::BAD_REQUEST,
@@ -444,7 +444,7 @@ async fn read_body<H>(
         Err(_) => (
             StatusCode::REQUEST_TIMEOUT,
             "body too slow",
-            format!("not whole after {:?}", limits.body_deadline),
+            format!("incomplete after {:?}", limits.body_deadline),
         ),
     };
     Err(Refusal {

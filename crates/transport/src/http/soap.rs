@@ -15,10 +15,10 @@ use super::{Answer, Client, Error};
 pub(super) const SOAP_CONTENT_TYPE: &str = "application/soap+xml; charset=utf-8";
 
 impl Client {
-    /// Sends a message and reads the answer; `None` when it was accepted without one (status 202).
+    /// Sends a message and reads the answer; `None` if it was accepted without one (status 202).
     ///
     /// # Errors
-    /// When there is no answer, when it is a fault, or when it is no SOAP message.
+    /// There is no answer, or it is a fault or not a SOAP message.
     pub async fn post_soap(
         &self,
         contact: &Contact,
@@ -34,10 +34,10 @@ impl Client {
         }
     }
 
-    /// As [`Client::post_soap`], but a fault is an answer like any other.
+    /// Like [`Client::post_soap`], but returns a fault as an answer.
     ///
     /// # Errors
-    /// When there is no answer, or when it is no SOAP message.
+    /// There is no answer, or it is not a SOAP message.
     pub async fn exchange_soap(
         &self,
         contact: &Contact,
@@ -52,10 +52,10 @@ impl Client {
         read.unwrap_or(Err(Error::Parser(peer)))
     }
 
-    /// Sends the text of a message of this action; the answer is not looked into.
+    /// Sends the text of a message with this action, and ignores the content of the answer.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// There is no answer.
     pub async fn post_text(
         &self,
         contact: &Contact,
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-/// The media type with the action, unless the action has characters that no parameter takes.
+/// The media type with the action, unless the action has characters that are invalid in a parameter.
 fn content_type(action: &str) -> HeaderValue {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     let with_action = format!("{SOAP_CONTENT_TYPE}; action=\"{action}\"");
@@ -94,7 +94,7 @@ fn read_answer(peer: SocketAddr, answer: &Answer, bytes: usize) -> Result<Option
     match Envelope::parse_within(&answer.body, limits) {
         Ok(envelope) if status.is_success() || envelope.fault().is_some() => Ok(Some(envelope)),
         Ok(_) => Err(Error::Status { peer, status }),
-        // A server that is no SOAP server answers errors with a page.
+        // A server without SOAP answers errors with a page.
         Err(_) if !status.is_success() => Err(Error::Status { peer, status }),
         Err(source) => Err(Error::Soap { peer, source }),
     }

@@ -1,5 +1,5 @@
-//! What runs beside a node's machine: it deals out what is found, publishes again when the network has
-//! grown, and keeps the last contacts.
+//! The task next to a node's machine: delivers findings, republishes when the network has grown, and stores the last
+//! contacts.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -22,30 +22,30 @@ use crate::{Drops, Hop};
 
 /// The file of the last contacts.
 pub(super) const CONTACTS_FILE: &str = "kad-contacts";
-/// Searches at a time; others wait.
+/// Searches at the same time; further ones wait.
 const SEARCHES_MAX: usize = 16;
-/// Searches that wait; one more ends at once.
+/// Waiting searches; a further one ends at once.
 const WAITING_SEARCHES_MAX: usize = 256;
-/// Sightings whose publisher is being asked for; one more is handed on unconfirmed.
-const ASKED_MAX: usize = 256;
-/// Publishers of which it is remembered whether they answered.
+/// Sightings whose publisher is being pinged; a further one is delivered unconfirmed.
+const PENDING_PINGS_MAX: usize = 256;
+/// Publishers with a remembered ping result.
 const ANSWERS_MAX: usize = 1_024;
-/// How long it is remembered that one answered.
-const ANSWERS_FOR: Duration = Duration::from_secs(600);
-/// How long it is remembered that one did not. Reason: the question may have been lost, and until it is
-/// asked again its device is not contacted.
-const SILENCE_FOR: Duration = Duration::from_secs(5);
-/// Contacts up to which more of them mean that records are to be published again: about the nodes of a
-/// region. Reason: what was published among few nodes is looked for among more later.
+/// How long a successful ping is remembered.
+const ANSWER_REMEMBERED: Duration = Duration::from_secs(600);
+/// How long a failed ping is remembered. Reason: the ping may have been lost, and until the next one the device is
+/// not contacted.
+const SILENCE_REMEMBERED: Duration = Duration::from_secs(5);
+/// The number of contacts up to which growth causes records to be published again: about the nodes of a region.
+/// Reason: records published among few nodes are later searched for among more.
 const SMALL_NETWORK: usize = 32;
-/// Time between two writings of the contacts.
-const KEEP_PERIOD: Duration = Duration::from_secs(60);
-/// Time between two looks whether a closing node has said everything.
-const CLOSING_LOOKS: Duration = Duration::from_millis(20);
-/// Keys of one publication that the machine takes.
+/// The interval at which contacts are stored.
+const STORE_PERIOD: Duration = Duration::from_secs(60);
+/// The interval at which a closing node is checked for pending work.
+const CLOSING_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The largest number of keys of one publication.
 const KEYS_MAX: usize = 64;
 
-/// What a node is told.
+/// A command for a node.
 #[derive(Debug)]
 pub(super) enum Order {
     Enter(Vec<Entrance>),
@@ -59,18 +59,18 @@ pub(super) enum Order {
     Close(Duration, oneshot::Sender<()>),
 }
 
-/// A search at work.
+/// A running search.
 struct Search {
     key: Key,
     to: mpsc::Sender<Finding>,
-    /// Sightings of it whose publisher is being asked for.
+    /// Its sightings whose publisher is being pinged.
     asked: usize,
     exhausted: bool,
     ended: Option<SearchReport>,
 }
 
-/// A sighting whose publisher is being asked for.
-struct Asked {
+/// A sighting whose publisher is being pinged.
+struct PendingSighting {
     search: SearchId,
     sighting: Sighting,
     left: Vec<Contact>,
@@ -78,7 +78,7 @@ struct Asked {
 
 struct Publication {
     command: Command,
-    /// Contacts there were when it was published last.
+    /// The number of contacts at its last publication.
     contacts: usize,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Agent {
     searches: BTreeMap<SearchId, Search>,
     waiting: VecDeque<(Key, u64, mpsc::Sender<Finding>)>,
     next_search: u32,
-    asked: Vec<Asked>,
+    asked: Vec<PendingSighting>,
     answers: HashMap<Contact, (bool, Instant)>,
     kept: (Vec<Contact>, Instant),
     closing: Option<Instant>,
@@ -150,12 +150,12 @@ impl Agent {
                         self.close(patience).await;
                     }
                     Some(order) => self.order(order).await,
-                    // Dropped: ended without taking leave.
+                    // Dropped: ended without withdrawing its records.
                     None => break,
                 },
                 event = events.recv() => match event {
                     Some(event) => {
-                        if self.happened(event).await {
+                        if self.on_event(event).await {
                             break;
                         }
                     }
@@ -165,7 +165,7 @@ impl Agent {
                     self.time_of_day().await;
                     self.command(Command::Report).await;
                 }
-                () = tokio::time::sleep(CLOSING_LOOKS), if closing => {
+                () = tokio::time::sleep(CLOSING_POLL_INTERVAL), if closing => {
                     if self.closing.is_some_and(|until| until <= Instant::now()) {
                         break;
                     }
@@ -174,17 +174,17 @@ impl Agent {
             }
         }
         drop(self.commands);
-        // Whatever it still says is for nobody.
+        // Further events have no receiver.
         events.close();
         if let (Ok(machine), Some(path)) = (self.running.await, self.contacts_file) {
-            keep(path, machine.contacts().collect(), self.drops).await;
+            store_contacts(path, machine.contacts().collect(), self.drops).await;
         }
-        // Who closed it may have gone.
+        // The caller of close may have gone.
         let _ = told.map(|told| told.send(()));
     }
 
     async fn command(&self, command: Command) {
-        // The machine ends with this task, not before it.
+        // The machine ends with this task.
         let _ = self.commands.send(command).await;
     }
 
@@ -211,13 +211,13 @@ impl Agent {
                 }
             }
             Order::Find { key, credit, to } => {
-                // Without a place who asks sees the end of what comes.
+                // Without room the caller sees the end of the channel.
                 if self.waiting.len() < WAITING_SEARCHES_MAX {
                     self.waiting.push_back((key, credit, to));
                     self.begin_searches().await;
                 }
             }
-            // Taken by who calls.
+            // Answered by the caller itself.
             Order::Close(..) => {}
         }
     }
@@ -254,13 +254,13 @@ impl Agent {
         }
     }
 
-    /// Takes an event; says whether a closing node has nothing more to do.
-    async fn happened(&mut self, event: Event) -> bool {
+    /// Handles an event. Returns whether a closing node has finished.
+    async fn on_event(&mut self, event: Event) -> bool {
         match event {
             Event::Joined { .. } => self.command(Command::Report).await,
-            Event::Reported(report) => return self.reported(*report).await,
+            Event::Reported(report) => return self.on_report(*report).await,
             Event::Found { search, record } => self.found(search, record).await,
-            Event::Pinged { contact, there } => self.pinged(contact, there),
+            Event::Pinged { contact, there } => self.on_ping_result(contact, there),
             Event::SearchPaused { search } => {
                 if let Some(it) = self.searches.get_mut(&search) {
                     it.exhausted = true;
@@ -283,10 +283,10 @@ impl Agent {
         false
     }
 
-    async fn reported(&mut self, report: Report) -> bool {
+    async fn on_report(&mut self, report: Report) -> bool {
         let contacts = report.contacts.len();
         let done = self.closing.is_some() && report.at_work == 0;
-        // What was published while few were there is not where more will look for it.
+        // Records published among few nodes are not where more nodes will search for them.
         for publication in self.publications.values_mut() {
             if contacts > publication.contacts && publication.contacts < SMALL_NETWORK {
                 publication.contacts = contacts;
@@ -296,9 +296,9 @@ impl Agent {
         let (kept, at) = &self.kept;
         if let Some(path) = &self.contacts_file
             && contacts > 0
-            && (kept.is_empty() || at.elapsed() >= KEEP_PERIOD && *kept != report.contacts)
+            && (kept.is_empty() || at.elapsed() >= STORE_PERIOD && *kept != report.contacts)
         {
-            keep(path.clone(), report.contacts.clone(), self.drops.clone()).await;
+            store_contacts(path.clone(), report.contacts.clone(), self.drops.clone()).await;
             self.kept = (report.contacts.clone(), Instant::now());
         }
         self.report.send_replace(report);
@@ -317,7 +317,7 @@ impl Agent {
         let announcement = announcement.filter(|said| said.keys().contains(&it.key));
         let Some(announcement) = announcement else {
             let (reason, publisher) = ("no announcement", record.publisher);
-            let hint = Some("its publisher speaks another version, or none".to_owned());
+            let hint = Some("its publisher uses another version, or another program".to_owned());
             let detail = format!("a record of {} bytes", record.value.len());
             self.drops
                 .record(Hop::Discovery, reason, publisher, detail, hint);
@@ -340,20 +340,24 @@ impl Agent {
             })
             .collect();
         self.answers.retain(|_, (there, at)| {
-            let remembered = if *there { ANSWERS_FOR } else { SILENCE_FOR };
+            let remembered = if *there {
+                ANSWER_REMEMBERED
+            } else {
+                SILENCE_REMEMBERED
+            };
             at.elapsed() < remembered
         });
         let answered = |contact: &&Contact| matches!(self.answers.get(*contact), Some((true, _)));
         sighting.confirmed = left.iter().find(answered).map(|contact| contact.address);
         left.retain(|contact| !self.answers.contains_key(contact));
         let hand_on = sighting.confirmed.is_some() || left.is_empty();
-        if hand_on || self.asked.len() >= ASKED_MAX {
-            tell(&self.searches, &self.drops, search, sighting);
+        if hand_on || self.asked.len() >= PENDING_PINGS_MAX {
+            send_finding(&self.searches, &self.drops, search, sighting);
             return;
         }
         it.asked += 1;
         let commands = left.iter().copied().map(Command::Ping).collect::<Vec<_>>();
-        self.asked.push(Asked {
+        self.asked.push(PendingSighting {
             search,
             sighting,
             left,
@@ -363,8 +367,8 @@ impl Agent {
         }
     }
 
-    /// A publisher answered where its device is said to be, or did not.
-    fn pinged(&mut self, contact: Contact, there: bool) {
+    /// A publisher answered or did not answer at the address of its device.
+    fn on_ping_result(&mut self, contact: Contact, there: bool) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.insert(contact, (there, Instant::now()));
         }
@@ -382,19 +386,19 @@ impl Agent {
             if let Some(it) = searches.get_mut(&asked.search) {
                 it.asked -= 1;
             }
-            tell(searches, drops, asked.search, asked.sighting.clone());
+            send_finding(searches, drops, asked.search, asked.sighting.clone());
             false
         });
     }
 
-    /// Ends the searches of which nothing is awaited any more.
+    /// Ends searches without pending results.
     async fn end_searches(&mut self) {
         self.searches.retain(|_, search| {
             let Some(report) = search.ended.filter(|_| search.asked == 0) else {
                 return true;
             };
             let exhausted = search.exhausted;
-            // A receiver that is full or gone learns of the end by the end of the channel.
+            // A full or dropped receiver sees the end of the channel.
             let _ = search.to.try_send(Finding::Ended { report, exhausted });
             false
         });
@@ -402,7 +406,7 @@ impl Agent {
     }
 }
 
-fn tell(
+fn send_finding(
     searches: &BTreeMap<SearchId, Search>,
     drops: &Drops,
     search: SearchId,
@@ -414,19 +418,19 @@ fn tell(
     let publisher: PublicKey = sighting.publisher;
     let sent = search.to.try_send(Finding::Seen(Box::new(sighting)));
     if let Err(mpsc::error::TrySendError::Full(_)) = sent {
-        let detail = "who searches reads too slowly".to_owned();
+        let detail = "the searching program reads too slowly".to_owned();
         drops.record(Hop::Discovery, "finding dropped", publisher, detail, None);
     }
 }
 
-/// The command that publishes a device: what does not fit is left out, the least important first.
+/// The command that publishes a device: parts that do not fit are left out, the least important first.
 fn publication(slot: u16, mut announcement: Announcement, port: u16) -> Command {
     announcement.port = port;
     let mut keys = announcement.keys();
     keys.truncate(KEYS_MAX);
     let mut value = announcement.to_bytes();
     while value.is_none() {
-        // Scopes and types are found by their keys all the same.
+        // Their keys still find it by scopes and types.
         let lists = [
             &mut announcement.scopes,
             &mut announcement.types,
@@ -448,10 +452,10 @@ fn publication(slot: u16, mut announcement: Announcement, port: u16) -> Command 
     }
 }
 
-async fn keep(path: PathBuf, contacts: Vec<Contact>, drops: Drops) {
+async fn store_contacts(path: PathBuf, contacts: Vec<Contact>, drops: Drops) {
     let kept = tokio::task::spawn_blocking(move || write_contacts(&path, contacts.into_iter()));
     if let Ok(Err(error)) = kept.await {
-        let hint = Some("see whether the data directory can be written".to_owned());
+        let hint = Some("check that the data directory is writable".to_owned());
         let detail = error.to_string();
         drops.record(Hop::Network, "contacts not kept", "", detail, hint);
     }
@@ -464,7 +468,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_found_all_the_same() {
+    fn omitted_parts_are_still_found() {
         let announcement = Announcement {
             endpoint: "urn:uuid:1".to_owned(),
             types: (0..30)

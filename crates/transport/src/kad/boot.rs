@@ -1,33 +1,33 @@
-//! The boot number: rises with every start, also after the state was put back.
+//! The boot number: increases with every start, even after the state was restored from a backup.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The number of this start, kept in the file before it is given: the greater of the last one plus 1
-/// and `unix_s`, the time of day in seconds since 1970.
+/// The number of this start, stored in the file before it is returned: the greater of the last one plus 1 and
+/// `unix_s`, the time of day in seconds since 1970.
 ///
 /// # Errors
-/// When the file cannot be read, written or synced, or is no number: better not to start than to use
-/// a number twice.
+/// The file cannot be read, written or synced, or is not a number: failing to start is better than using a number
+/// twice.
 pub fn next_boot(path: &Path, unix_s: u64) -> io::Result<u32> {
     let last = match fs::read_to_string(path) {
         Ok(text) => text.trim().parse::<u32>().map_err(|_| {
-            let what = format!("{} is not the number of the last start", path.display());
+            let what = format!("{} is not a boot number", path.display());
             io::Error::new(io::ErrorKind::InvalidData, what)
         })?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(error) => return Err(error),
     };
-    // Seconds fit until 2106; then the numbers go on by one.
+    // Seconds fit until 2106; later the number increases by one.
     let time = u32::try_from(unix_s).unwrap_or(u32::MAX);
     let next = last.checked_add(1).map(|next| next.max(time));
-    let next = next.ok_or_else(|| io::Error::other("no boot number is left"))?;
+    let next = next.ok_or_else(|| io::Error::other("the boot number cannot be increased"))?;
     replace(path, format!("{next}\n").as_bytes())?;
     Ok(next)
 }
 
-/// Writes a file anew so that after a loss of power either the old or the new one is there.
+/// Replaces a file so that after a loss of power either the old or the new content is there.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_rises_whatever_the_clock_says_and_a_broken_file_is_no_first_start() {
+    fn it_increases_with_any_clock_and_a_broken_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boot");
         assert_eq!(next_boot(&path, 1_000).unwrap(), 1_000);

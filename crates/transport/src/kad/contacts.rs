@@ -1,17 +1,17 @@
-//! Whom a node knew, kept for its next start: one a line, public key and address.
+//! The known contacts of a node, stored for its next start: one a line, public key and address.
 
 use std::io;
 use std::path::Path;
 
 use chappe_kad::Contact;
 
-/// Contacts that are written and read. Reason: a table has some 200.
+/// Contacts that are written and read. Reason: a table has about 200.
 pub const CONTACTS_FILE_MAX: usize = 1_024;
 
 /// Writes contacts.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system fails.
 pub fn write_contacts(path: &Path, contacts: impl Iterator<Item = Contact>) -> io::Result<()> {
     let lines: Vec<String> = contacts
         .take(CONTACTS_FILE_MAX)
@@ -20,11 +20,10 @@ pub fn write_contacts(path: &Path, contacts: impl Iterator<Item = Contact>) -> i
     super::boot::replace(path, lines.concat().as_bytes())
 }
 
-/// Reads contacts; none when there is no file. A line that is none is passed over: what is lost is
-/// found again.
+/// Reads contacts; none if there is no file. Skips malformed lines: lost contacts are found again.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system fails.
 pub fn read_contacts(path: &Path) -> io::Result<Vec<Contact>> {
     let text = match std::fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_damage_costs_a_line() {
+    fn written_contacts_are_read_and_damage_costs_a_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contacts");
         assert!(read_contacts(&path).unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! The socket, and the loop that joins it with the machine.
+//! The loop between the socket and the machine.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::sync::mpsc;
 
 use crate::{Clock, Drops, Hop};
 
-/// Datagrams taken from the socket before timers and commands have their turn again.
+/// Datagrams read from the socket before timers and commands get a turn.
 const DATAGRAMS_AT_ONCE: usize = 64;
 
-/// How the socket is made.
+/// Options of the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KadOptions {
-    /// Receive buffer asked of the kernel, in bytes. Default 1 MiB: a thousand packets; the kernel
-    /// grants `net.core.rmem_max` at most.
+    /// The requested receive buffer, in bytes. Default 1 MiB: a thousand packets. The kernel grants at most
+    /// `net.core.rmem_max`.
     pub receive_buffer_bytes: usize,
 }
 
@@ -34,7 +34,7 @@ impl Default for KadOptions {
 /// A socket for one node at this address; port 0 takes a free one.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system fails.
 pub fn bind(address: SocketAddr, options: &KadOptions) -> io::Result<UdpSocket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -47,11 +47,10 @@ pub fn bind(address: SocketAddr, options: &KadOptions) -> io::Result<UdpSocket> 
     UdpSocket::from_std(socket.into())
 }
 
-/// Runs `machine` on `socket` until the commands end; gives the machine back.
+/// Runs `machine` on `socket` until the commands end; returns the machine.
 ///
-/// Nothing that the machine says is lost: while the receiver of events is behind, no datagrams are
-/// read (the kernel's buffer is the bound, and drops what exceeds it), but timers go on. It ends
-/// early when the receiver of events is gone.
+/// No event of the machine is lost: while the receiver of events is full no datagrams are read (the kernel's buffer
+/// bounds them, and drops the excess), but timers continue. It ends early if the receiver of events is dropped.
 pub async fn run_kad<C: Cryptography>(
     mut machine: Kad<C>,
     socket: UdpSocket,
@@ -62,7 +61,7 @@ pub async fn run_kad<C: Cryptography>(
     let clock = Clock::process();
     let mut pending: VecDeque<Event> = VecDeque::new();
     let mut deadline = machine.deadline();
-    // One byte more than a packet has, so that a longer one is seen to be too long.
+    // One byte more than the largest packet, so that a longer one is detected.
     let mut buffer = [0; PACKET_BYTES_MAX + 1];
     loop {
         let at = deadline.map(|deadline| clock.at(deadline));
@@ -101,7 +100,7 @@ pub async fn run_kad<C: Cryptography>(
                     let (bytes, address) = match socket.try_recv_from(&mut buffer) {
                         Ok((length, address)) => (buffer[..length].to_vec(), address),
                         Err(error) => {
-                            // An earlier packet reached nobody: the machine sees that by itself.
+                            // An earlier packet was undeliverable: the machine notices the silence.
                             let usual =
                                 [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
                             if !usual.contains(&error.kind()) {
@@ -115,7 +114,7 @@ pub async fn run_kad<C: Cryptography>(
                 }
             }
         }
-        // The usual case without waiting: there is room.
+        // The usual case does not wait: there is room.
         while let Some(event) = pending.pop_front() {
             if let Err(error) = events.try_send(event) {
                 match error {
@@ -140,7 +139,7 @@ fn transmit(socket: &UdpSocket, datagram: &Datagram, drops: &Drops) {
         io::ErrorKind::WouldBlock => "send buffer full",
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no route",
         io::ErrorKind::PermissionDenied => "sending forbidden",
-        // What an earlier packet met; this one may go.
+        // The error of an earlier packet; this one may be sent.
         io::ErrorKind::ConnectionRefused => return,
         _ => "sending failed",
     };

@@ -1,5 +1,4 @@
-//! Where the network can be entered, told by multicast: a target service of WS-Discovery that is no
-//! device.
+//! Announces an entrance of the network by multicast: a target service of WS-Discovery that is not a device.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,19 +12,19 @@ use super::node::unix_s;
 use crate::Drops;
 use crate::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 
-/// Longest delay before it announces itself and answers. Reason: entrances are few.
+/// The longest delay before it announces itself and answers. Reason: there are few entrances.
 const DELAY_MAX: Duration = Duration::from_millis(500);
-/// Addresses of one entrance that are looked at.
+/// Addresses of one entrance that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// The type by which an entrance is known.
+/// The type that identifies an entrance.
 #[must_use]
 pub fn entrance_type() -> Name {
     Name::new("https://chappe.example/ns", "KadNode")
 }
 
-/// Where a node can be entered that answered a search from `from`, by its transport addresses: at the
-/// host that answered and nowhere else.
+/// The address of a node that answered a search from `from`, chosen from its transport addresses: only at the host
+/// that answered.
 #[must_use]
 pub fn entrance(addresses: &[String], from: IpAddr) -> Option<SocketAddr> {
     let from = from.to_canonical();
@@ -36,8 +35,8 @@ pub fn entrance(addresses: &[String], from: IpAddr) -> Option<SocketAddr> {
     named.find(|address| address.ip().to_canonical() == from && address.port() != 0)
 }
 
-/// Answers searches for entrances on these interfaces, until it is dropped. Returns when the sockets
-/// cannot be made; that is noted in `drops`.
+/// Answers searches for entrances on these interfaces, until it is dropped. Returns if the sockets cannot be opened;
+/// that is recorded in `drops`.
 pub async fn announce(
     interfaces: Vec<Interface>,
     node: SocketAddr,
@@ -48,7 +47,7 @@ pub async fn announce(
         own if own.is_unspecified() => ip.is_ipv4() == own.is_ipv4() && !ip.is_loopback(),
         own => *ip == own,
     };
-    // From a port of its own: the port of discovery belongs to the devices of this host.
+    // From another port: the discovery port belongs to the devices of this host.
     let options = UdpOptions::new(Role::Client);
     let mut announced = Vec::new();
     for interface in interfaces {
@@ -63,7 +62,7 @@ pub async fn announce(
     let Ok(seed) = crate::seed_number() else {
         return;
     };
-    // Nothing to announce, or noted by the sockets.
+    // Nothing to announce, or recorded by the sockets.
     let Ok(sockets) = UdpSockets::bind(&interfaces, &options, &drops) else {
         return;
     };

@@ -1,8 +1,8 @@
 //! Kademlia on a real socket: one UDP socket, one machine, one task.
 //!
-//! [`bind`] makes the socket, [`next_boot`] the number that a start needs, [`run_kad`] drives the
-//! machine; [`read_contacts`] and [`write_contacts`] keep whom it knew. Many nodes fit one process:
-//! each has a socket and a task of its own. [`KadNode`] is all of it together, as programs use it.
+//! [`bind`] opens the socket, [`next_boot`] gives the number of a start, [`run_kad`] drives the machine;
+//! [`read_contacts`] and [`write_contacts`] store the known contacts. One process can run many nodes, each with its
+//! own socket and task. [`KadNode`] combines all of it for programs.
 
 mod agent;
 mod boot;

@@ -1,9 +1,8 @@
-//! A node of the network as programs use it: it enters, publishes devices, finds those of others,
-//! and keeps whom it knew.
+//! A node of the network for programs: it joins, publishes devices, finds those of others, and stores its contacts.
 //!
-//! What a record says of a device was signed by its publisher, and a publisher is anybody. So before
-//! the addresses of a device are handed on, the publisher is asked at their hosts whether it is there: an
-//! address that it answers at is its own ([`Sighting::confirmed`]). The others are somebody's word.
+//! The publisher signed the record of a device, but anyone can publish. So before the addresses of a device are
+//! delivered, the publisher is pinged at their hosts: an address at which it answers is its own
+//! ([`Sighting::confirmed`]). The others are unverified claims.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,35 +18,35 @@ use super::agent::{self, Agent, Order};
 use super::{KadOptions, bind, next_boot, read_contacts, run_kad};
 use crate::{Clock, Drops};
 
-/// Orders that may wait for a node; then who orders waits.
+/// Commands queued for a node; further callers wait.
 const ORDERS_MAX: usize = 64;
-/// Sightings of one search that may wait for who searches; more are dropped and counted.
+/// Sightings of one search queued for the caller; further ones are dropped and counted.
 pub(super) const SIGHTINGS_MAX: usize = 8_192;
 
-/// How a [`KadNode`] behaves. [`KadNodeOptions::at`] gives the defaults.
+/// Options of a [`KadNode`]. [`KadNodeOptions::at`] gives the defaults.
 #[derive(Debug, Clone)]
 pub struct KadNodeOptions {
-    /// Where it listens; port 0 takes a free one. On an address of the loopback it speaks with this host
-    /// alone, elsewhere never with it.
+    /// The listening address; port 0 takes a free one. On the loopback it communicates with this host only,
+    /// elsewhere never with it.
     pub listen: SocketAddr,
-    /// Nodes by which it enters.
+    /// The nodes through which it joins.
     pub entrances: Vec<SocketAddr>,
-    /// Where the number of its last start and its last contacts are kept (`kad-boot`,
-    /// `kad-contacts`). Default nowhere: right only for a key that is made for one run.
+    /// The folder of the last boot number and the last contacts (`kad-boot`, `kad-contacts`). Default `None`: only
+    /// for a key that is made for one run.
     pub directory: Option<PathBuf>,
-    /// Only asks and publishes, and keeps nothing for others. Default no. For devices, and for programs
-    /// that soon end.
+    /// Whether it only queries and publishes, and stores nothing for others. Default false. For devices, and for
+    /// programs that end soon.
     pub client: bool,
-    /// Networks in which it sends to addresses that other nodes name; none, the default: all.
+    /// Networks in which it sends to addresses named by other nodes; empty, the default, allows all.
     pub reach: Vec<Prefix>,
-    /// The network of one owner. Default none: everybody may join.
+    /// The network of one owner. Default `None`: everybody may join.
     pub membership: Option<Membership>,
-    /// Time between two reports and looks at what is to be published again. Default 5 s.
+    /// The interval of reports and of checks for republishing. Default 5 s.
     pub report_period: Duration,
 }
 
 impl KadNodeOptions {
-    /// A node that listens there, with the defaults.
+    /// A node that listens at this address, with the defaults.
     #[must_use]
     pub fn at(listen: SocketAddr) -> Self {
         Self {
@@ -62,23 +61,23 @@ impl KadNodeOptions {
     }
 }
 
-/// A device that somebody publishes.
+/// A device published by some node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
-    /// What is said of it.
+    /// The announced device.
     pub announcement: Announcement,
-    /// Who says so, by a signature.
+    /// The publisher, proven by a signature.
     pub publisher: PublicKey,
-    /// Rises with each renewal: who renews is there.
+    /// Increases with each renewal, which shows that the publisher is alive.
     pub sequence: u64,
-    /// Where the publisher itself answered; the device's addresses at that host are the publisher's own.
-    /// `None`: it answered at none of them, as of a device that another program publishes.
+    /// The address at which the publisher itself answered; the device's addresses at that host are the publisher's
+    /// own. `None`: it answered at none of them, for example if another program publishes the device.
     pub confirmed: Option<SocketAddr>,
 }
 
 impl Sighting {
-    /// The publisher's host, for judging the device's addresses: where it is not confirmed, the
-    /// unspecified address, which vouches for none.
+    /// The publisher's host, to check the device's addresses against; if it is not confirmed, the unspecified
+    /// address, which vouches for none.
     #[must_use]
     pub fn from(&self) -> SocketAddr {
         let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -86,21 +85,21 @@ impl Sighting {
     }
 }
 
-/// What comes of a search.
+/// An event of a search.
 #[derive(Debug)]
 pub enum Finding {
-    /// A device, or news of it.
+    /// A device, or an update of it.
     Seen(Box<Sighting>),
     /// The search has ended.
     Ended {
-        /// What it did.
+        /// Its statistics.
         report: SearchReport,
-        /// Whether it ended because the bytes it granted were used up: there may be more.
+        /// Whether it ended because its credit was used up: there may be more results.
         exhausted: bool,
     },
 }
 
-/// A node that runs by itself on the current runtime, until it is closed or dropped.
+/// A node that runs on the current runtime, until it is closed or dropped.
 #[derive(Debug)]
 pub struct KadNode {
     orders: mpsc::Sender<Order>,
@@ -110,11 +109,11 @@ pub struct KadNode {
 }
 
 impl KadNode {
-    /// Starts a node with a key, and enters by the last known contacts and the entrances.
+    /// Starts a node with a key, and joins through the last known contacts and the entrances.
     ///
     /// # Errors
-    /// When the address cannot be listened on, the files of `directory` cannot be read or written,
-    /// or the operating system gives no randomness.
+    /// The address cannot be used to listen, the files of `directory` cannot be read or written, or the operating
+    /// system provides no randomness.
     pub fn start(key: IdentityKey, options: KadNodeOptions, drops: Drops) -> io::Result<Self> {
         let contacts = match &options.directory {
             Some(directory) => read_contacts(&directory.join(agent::CONTACTS_FILE))?,
@@ -154,7 +153,7 @@ impl KadNode {
             address: contact.address,
             public: Some(contact.public),
         });
-        // The configured ones last: of more than are kept the first give way.
+        // The configured ones last: if there are too many, the first are dropped.
         let entrances = known.chain(options.entrances.iter().map(|address| Entrance {
             address: *address,
             public: None,
@@ -175,7 +174,7 @@ impl KadNode {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -187,44 +186,43 @@ impl KadNode {
         self.public
     }
 
-    /// How it is; renewed every report period and when it has entered.
+    /// Its state; updated every report period and when it has joined.
     #[must_use]
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.clone()
     }
 
-    /// Enters by these too.
+    /// Joins through these nodes, too.
     pub async fn enter(&self, entrances: Vec<Entrance>) {
-        // Without its agent the node has ended; so it is with the others below.
+        // An error means that the node has ended, here and in the functions below.
         let _ = self.orders.send(Order::Enter(entrances)).await;
     }
 
-    /// Publishes a device under a number of its own, and renews it until it is withdrawn. The port of the
-    /// announcement is this node's, whatever it says. What does not fit a record is left out: who finds
-    /// the device reads the rest from itself.
+    /// Publishes a device under a slot number, and renews it until it is withdrawn. The announcement gets this
+    /// node's port. Parts that do not fit into a record are left out: clients read the rest from the device.
     pub async fn publish(&self, slot: u16, announcement: Announcement) {
         let order = Order::Publish(slot, Box::new(announcement));
         let _ = self.orders.send(order).await;
     }
 
-    /// Publishes no more under this number.
+    /// Withdraws the publication of this slot.
     pub async fn withdraw(&self, slot: u16) {
         let _ = self.orders.send(Order::Withdraw(slot)).await;
     }
 
-    /// Searches for what is published under a key, until all is found or `credit` bytes of answers have
-    /// arrived. What comes ends with [`Finding::Ended`]; dropping the receiver ends the search.
+    /// Searches for records under a key, until all are found or `credit` bytes of answers have arrived.
+    /// [`Finding::Ended`] is the last event; dropping the receiver ends the search.
     pub async fn find(&self, key: Key, credit: u64) -> mpsc::Receiver<Finding> {
         let (to, findings) = mpsc::channel(SIGHTINGS_MAX);
         let _ = self.orders.send(Order::Find { key, credit, to }).await;
         findings
     }
 
-    /// Withdraws what it publishes, as far as that is done in `patience`, and ends.
+    /// Withdraws its publications, as far as `patience` allows, and ends.
     pub async fn close(&self, patience: Duration) {
         let (done, ended) = oneshot::channel();
         if self.orders.send(Order::Close(patience, done)).await.is_ok() {
-            // An error says that it ended without a word.
+            // An error means that it ended without an answer.
             let _ = ended.await;
         }
     }
@@ -236,10 +234,10 @@ pub(super) fn unix_s() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The hosts that a device names: the first few.
+/// The first few hosts that a device names.
 pub(super) fn hosts(announcement: &Announcement) -> Vec<IpAddr> {
-    /// Hosts of one device at which its publisher is asked for. Reason: most devices have one address
-    /// of each family.
+    /// The largest number of hosts of one device at which its publisher is pinged. Reason: most devices have one
+    /// address of each family.
     const HOSTS_MAX: usize = 4;
     let mut hosts = Vec::new();
     for address in &announcement.addresses {

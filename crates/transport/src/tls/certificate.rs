@@ -1,8 +1,7 @@
-//! A certificate that a node makes for itself (RFC 5280): one fixed form, written as DER by hand.
+//! Self-signed certificates (RFC 5280): one fixed form, encoded in DER.
 //!
-//! ECDSA over P-256, which every browser takes (none takes Ed25519 from a server). It does not end:
-//! what it is trusted by is its fingerprint, and that changes
-//! with it.
+//! ECDSA over P-256, which every browser supports (none accepts Ed25519 from a server). The certificate has no expiry:
+//! clients pin its fingerprint, which would change with it.
 
 use std::net::IpAddr;
 
@@ -48,10 +47,10 @@ const UTC_TIME: u8 = 0x17;
 /// Bytes of a common name (RFC 5280, appendix A.1: ub-common-name).
 const COMMON_NAME_MAX: usize = 64;
 
-/// The end of what does not end (RFC 5280, 4.1.2.5).
+/// The end time of a certificate without expiry (RFC 5280, 4.1.2.5).
 pub(super) const FOREVER: &str = "99991231235959Z";
 
-/// A new key and its certificate as one PEM text, key first. A secret.
+/// A new key and its certificate as one PEM text, key first. The text is secret.
 ///
 /// `uri` names the node by its key; `names` are host names and addresses; `until` is a
 /// GeneralizedTime.
@@ -84,7 +83,7 @@ pub(super) fn make(
     Ok(pem("PRIVATE KEY", pkcs8.as_ref()) + &pem("CERTIFICATE", &certificate))
 }
 
-/// What is certified.
+/// The subject of a certificate.
 struct Subject<'a> {
     name: &'a str,
     uri: &'a str,
@@ -93,7 +92,7 @@ struct Subject<'a> {
     public: &'a [u8],
 }
 
-/// The part that is signed (tbsCertificate).
+/// The signed part (tbsCertificate).
 fn body(serial: &[u8], of: &Subject<'_>) -> Vec<u8> {
     let subject = subject(of.name);
     let validity = [
@@ -150,7 +149,7 @@ fn alternatives(uri: &str, names: &[String]) -> Vec<u8> {
         all.extend(match name.parse::<IpAddr>() {
             Ok(IpAddr::V4(address)) => wrap(0x87, &address.octets()),
             Ok(IpAddr::V6(address)) => wrap(0x87, &address.octets()),
-            // A name beyond ASCII would need another form; the fingerprint serves without.
+            // Names beyond ASCII need another form; the fingerprint is sufficient for them.
             Err(_) if !name.is_ascii() => continue,
             Err(_) => wrap(0x82, name.as_bytes()),
         });

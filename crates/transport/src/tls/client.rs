@@ -1,4 +1,4 @@
-//! The end that calls, and whom it trusts.
+//! The client end, and the certificates it trusts.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,10 +19,10 @@ use tokio_rustls::TlsConnector;
 use super::error::{Refused, Why};
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, provider};
 
-/// Bytes of a file of authorities that are read; reason: the largest collections have 300 kB.
+/// The largest file of authorities; reason: the largest collections have 300 kB.
 const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 
-/// The end that calls. Clones share their sessions.
+/// The client end. Clones share their sessions.
 #[derive(Clone)]
 pub struct Client {
     connector: TlsConnector,
@@ -30,11 +30,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Trusts certificates that the authorities in this PEM file have signed, or that stand there
-    /// themselves.
+    /// Trusts certificates in this PEM file, and those signed by the authorities in it.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no certificate.
+    /// The file cannot be read or contains no certificate.
     pub fn with_authorities(path: &Path) -> Result<Self, FileError> {
         let text = super::server::read(path, AUTHORITIES_BYTES_MAX)?;
         let content = |what: String| FileError::Content {
@@ -51,11 +50,11 @@ impl Client {
         let provider = provider();
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
         let verifier = verifier.build();
-        let verifier = verifier.map_err(|_| content("there is no certificate in it".to_owned()))?;
+        let verifier = verifier.map_err(|_| content("it contains no certificate".to_owned()))?;
         Ok(Self::trusting(Trust::Authorities(verifier), provider))
     }
 
-    /// Trusts the one certificate with this fingerprint, whatever its names and times.
+    /// Trusts only the certificate with this fingerprint, whatever its names and dates.
     #[must_use]
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::trusting(Trust::Fingerprint(fingerprint), provider())
@@ -82,20 +81,20 @@ impl Client {
         }
     }
 
-    /// Asks for the certificate of this name instead of the address that is called.
+    /// Requires a certificate for this name instead of the address.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = ServerName::try_from(name.to_owned()).ok();
         self
     }
 
-    /// Makes the handshake on a connection, within `deadline`.
+    /// Performs the handshake on a connection, within `deadline`.
     ///
     /// # Errors
-    /// When the peer does not speak TLS, or its certificate is not trusted.
+    /// The peer does not speak TLS, or its certificate is not trusted.
     pub async fn connect(&self, stream: TcpStream, deadline: Duration) -> Result<Stream, Error> {
         let peer = stream.peer_addr().map_err(|source| Error::Io {
-            // The address is unknown for the same reason that the call fails.
+            // The address is unknown because the connection has failed, which the handshake reports.
             peer: SocketAddr::from(([0, 0, 0, 0], 0)),
             source,
         })?;
@@ -123,7 +122,7 @@ enum Trust {
     Fingerprint(Fingerprint),
 }
 
-/// Judges certificates, and tells the fingerprint of those it refuses.
+/// Verifies certificates, and reports the fingerprint of refused ones.
 #[derive(Debug)]
 struct Verifier {
     trust: Trust,

@@ -1,4 +1,4 @@
-//! Why there is no TLS, and what to do.
+//! Errors of TLS, with remedies.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use super::Fingerprint;
 use crate::key_file;
 
-/// Why a certificate, a key or a file of authorities is not used.
+/// Why a certificate, a key or a file of authorities is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -21,24 +21,24 @@ pub enum FileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file of the key is not its owner's alone, or cannot be read.
+    /// The key file is accessible to others, or cannot be read.
     #[error(transparent)]
     Key(#[from] key_file::Error),
-    /// It holds no certificate, or no key, in PEM form.
+    /// It contains no certificate, or no key, in PEM form.
     #[error("{}: {what}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is missing or wrong.
+        /// The problem.
         what: String,
     },
 }
 
 impl FileError {
-    /// What can be done.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -49,7 +49,7 @@ impl FileError {
                         .to_owned(),
                 ),
                 io::ErrorKind::PermissionDenied => {
-                    Some(format!("see who owns it: ls -l {}", path.display()))
+                    Some(format!("check its owner: ls -l {}", path.display()))
                 }
                 _ => None,
             },
@@ -72,7 +72,7 @@ pub enum Error {
     Io {
         /// The peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The handshake took too long.
@@ -81,7 +81,7 @@ pub enum Error {
         /// The peer.
         peer: SocketAddr,
     },
-    /// The peer speaks plain HTTP, or something else.
+    /// The peer uses plain HTTP, or another protocol.
     #[error("{peer} does not speak TLS")]
     NotTls {
         /// The peer.
@@ -92,21 +92,21 @@ pub enum Error {
     Certificate {
         /// The peer.
         peer: SocketAddr,
-        /// Why not.
+        /// The reason.
         refused: Refused,
     },
-    /// The peer refuses, or breaks the protocol.
+    /// The peer refuses the connection, or violates the protocol.
     #[error("TLS with {peer} failed: {source}")]
     Protocol {
         /// The peer.
         peer: SocketAddr,
-        /// What went wrong.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
 impl Error {
-    /// From what a handshake ended with.
+    /// Converts the error of a handshake.
     pub(super) fn of(peer: SocketAddr, error: io::Error) -> Self {
         let Some(inner) = error
             .get_ref()
@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    /// A few words that are always the same, for counting.
+    /// A constant short text, for counters.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Error {
         }
     }
 
-    /// What can be done.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -160,7 +160,7 @@ impl Error {
                  http:// and https://, and http.tls of the node"
                     .to_owned(),
             ),
-            Self::Late { peer } => Some(format!("a firewall or load may hold up {peer}")),
+            Self::Late { peer } => Some(format!("check {peer} for a firewall or high load")),
             Self::Protocol {
                 source: rustls::Error::AlertReceived(alert),
                 ..
@@ -168,9 +168,9 @@ impl Error {
                 rustls::AlertDescription::CertificateUnknown
                 | rustls::AlertDescription::UnknownCA
                 | rustls::AlertDescription::BadCertificate => {
-                    "the peer does not trust this certificate: give it the fingerprint".to_owned()
+                    "the peer does not trust this certificate: pin its fingerprint there".to_owned()
                 }
-                _ => "the peer refused; its own log says why".to_owned(),
+                _ => "the peer refused the connection: check its log".to_owned(),
             }),
             Self::Io { .. } | Self::Protocol { .. } => None,
         }
@@ -180,25 +180,25 @@ impl Error {
 /// Why a certificate is not accepted, with its fingerprint.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// Why not.
+    /// The reason.
     pub(super) why: Why,
-    /// The certificate that was shown.
+    /// The presented certificate.
     pub(super) presented: Fingerprint,
-    /// The name that it was to be for.
+    /// The expected name.
     pub(super) name: String,
 }
 
-/// What is wrong with a certificate.
+/// The problem of a certificate.
 #[derive(Debug, Clone)]
 pub(super) enum Why {
-    /// It is another than the one that was told.
+    /// It is not the pinned one.
     NotPinned(Fingerprint),
-    /// The authorities or the times or the name do not fit.
+    /// Its issuer, dates or names are invalid.
     Invalid(CertificateError),
 }
 
 impl Refused {
-    /// As the error of a verifier.
+    /// Converts it to an error of a verifier.
     pub(super) fn into_rustls(self) -> rustls::Error {
         let other = rustls::OtherError(Arc::new(self));
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
@@ -212,7 +212,7 @@ impl Refused {
         }
     }
 
-    /// The fingerprint of the certificate that was shown.
+    /// The fingerprint of the presented certificate.
     #[must_use]
     pub fn presented(&self) -> Fingerprint {
         self.presented
@@ -241,7 +241,7 @@ impl Refused {
                 "name the file of its authority, or compare with `chappe key show` at the peer and \
                  pin the fingerprint: {presented}"
             ),
-            Why::Invalid(_) => format!("the certificate is {presented}; make it anew"),
+            Why::Invalid(_) => format!("replace the certificate {presented}"),
         })
     }
 }
@@ -251,7 +251,7 @@ impl fmt::Display for Refused {
         use CertificateError as C;
         match &self.why {
             Why::NotPinned(pinned) => {
-                write!(f, "its fingerprint is {}, and not {pinned}", self.presented)
+                write!(f, "its fingerprint is {}, not {pinned}", self.presented)
             }
             Why::Invalid(C::Expired | C::ExpiredContext { .. }) => f.write_str("it has expired"),
             Why::Invalid(C::NotValidYet | C::NotValidYetContext { .. }) => {
@@ -261,7 +261,7 @@ impl fmt::Display for Refused {
                 write!(f, "it is not for {:?}", self.name)
             }
             Why::Invalid(C::UnknownIssuer | C::BadSignature) => {
-                f.write_str("no authority that is trusted here has signed it")
+                f.write_str("it is not signed by a trusted authority")
             }
             Why::Invalid(other) => write!(f, "{other:?}"),
         }

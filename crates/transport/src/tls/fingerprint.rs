@@ -20,13 +20,13 @@ use rustls::pki_types::CertificateDer;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
-/// A text that is no fingerprint.
+/// A malformed fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not 64 hexadecimal digits, the SHA-256 of a certificate")]
+#[error("not a fingerprint: 64 hexadecimal digits, the SHA-256 of a certificate")]
 pub struct FingerprintError;
 
 impl Fingerprint {
-    /// The fingerprint of a certificate in its DER form.
+    /// The fingerprint of a DER-encoded certificate.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Self {
         let mut bytes = [0; 32];
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_fingerprint_is_refused() {
+    fn malformed_fingerprints_are_refused() {
         let right = "aB".repeat(32);
         assert_eq!(
             right.parse::<Fingerprint>().unwrap().to_string(),

@@ -1,12 +1,11 @@
-//! TLS for HTTP (RFC 8446, RFC 5246), both ends, by rustls.
+//! TLS for HTTP (RFC 8446, RFC 5246), both ends, based on rustls.
 //!
-//! A server has a certificate of its own files, or makes one for itself ([`Server`]); a client
-//! trusts certificates of the authorities in a file, or the one certificate whose [`Fingerprint`] it
-//! was told ([`Client`]). What goes wrong in a handshake is told with what to do: most of it is
-//! mended at the other end, or by comparing a fingerprint.
+//! A server uses certificate files or a self-signed certificate ([`Server`]). A client trusts the authorities in a
+//! file, or one certificate by its [`Fingerprint`] ([`Client`]). Handshake errors contain a hint, since most of them
+//! need a fix at the other end, or a comparison of fingerprints.
 //!
-//! Deliberately absent: the system's authorities (a node knows its peers), client certificates
-//! (tokens say who asks), revocation lists, HTTP/2.
+//! Out of scope: the system's authorities (a node knows its peers), client certificates (tokens identify clients),
+//! revocation lists, HTTP/2.
 
 mod certificate;
 mod client;
@@ -26,10 +25,10 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// The one protocol spoken over it.
+/// The only application protocol.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// The cryptography: that of ring, which the rest of the program uses too.
+/// The cryptography of ring, which the rest of the program uses, too.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -1,4 +1,4 @@
-//! The end that is called, and its certificate.
+//! The server end, and its certificate.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -18,15 +18,15 @@ use tokio_rustls::TlsAcceptor;
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider, validity};
 use crate::key_file;
 
-/// Bytes of a file of certificates that are read; reason: a chain has below 20 kB.
+/// The largest certificate file; reason: a chain has less than 20 kB.
 const CHAIN_BYTES_MAX: u64 = 256 << 10;
 /// The first byte of a TLS handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
-/// What a client is told that speaks plain HTTP.
+/// The answer to a client that uses plain HTTP.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
-    content-length: 54\r\nconnection: close\r\n\r\nhere TLS is spoken: write https:// instead of http://\n";
+    content-length: 54\r\nconnection: close\r\n\r\nthis port speaks TLS: use https:// instead of http://\n";
 
-/// The end that is called. Clones share the sessions.
+/// The server end. Clones share the sessions.
 #[derive(Clone)]
 pub struct Server {
     acceptor: TlsAcceptor,
@@ -35,11 +35,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// With the certificate (its chain behind it) and the key of these PEM files. The file of the
-    /// key must be readable by its owner alone.
+    /// Uses the certificate (followed by its chain) and the key in these PEM files. The key file must be readable
+    /// by its owner only.
     ///
     /// # Errors
-    /// When a file cannot be used, or the key is not that of the certificate.
+    /// A file cannot be used, or the key does not belong to the certificate.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, FileError> {
         let chain = read(certificate, CHAIN_BYTES_MAX)?;
         let secret = key_file::read_text(key)?.ok_or_else(|| FileError::Io {
@@ -49,12 +49,11 @@ impl Server {
         Self::from_pem(&chain, secret.as_bytes(), certificate, key)
     }
 
-    /// With a certificate of its own making, which lies with its key in the file `path`, and is made
-    /// there when there is none: for `name`, for the node named by `uri`, for host names and
-    /// addresses. Says whether it was made.
+    /// Uses a self-signed certificate, stored with its key in the file `path`. Creates it if it is missing: for
+    /// `name`, for the node named by `uri`, for host names and addresses. Returns whether it was created.
     ///
     /// # Errors
-    /// When the file cannot be used or made.
+    /// The file cannot be used or created.
     pub fn self_signed(
         path: &Path,
         name: &str,
@@ -70,7 +69,7 @@ impl Server {
             source,
         };
         let text = certificate::make(name, uri, hosts, certificate::FOREVER)
-            .map_err(|_| failed(io::Error::other("the system gives no randomness")))?;
+            .map_err(|_| failed(io::Error::other("the system provides no randomness")))?;
         write_whole(path, &text).map_err(failed)?;
         let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
         Ok((server, true))
@@ -88,14 +87,14 @@ impl Server {
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let chain = chain.map_err(|error| wrong(certificate, error.to_string()))?;
-        // A chain holds until its first certificate ends.
+        // A chain is valid until its first certificate ends.
         let ends = chain.iter().filter_map(|it| validity::end_of(it)).min();
         let first = chain.first();
         let fingerprint = first
             .map(Fingerprint::of)
-            .ok_or_else(|| wrong(certificate, "there is no certificate in it".to_owned()))?;
+            .ok_or_else(|| wrong(certificate, "it contains no certificate".to_owned()))?;
         let secret = PrivateKeyDer::from_pem_slice(secret)
-            .map_err(|error| wrong(key, format!("no private key: {error}")))?;
+            .map_err(|error| wrong(key, format!("it contains no private key: {error}")))?;
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = match builder.with_safe_default_protocol_versions() {
             Ok(builder) => builder,
@@ -124,17 +123,17 @@ impl Server {
         self.fingerprint
     }
 
-    /// When its certificate ends, or the first of its chain: seconds since 1970. None: it does not end.
+    /// When the first certificate of its chain ends, in seconds since 1970. `None`: never.
     #[must_use]
     pub fn ends_s(&self) -> Option<i64> {
         self.ends
     }
 
-    /// Makes the handshake on a connection that was accepted, within `deadline`. Who speaks plain
-    /// HTTP is told so in HTTP.
+    /// Performs the handshake on an accepted connection, within `deadline`. A client that uses plain HTTP gets an
+    /// explanation in HTTP.
     ///
     /// # Errors
-    /// When the peer does not speak TLS, takes too long or breaks off.
+    /// The peer does not speak TLS, takes too long or disconnects.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -151,7 +150,7 @@ impl Server {
         let failed = |source| Error::Io { peer, source };
         let mut first = [0];
         if stream.peek(&mut first).await.map_err(failed)? == 1 && first[0] != HANDSHAKE {
-            // Whether it arrives is the peer's affair.
+            // Delivery is not guaranteed.
             let _ = stream.write_all(PLAIN).await;
             let _ = stream.shutdown().await;
             return Err(Error::NotTls { peer });
@@ -171,7 +170,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Reads a file that may be known to all.
+/// Reads a file that is not secret.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -183,7 +182,7 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Writes a secret file so that it is there whole or not at all.
+/// Writes a secret file atomically.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let made = path.with_extension("new");
     let mut options = OpenOptions::new();
@@ -203,8 +202,7 @@ mod tests {
     use super::super::Client;
     use super::*;
 
-    /// The error at the calling end, when one end has the certificate `shown` and the other trusts
-    /// the file `trusted`.
+    /// The client's error, if the server has the certificate `shown` and the client trusts the file `trusted`.
     async fn refused(shown: &str, trusted: &Path) -> Error {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -234,7 +232,7 @@ mod tests {
         assert!(error.hint().unwrap().contains("clock"));
         let error = refused(&other, &path).await;
         let text = error.to_string();
-        assert!(text.contains("no authority that is trusted"), "{text}");
+        assert!(text.contains("signed by a trusted authority"), "{text}");
         assert!(error.hint().unwrap().contains("pin the fingerprint"));
     }
 }

@@ -10,16 +10,16 @@ use tokio::net::TcpStream;
 /// A connection with or without TLS.
 #[derive(Debug)]
 pub enum Stream {
-    /// Without.
+    /// Without TLS.
     Plain(TcpStream),
-    /// With, as the one that was called.
+    /// With TLS, at the server end.
     Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
-    /// With, as the one that called.
+    /// With TLS, at the client end.
     Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// The connection below.
+    /// The underlying connection.
     #[must_use]
     pub fn tcp(&self) -> &TcpStream {
         match self {
@@ -30,7 +30,7 @@ impl Stream {
     }
 }
 
-/// The same call on whichever stream it is.
+/// Forwards a call to the variant.
 macro_rules! on {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {

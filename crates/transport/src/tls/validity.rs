@@ -1,5 +1,5 @@
-//! Until when a certificate holds (RFC 5280, 4.1.2.5), read from its DER. Nothing else of it is looked
-//! at: whether it is one was decided by who took it.
+//! Reads the end of a certificate's validity (RFC 5280, 4.1.2.5) from its DER. Nothing else is checked: its consumer
+//! has accepted the certificate.
 
 /// Tags (X.690, 8.1.2).
 const SEQUENCE: u8 = 0x30;
@@ -7,10 +7,10 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The end of what does not end: the year 9999.
+/// The end year of a certificate without expiry.
 const FOREVER_YEAR: i64 = 9_999;
 
-/// Seconds from 1970 to the end of a certificate; none when it does not end, or is no certificate.
+/// Seconds from 1970 to the end of a certificate; `None` if it has no end or is malformed.
 pub(super) fn end_of(certificate: &[u8]) -> Option<i64> {
     let (_, certificate, _) = value(certificate).filter(|it| it.0 == SEQUENCE)?;
     let (_, mut rest, _) = value(certificate).filter(|it| it.0 == SEQUENCE)?;
@@ -27,13 +27,13 @@ pub(super) fn end_of(certificate: &[u8]) -> Option<i64> {
     time(tag, text)
 }
 
-/// The tag of the first value, its contents, and what stands behind it.
+/// The tag of the first value, its contents, and the bytes after it.
 fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // More than four bytes of length is no certificate.
+        // A certificate has no lengths of more than four bytes.
         0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
             let length = length
@@ -81,8 +81,8 @@ fn time(tag: u8, text: &[u8]) -> Option<i64> {
     Some(days(year, month, day) * 86_400 + seconds)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years are counted from March, so that the
-/// day that is now and then there is the last one.
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years start in March, so that the leap day is the last
+/// one.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_and_there_may_be_none() {
+    fn the_end_is_optional() {
         assert_eq!(end(FOREVER), None);
         assert_eq!(end("20200102000000Z"), Some(1_577_923_200));
         assert_eq!(end("20240229235959Z"), Some(1_709_251_199));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_beginning_and_no_changed_byte_of_a_certificate_panics() {
+    fn truncated_and_changed_certificates_do_not_panic() {
         let text = make("a", "urn:a", &[], FOREVER).unwrap();
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
         let certificate = chain.unwrap()[0].to_vec();

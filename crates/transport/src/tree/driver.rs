@@ -1,4 +1,4 @@
-//! The loop that joins a socket with the machine.
+//! The loop between a socket and the machine.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,17 +16,17 @@ use super::Windows;
 use super::send_cost::SendCost;
 use crate::{Clock, Drops, Hop};
 
-/// Datagrams taken from the socket before commands have their turn again.
+/// Datagrams read from the socket before commands get a turn.
 const DATAGRAMS_AT_ONCE: usize = 64;
-/// Topics of which heartbeats are sent.
+/// The largest number of topics with heartbeats.
 const TOPICS_MAX: usize = 1_024;
 
-/// How a node is run.
+/// Options of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// How long a source may be quiet before it spreads a heartbeat, and that it spreads one when its
-    /// membership changes. Default 30 s: who is dead is known before the event that has to pass him,
-    /// for two short messages a sink in that time. `None`: never.
+    /// The pause of a source after which it spreads a heartbeat; it also does so when its membership changes.
+    /// Default 30 s: dead sinks are known before the next event, for two short messages a sink in that time.
+    /// `None`: never.
     pub heartbeat: Option<Duration>,
 }
 
@@ -38,13 +38,13 @@ impl Default for TreeOptions {
     }
 }
 
-/// Runs `machine` on `socket` until the commands end; gives the machine back.
+/// Runs `machine` on `socket` until the commands end; returns the machine.
 ///
-/// Each window goes to `windows` before the event that it counts is handed on; when that fails the
-/// event is neither handed on nor answered for, and the failure is noted in `drops`. What the machine does not use is
-/// counted there. What a send costs is measured, and the machine told when it has changed by half. While the receiver of
-/// events is behind no datagrams are read (the kernel's buffer is the bound), but timers go on. A timer rings only
-/// when all that has come was looked at. It ends early when the receiver of events is gone.
+/// Each window is stored in `windows` before its event is delivered. If that fails the event is neither delivered nor
+/// acknowledged, and the failure is recorded in `drops`, which also counts the messages rejected by the machine. The
+/// cost of a send is measured, and set in the machine when it has changed by half. While the receiver of events is
+/// full no datagrams are read (the kernel's buffer bounds them), but timers continue. A timer rings only after all
+/// received datagrams are processed. It ends early if the receiver of events is dropped.
 pub async fn run_tree<G: Guard, W: Windows>(
     machine: Tree<G>,
     socket: UdpSocket,
@@ -64,9 +64,9 @@ pub async fn run_tree<G: Guard, W: Windows>(
         datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX),
         quiet: Vec::new(),
         heartbeat: options.heartbeat,
-        counted: [0; UNUSED.len()],
+        counted: [0; REJECTED_REASONS.len()],
     };
-    // One byte more than a datagram has, so that a longer one is seen to be too long.
+    // One byte more than the largest datagram, so that a longer one is detected.
     let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
     loop {
         let behind = !node.pending.is_empty();
@@ -95,7 +95,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
                             }
                         }
                         Err(error) => {
-                            // An earlier one reached nobody: the machine sees that by itself.
+                            // An earlier datagram was undeliverable: the machine notices the silence.
                             let usual =
                                 [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
                             if !usual.contains(&error.kind()) {
@@ -109,7 +109,7 @@ pub async fn run_tree<G: Guard, W: Windows>(
             command = commands.recv() => match command {
                 Some(command) => {
                     let now = clock.now();
-                    node.busy(now, &command);
+                    node.postpone_heartbeat(now, &command);
                     node.input(now, Input::Command(command), &mut windows);
                 }
                 None => return node.machine,
@@ -117,16 +117,16 @@ pub async fn run_tree<G: Guard, W: Windows>(
             () = tokio::time::sleep_until(at.unwrap_or_else(tokio::time::Instant::now)),
                 if at.is_some() => {
                 let now = clock.now();
-                node.beat(now, &mut windows);
+                node.send_heartbeats(now, &mut windows);
                 node.input(now, Input::Timeout, &mut windows);
             }
         }
         node.count();
-        if let Some(send_cost) = node.send_cost.news() {
+        if let Some(send_cost) = node.send_cost.changed_mean() {
             let measured = Input::Command(Command::SendCost(send_cost));
             node.input(clock.now(), measured, &mut windows);
         }
-        // The usual case without waiting: there is room.
+        // The usual case does not wait: there is room.
         while let Some(event) = node.pending.pop_front() {
             if let Err(error) = events.try_send(event) {
                 match error {
@@ -146,17 +146,17 @@ struct Node<G> {
     socket: UdpSocket,
     drops: Drops,
     pending: VecDeque<TreeEvent>,
-    /// The datagram that is being sent.
+    /// The buffer of the current datagram.
     datagram: Vec<u8>,
-    /// Topics of which this node is the source, and when each was quiet for long enough.
+    /// Topics of which this node is the source, with the time of their next heartbeat.
     quiet: Vec<(u64, Instant)>,
     heartbeat: Option<Duration>,
-    /// What the machine had not used when it was last told.
-    counted: [u64; UNUSED.len()],
+    /// The counts of rejected messages at the last report.
+    counted: [u64; REJECTED_REASONS.len()],
 }
 
-/// Why the machine does not use what comes.
-const UNUSED: [&str; 10] = [
+/// The reasons for which the machine rejects messages.
+const REJECTED_REASONS: [&str; 10] = [
     "tree datagram unreadable",
     "tree datagram not authentic",
     "tree datagram of another topic",
@@ -169,8 +169,8 @@ const UNUSED: [&str; 10] = [
     "too many events of who was caught or is unknown",
 ];
 
-/// How often, in the same order.
-fn unused(of: &Counters) -> [u64; UNUSED.len()] {
+/// Their counts, in the same order.
+fn rejected_counts(of: &Counters) -> [u64; REJECTED_REASONS.len()] {
     [
         of.malformed,
         of.unauthenticated,
@@ -186,8 +186,8 @@ fn unused(of: &Counters) -> [u64; UNUSED.len()] {
 }
 
 impl<G: Guard> Node<G> {
-    /// Puts off the heartbeat of a topic of which something is published; a new one begins with it.
-    fn busy(&mut self, now: Instant, command: &Command) {
+    /// Postpones the heartbeat of a topic with a publication; a new topic starts with one.
+    fn postpone_heartbeat(&mut self, now: Instant, command: &Command) {
         let Some(period) = self.heartbeat else { return };
         let (topic, at) = match command {
             Command::Publisher { membership, .. } => (membership.topic(), now),
@@ -212,8 +212,8 @@ impl<G: Guard> Node<G> {
         }
     }
 
-    /// Spreads the heartbeats that are due.
-    fn beat<W: Windows>(&mut self, now: Instant, windows: &mut W) {
+    /// Spreads due heartbeats.
+    fn send_heartbeats<W: Windows>(&mut self, now: Instant, windows: &mut W) {
         let Some(period) = self.heartbeat else { return };
         for index in 0..self.quiet.len() {
             let (topic, at) = self.quiet[index];
@@ -230,8 +230,8 @@ impl<G: Guard> Node<G> {
             match output {
                 Output::Transmit(transmit) => self.transmit(&transmit),
                 Output::Event(TreeEvent::Remember { topic, window }) => {
-                    if let Err(error) = windows.keep(topic, &window) {
-                        // After a restart it would come again: so it has not come yet.
+                    if let Err(error) = windows.store(topic, &window) {
+                        // It would be delivered again after a restart, so it counts as not received.
                         self.machine.reject_window();
                         self.note("a window is not kept", &error);
                     }
@@ -255,7 +255,7 @@ impl<G: Guard> Node<G> {
             io::ErrorKind::WouldBlock => "send buffer full",
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no route",
             io::ErrorKind::PermissionDenied => "sending forbidden",
-            // What an earlier datagram met; this one may go.
+            // The error of an earlier datagram; this one may be sent.
             io::ErrorKind::ConnectionRefused => return,
             _ => "sending failed",
         };
@@ -264,14 +264,14 @@ impl<G: Guard> Node<G> {
             .record(Hop::Network, reason, to, error.to_string(), None);
     }
 
-    /// Counts what the machine did not use since the last time. (Forged events and false coverage it tells.)
+    /// Counts newly rejected messages. (Forged events and false coverage are events of the machine.)
     fn count(&mut self) {
-        let now = unused(&self.machine.counters());
+        let now = rejected_counts(&self.machine.counters());
         if now == self.counted {
             return;
         }
         let before = std::mem::replace(&mut self.counted, now);
-        for ((reason, now), before) in UNUSED.iter().zip(now).zip(before) {
+        for ((reason, now), before) in REJECTED_REASONS.iter().zip(now).zip(before) {
             if now > before {
                 self.drops.count(now - before, Hop::Event, reason);
             }

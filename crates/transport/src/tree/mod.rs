@@ -1,9 +1,9 @@
 //! Notification trees on a real socket: one UDP socket, one machine, one task.
 //!
-//! [`run_tree`] drives the machine, and sees to heartbeats; what was seen of a source is given to
-//! [`Windows`] before the event is: [`WindowFiles`] keeps it on disk. The socket is made by
-//! [`crate::kad::bind`], the boot number of a source by [`crate::kad::next_boot`]. Many nodes fit one
-//! process: each has a socket and a task of its own.
+//! [`run_tree`] drives the machine and sends heartbeats. The window of a source is stored in [`Windows`] before its
+//! event is delivered; [`WindowFiles`] stores it on disk. [`crate::kad::bind`] opens the socket, and
+//! [`crate::kad::next_boot`] gives the boot number of a source. One process can run many nodes, each with its own
+//! socket and task.
 
 mod driver;
 mod send_cost;

@@ -1,51 +1,51 @@
-//! What a send costs this node: `o` of the postal model, by which a source divides its sinks.
+//! Measures the cost of a send: `o` of the postal model, by which a source divides its sinks.
 
 use std::time::Duration;
 
 use chappe_machine::Instant;
 
-/// The mean follows one send by so many parts of the difference.
+/// The divisor of a new sample's weight in the mean.
 ///
-/// Reason: a node sends to a hundred heads or more for one event, and what is rare should not decide.
-const WEIGHT: u32 = 16;
+/// Reason: a node sends to a hundred heads or more for one event, and outliers should not dominate.
+const WEIGHT_DIVISOR: u32 = 16;
 
-/// What no send costs less than: from nothing the mean could not grow.
-const LEAST: Duration = Duration::from_nanos(100);
+/// The least cost of a send: from zero the mean could not grow.
+const SEND_COST_MIN: Duration = Duration::from_nanos(100);
 
 /// The mean time of a send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendCost {
     mean: Duration,
-    /// What the machine goes by.
-    told: Duration,
+    /// The value set in the machine.
+    reported: Duration,
 }
 
 impl SendCost {
-    /// Begins with what the machine assumes.
+    /// Starts with the assumption of the machine.
     pub(super) fn assume(send_cost: Duration) -> Self {
         Self {
             mean: send_cost,
-            told: send_cost,
+            reported: send_cost,
         }
     }
 
-    /// Does a send and takes its time by `clock`.
+    /// Times a send with `clock`.
     pub(super) fn time<T>(&mut self, clock: impl Fn() -> Instant, send: impl FnOnce() -> T) -> T {
         let began = clock();
         let result = send();
-        // A scheduler may take the processor away for a thousand sends: one counts for two at most.
+        // A preemption may take as long as a thousand sends: one sample counts for two at most.
         let took = clock().saturating_since(began).min(self.mean * 2);
-        let mean = (self.mean * (WEIGHT - 1) + took) / WEIGHT;
-        self.mean = mean.max(LEAST);
+        let mean = (self.mean * (WEIGHT_DIVISOR - 1) + took) / WEIGHT_DIVISOR;
+        self.mean = mean.max(SEND_COST_MIN);
         result
     }
 
-    /// The mean, when it is half as much again as what was last told, or the other way round.
-    pub(super) fn news(&mut self) -> Option<Duration> {
-        let (mean, told) = (self.mean, self.told);
-        let changed = mean * 2 > told * 3 || told * 2 > mean * 3;
+    /// The mean, if it differs from the last reported value by half.
+    pub(super) fn changed_mean(&mut self) -> Option<Duration> {
+        let (mean, reported) = (self.mean, self.reported);
+        let changed = mean * 2 > reported * 3 || reported * 2 > mean * 3;
         changed.then(|| {
-            self.told = mean;
+            self.reported = mean;
             mean
         })
     }
@@ -59,35 +59,35 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// Sends that take so long, one after the other; what was told.
+    /// Sends with these durations, in sequence; returns the reported means.
     fn sends(cost: &mut SendCost, took: impl IntoIterator<Item = Duration>) -> Vec<Duration> {
         let now = Cell::new(Instant::ZERO);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for took in took {
             cost.time(|| now.get(), || now.set(now.get() + took));
-            told.extend(cost.news());
+            reported.extend(cost.changed_mean());
         }
-        told
+        reported
     }
 
     #[test]
-    fn a_slow_socket_is_found_out_and_a_quick_one_again() {
+    fn the_mean_follows_a_slow_and_a_fast_socket() {
         let mut cost = SendCost::assume(5 * MICROSECOND);
-        let told = sends(&mut cost, [300 * MICROSECOND; 200]);
-        assert!(told.is_sorted() && !told.is_empty(), "{told:?}");
-        assert!(told.len() <= 11, "by half each time: {told:?}");
-        let slow = told[told.len() - 1];
+        let reported = sends(&mut cost, [300 * MICROSECOND; 200]);
+        assert!(reported.is_sorted() && !reported.is_empty(), "{reported:?}");
+        assert!(reported.len() <= 11, "by half each time: {reported:?}");
+        let slow = reported[reported.len() - 1];
         assert!((200..=300).contains(&slow.as_micros()), "{slow:?}");
-        let told = sends(&mut cost, [2 * MICROSECOND; 200]);
-        let quick = told[told.len() - 1];
+        let reported = sends(&mut cost, [2 * MICROSECOND; 200]);
+        let quick = reported[reported.len() - 1];
         assert!((2..=3).contains(&quick.as_micros()), "{quick:?}");
     }
 
     #[test]
-    fn who_stumbles_now_and_then_tells_nothing() {
+    fn rare_outliers_are_not_reported() {
         let mut cost = SendCost::assume(5 * MICROSECOND);
         let send = |number: u32| match number % 10 {
-            // The processor was somebody else's.
+            // The thread was preempted.
             3 => 10_000 * MICROSECOND,
             even if even % 2 == 0 => 4 * MICROSECOND,
             _ => 6 * MICROSECOND,
@@ -96,10 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_does_not_end_the_measuring() {
+    fn a_stopped_clock_does_not_end_the_measurement() {
         let mut cost = SendCost::assume(Duration::ZERO);
         sends(&mut cost, [Duration::ZERO; 1_000]);
-        let told = sends(&mut cost, [20 * MICROSECOND; 300]);
-        assert!(told[told.len() - 1] > 12 * MICROSECOND, "{told:?}");
+        let reported = sends(&mut cost, [20 * MICROSECOND; 300]);
+        assert!(
+            reported[reported.len() - 1] > 12 * MICROSECOND,
+            "{reported:?}"
+        );
     }
 }

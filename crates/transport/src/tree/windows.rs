@@ -1,4 +1,4 @@
-//! What was seen of each source, kept so that no event is delivered twice however often a node starts.
+//! Stores the windows of sources, so that no event is delivered twice across restarts.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use crate::kad::replace;
 /// Bytes of a window on disk: boot, newest, seen, since; big-endian.
 const WINDOW_BYTES: usize = 4 + 8 + 8 + 8;
 
-/// Where windows are kept. [`run_tree`](super::run_tree) waits for it before it hands on the event.
+/// A store of windows. [`run_tree`](super::run_tree) waits for it before it delivers the event.
 pub trait Windows: Send + 'static {
-    /// What was last kept of a topic; the default when nothing was.
+    /// The last stored window of a topic; the default if there is none.
     ///
     /// # Errors
-    /// When it cannot be read: better not to subscribe than to be given events again.
+    /// It cannot be read: not subscribing is better than receiving events again.
     fn last(&self, topic: u64) -> io::Result<Window>;
 
-    /// Keeps what was seen of a topic.
+    /// Stores the window of a topic.
     ///
     /// # Errors
-    /// When it is not kept: the event is not delivered.
-    fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()>;
+    /// It is not stored: the event is not delivered.
+    fn store(&mut self, topic: u64, window: &Window) -> io::Result<()>;
 }
 
-/// Keeps nothing: after a restart events may come again.
+/// Stores nothing: after a restart events may be delivered again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryWindows;
 
@@ -36,23 +36,22 @@ impl Windows for MemoryWindows {
         Ok(Window::default())
     }
 
-    fn keep(&mut self, _: u64, _: &Window) -> io::Result<()> {
+    fn store(&mut self, _: u64, _: &Window) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A file for each topic in a folder, synced before the event is used: costs a sync of the disk for
-/// each event.
+/// A file for each topic in a folder, synced before the event is used, which costs a disk sync for each event.
 #[derive(Debug, Clone)]
 pub struct WindowFiles {
     folder: PathBuf,
 }
 
 impl WindowFiles {
-    /// Of this folder, which is made if it is missing.
+    /// Uses this folder, and creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// It cannot be created.
     pub fn new(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         Ok(Self { folder })
@@ -71,7 +70,7 @@ impl Windows for WindowFiles {
             Err(error) => return Err(error),
         };
         let Ok(bytes) = <[u8; WINDOW_BYTES]>::try_from(bytes) else {
-            let what = format!("{} is no window", self.path(topic).display());
+            let what = format!("{} is not a window", self.path(topic).display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         };
         let number = |at: usize| {
@@ -89,7 +88,7 @@ impl Windows for WindowFiles {
         })
     }
 
-    fn keep(&mut self, topic: u64, window: &Window) -> io::Result<()> {
+    fn store(&mut self, topic: u64, window: &Window) -> io::Result<()> {
         let mut bytes = [0; WINDOW_BYTES];
         bytes[..4].copy_from_slice(&window.boot.to_be_bytes());
         let ReplayWindow { newest, seen } = window.numbers;
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_comes_back_and_a_broken_file_is_no_first_start() {
+    fn a_stored_window_is_read_and_a_broken_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut files = WindowFiles::new(folder.path().join("windows")).unwrap();
         assert_eq!(files.last(7).unwrap(), Window::default());
@@ -117,7 +116,7 @@ mod tests {
             },
             since: 9,
         };
-        files.keep(7, &window).unwrap();
+        files.store(7, &window).unwrap();
         assert_eq!(files.last(7).unwrap(), window);
         assert_eq!(files.last(8).unwrap(), Window::default());
         fs::write(files.path(7), [0; 27]).unwrap();

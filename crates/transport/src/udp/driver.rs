@@ -11,20 +11,19 @@ use tokio::sync::mpsc;
 use super::UdpSockets;
 use crate::{Clock, Drops, Hop};
 
-/// What the driver is told to do.
+/// A command for the driver.
 #[derive(Debug)]
 pub enum Order<C> {
-    /// Give the machine this command.
+    /// A command for the machine.
     Command(C),
-    /// Use these sockets from now on: the interfaces have changed.
+    /// Replaces the sockets: the interfaces have changed.
     Sockets(UdpSockets),
 }
 
-/// Runs `machine` on `sockets` until the orders end; gives the machine back.
+/// Runs `machine` on `sockets` until the orders end; returns the machine.
 ///
-/// Nothing that the machine says is lost: while the receiver of events is behind, no datagrams are
-/// read (the kernel's buffer is the bound, and drops what exceeds it), but timers go on. It ends
-/// early when the receiver of events is gone.
+/// No event of the machine is lost: while the receiver of events is full no datagrams are read (the kernel's buffer
+/// bounds them, and drops the excess), but timers continue. It ends early if the receiver of events is dropped.
 pub async fn run_udp<M>(
     mut machine: M,
     mut sockets: UdpSockets,
@@ -75,7 +74,7 @@ where
             Output::Transmit(datagram) => transmit(&sockets, &datagram, &drops),
             Output::Event(event) => pending.push_back(event),
         });
-        // The usual case without waiting: there is room.
+        // The usual case does not wait: there is room.
         while let Some(event) = pending.pop_front() {
             if let Err(error) = events.try_send(event) {
                 match error {
@@ -97,14 +96,14 @@ fn transmit(sockets: &UdpSockets, datagram: &Outbound, drops: &Drops) {
         io::ErrorKind::WouldBlock => ("send buffer full", None),
         io::ErrorKind::NetworkUnreachable => {
             let hint = if to.is_multicast() {
-                "multicast needs a route: ip route add 239.0.0.0/8 dev INTERFACE"
+                "add a multicast route: ip route add 239.0.0.0/8 dev INTERFACE"
             } else {
-                "see ip route get to that address"
+                "check the route to that address: ip route get ADDRESS"
             };
             ("no route", Some(hint.to_owned()))
         }
         io::ErrorKind::PermissionDenied => {
-            let hint = "a firewall of this host forbids it: see nft list ruleset";
+            let hint = "a firewall of this host forbids it: nft list ruleset";
             ("sending forbidden", Some(hint.to_owned()))
         }
         _ => ("sending failed", None),

@@ -1,10 +1,9 @@
-//! One pair of sockets for each interface and address family.
+//! A pair of sockets for each interface and address family.
 //!
-//! The group's socket is bound to the group address itself and hears only the groups it joined on
-//! its own interface, so that a datagram is seen once on a host with several interfaces. The other
-//! socket sends. A device's is bound to the discovery port at the device's own address: a unicast
-//! datagram to a shared port reaches only one of its sockets, hence one address for each device of
-//! a host. A client's has a port of its own, to which the answers come.
+//! The group's socket is bound to the group address, and receives only the groups joined on its own interface, so a host
+//! with several interfaces receives a datagram once. The other socket sends. A device's is bound to the discovery port
+//! at the device's own address: a unicast datagram to a shared port reaches only one of its sockets, so each device of
+//! a host needs its own address. A client's has its own port, which receives the answers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -18,24 +17,24 @@ use tokio::net::UdpSocket;
 
 use crate::{Drops, Hop};
 
-/// Which port the sending socket takes.
+/// The port of the sending socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The discovery port at the device's own address, shared if it must be.
+    /// The discovery port at the device's own address, shared if necessary.
     Device,
-    /// A free port, to which answers come.
+    /// A free port, which receives the answers.
     Client,
 }
 
-/// How sockets are made.
+/// Options of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// Who uses them.
+    /// Their user.
     pub role: Role,
-    /// Routers that multicast may pass, plus one. Default 1: the link alone.
+    /// The multicast TTL: the number of routers plus one. Default 1: the link only.
     pub ttl: u32,
-    /// Receive buffer asked of the kernel, in bytes. Default 1 MiB: the answers of 200 devices at
-    /// 4 KiB each; the kernel grants `net.core.rmem_max` at most.
+    /// The requested receive buffer, in bytes. Default 1 MiB: the answers of 200 devices with 4 KiB each. The kernel
+    /// grants at most `net.core.rmem_max`.
     pub receive_buffer_bytes: usize,
 }
 
@@ -51,16 +50,16 @@ impl UdpOptions {
     }
 }
 
-/// What one pair of sockets got.
+/// The properties of one pair of sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketInfo {
-    /// Index of the interface.
+    /// The index of the interface.
     pub interface: u32,
-    /// Where it sends from.
+    /// The source address.
     pub local: SocketAddr,
-    /// The group it hears.
+    /// The multicast group.
     pub group: SocketAddr,
-    /// The receive buffer that the kernel granted, in bytes of payload and bookkeeping.
+    /// The granted receive buffer, in bytes of payload and overhead.
     pub receive_buffer_bytes: usize,
 }
 
@@ -73,7 +72,7 @@ struct Pair {
 /// The sockets of one machine.
 pub struct UdpSockets {
     pairs: Vec<Pair>,
-    /// Where the next look for datagrams begins, so that no socket starves the others.
+    /// The first socket of the next poll, so that none starves the others.
     turn: usize,
     buffer: Vec<u8>,
 }
@@ -85,12 +84,12 @@ impl std::fmt::Debug for UdpSockets {
 }
 
 impl UdpSockets {
-    /// Joins the group on each interface, for each address family it has an address of.
+    /// Joins the group on each interface, for each address family of its addresses.
     ///
-    /// What does not work is noted in `drops`; one interface that works is enough.
+    /// Failures are recorded in `drops`; one working interface is sufficient.
     ///
     /// # Errors
-    /// When none works: the last reason.
+    /// No interface works: the last error.
     pub fn bind(interfaces: &[Interface], options: &UdpOptions, drops: &Drops) -> io::Result<Self> {
         let mut pairs = Vec::new();
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface was given");
@@ -117,7 +116,7 @@ impl UdpSockets {
         })
     }
 
-    /// No socket: nothing is heard, and what is sent reaches nobody.
+    /// No socket: nothing is received or sent.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -127,13 +126,13 @@ impl UdpSockets {
         }
     }
 
-    /// What each pair of sockets got.
+    /// The properties of each pair of sockets.
     #[must_use]
     pub fn info(&self) -> Vec<SocketInfo> {
         self.pairs.iter().map(|pair| pair.info).collect()
     }
 
-    /// The next datagram of any socket.
+    /// The next datagram from any socket.
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Inbound>> {
         let count = self.pairs.len() * 2;
         for step in 0..count {
@@ -159,14 +158,14 @@ impl UdpSockets {
         Poll::Pending
     }
 
-    /// Sends at once or not at all.
+    /// Sends immediately or not at all.
     pub(super) fn send(&self, datagram: &Outbound) -> io::Result<()> {
         let to = datagram.to;
         let fits = |pair: &&Pair| pair.info.local.is_ipv4() == to.is_ipv4();
         let mut fitting = self.pairs.iter().filter(fits);
         let of_interface = |pair: &&Pair| pair.info.interface == datagram.interface;
         let pair = fitting.clone().find(of_interface);
-        // An answer may leave by any interface; the group is told which.
+        // Any interface may send an answer; a multicast names its interface.
         let pair = match pair {
             None if !to.ip().is_multicast() => fitting.next(),
             pair => pair,
@@ -179,7 +178,7 @@ impl UdpSockets {
     }
 }
 
-/// The first address of each family; of IPv6 a link-local one, as the group's scope is the link.
+/// The first address of each family; for IPv6 a link-local one, since the group has link scope.
 fn one_of_each_family(addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
     let v4 = addresses.iter().find(|address| address.is_ipv4());
     let is_link_local = |address: &&IpAddr| match address {
@@ -228,7 +227,7 @@ fn pair(interface: u32, address: IpAddr, options: &UdpOptions) -> io::Result<Pai
     })
 }
 
-/// The socket that sends, and receives what is sent to its address.
+/// The socket that sends, and receives datagrams to its address.
 fn sender(interface: u32, address: IpAddr, options: &UdpOptions) -> io::Result<Socket> {
     let port = match options.role {
         Role::Device => DISCOVERY_PORT,
@@ -280,16 +279,16 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What can be done about an interface that does not work.
+/// A remedy for an interface that does not work, if one is known.
 fn hint(error: &io::Error) -> Option<String> {
     match error.kind() {
         io::ErrorKind::AddrInUse => Some(format!(
-            "another program holds port {DISCOVERY_PORT} alone: see ss -ulpn | grep {DISCOVERY_PORT}"
+            "another program uses port {DISCOVERY_PORT} exclusively: ss -ulpn | grep {DISCOVERY_PORT}"
         )),
         io::ErrorKind::AddrNotAvailable => {
-            Some("the address has gone or never was: see ip address".to_owned())
+            Some("this host does not have the address: ip address".to_owned())
         }
-        io::ErrorKind::NotFound => Some("the interface has gone: see ip link".to_owned()),
+        io::ErrorKind::NotFound => Some("the interface does not exist: ip link".to_owned()),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Where, how secured, and at what cost to us.
+//! Endpoints, security and limits of sockets.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,8 +12,8 @@ use chappe_zmtp::{Heartbeat, Mechanism};
 
 use super::{Dropping, Error};
 
-/// `tcp://HOST:PORT`, as ZeroMQ writes addresses. The host is an address, a name, or `*` for all
-/// interfaces (to bind only); port 0 takes a free one (to bind only).
+/// `tcp://HOST:PORT`, the address format of ZeroMQ. The host is an address, a name, or `*` for all interfaces (to bind
+/// only); port 0 takes a free one (to bind only).
 ///
 /// ```
 /// use chappe_transport::zeromq::Endpoint;
@@ -30,7 +30,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether only this machine can reach it. A name is not, whatever it may mean today, but for
+    /// Whether only this machine can reach it. A name counts as remote, whatever it resolves to, except
     /// `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
@@ -46,14 +46,14 @@ impl Endpoint {
         self.port
     }
 
-    /// The address to listen at.
+    /// The address to bind.
     pub(super) fn to_bind(&self) -> Result<SocketAddr, Error> {
         let host = match self.host.as_str() {
             "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
             host => host.parse().map_err(|_| Error::Endpoint {
                 endpoint: self.to_string(),
-                what: "to listen, the host is an address of this machine or *",
+                what: "to bind, the host must be an address of this machine or *",
             })?,
         };
         Ok(SocketAddr::new(host, self.port))
@@ -65,7 +65,7 @@ impl Endpoint {
         if host == "*" || self.port == 0 {
             return Err(Error::Endpoint {
                 endpoint: self.to_string(),
-                what: "to connect, host and port have to be said",
+                what: "to connect, host and port are required",
             });
         }
         let failed = |source: std::io::Error| Error::Connect {
@@ -109,19 +109,21 @@ impl FromStr for Endpoint {
         let (host, port) = rest
             .rsplit_once(':')
             .ok_or_else(|| wrong("it has no port"))?;
-        let port = port.parse().map_err(|_| wrong("its port is no number"))?;
+        let port = port
+            .parse()
+            .map_err(|_| wrong("its port is not a number"))?;
         let host = match host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
         {
             Some(host) => match host.parse::<Ipv6Addr>() {
                 Ok(host) => host.to_string(),
-                Err(_) => return Err(wrong("what is in brackets is no IPv6 address")),
+                Err(_) => return Err(wrong("the text in brackets is not an IPv6 address")),
             },
             None if host.is_empty()
                 || host.contains(|it: char| it == ':' || it.is_whitespace()) =>
             {
-                return Err(wrong("its host is no name and no address"));
+                return Err(wrong("its host is neither a name nor an address"));
             }
             None => host.to_owned(),
         };
@@ -129,33 +131,33 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Whose CURVE keys are let in.
+/// The CURVE keys that are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
-    /// Everybody who knows the server's public key; which key they proved is in [`Peer`](super::Peer).
+    /// Every client that knows the server's public key; [`Peer`](super::Peer) has the proven key.
     Any,
-    /// These only.
+    /// Only these.
     Keys(BTreeSet<CurvePublic>),
 }
 
-/// How a socket is secured. All peers of a socket have the same mechanism (37/ZMTP): nothing is
-/// negotiated down.
+/// The security of a socket. All peers of a socket use the same mechanism (37/ZMTP): there is no downgrade
+/// negotiation.
 #[derive(Debug, Clone)]
 pub enum Security {
-    /// Not at all. For loopback and networks that are protected otherwise.
+    /// None. For loopback and networks with other protection.
     Null,
-    /// CURVE; this end has the key that the others have to know.
+    /// CURVE; this end has the key that peers have to know.
     CurveServer {
-        /// This end's secret.
+        /// The secret key of this end.
         secret: CurveSecret,
-        /// Whose keys are let in.
+        /// The accepted keys.
         allowed: Allowed,
     },
-    /// CURVE; this end knows the other's key.
+    /// CURVE; this end knows the key of the other end.
     CurveClient {
-        /// This end's secret.
+        /// The secret key of this end.
         secret: CurveSecret,
-        /// The other's public key.
+        /// The public key of the other end.
         server_key: CurvePublic,
     },
 }
@@ -182,43 +184,43 @@ impl Security {
     }
 }
 
-/// What peers may cost. Each refusal is counted by its reason.
+/// Limits on the resources of peers. Each refusal is counted by its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message that is sent, all frames together. Default 16 MiB.
+    /// The size of a sent message, all frames together. Default 16 MiB.
     pub max_message_bytes: usize,
-    /// Bytes of a message that is received. Default 16 MiB. A peer can have as much held by each of its
-    /// connections, in a message that it never ends.
+    /// The size of a received message, all frames together. Default 16 MiB. Each connection of a peer can
+    /// occupy this much memory with a message that never ends.
     pub max_received_bytes: usize,
-    /// Time for the connection and the handshake. Default 10 s.
+    /// Time to connect and for the handshake. Default 10 s.
     pub handshake_timeout: Duration,
-    /// Bytes of a command before the peer is authenticated. Default 2 KiB.
+    /// The size of a command before authentication. Default 2 KiB.
     pub handshake_command_bytes: usize,
-    /// Connections of a socket that listens. Default 1,024. When all are taken, the one that has
-    /// been longest in its handshake gives way; one that is done with it never does.
+    /// Connections of a listening socket. Default 1,024. Above it, the connection with the longest unfinished
+    /// handshake is closed; one that has finished it never is.
     pub connections: usize,
     /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 256.
     pub connections_per_address: usize,
-    /// New connections in a second from one peer, with one second's worth at once. Default 100;
-    /// those beyond are closed at once, so that handshakes cannot take the processor.
+    /// New connections a second from one peer, with a burst of one second. Default 100; further ones are closed at
+    /// once, so that handshakes cannot use up the processor.
     pub handshakes_per_address_per_s: u32,
-    /// New connections in a second in all. Default 1,000; those beyond wait.
+    /// New connections a second in total. Default 1,000; further ones wait.
     pub handshakes_per_s: u32,
-    /// Messages waiting to be sent, of one connection. Default 1,000, ZeroMQ's high-water mark.
+    /// Outgoing messages queued for one connection. Default 1,000, ZeroMQ's high-water mark.
     pub send_messages: usize,
-    /// Bytes of them, with 64 for each frame. Default 4 MiB; one message always fits.
+    /// Their bytes, plus 64 for each frame. Default 4 MiB; one message always fits.
     pub send_bytes: usize,
-    /// Messages waiting to be received, of one connection. Default 1,000.
+    /// Incoming messages queued for one connection. Default 1,000.
     pub receive_messages: usize,
-    /// Bytes of them, with 64 for each frame. Default 4 MiB; one message always fits.
+    /// Their bytes, plus 64 for each frame. Default 4 MiB; one message always fits.
     pub receive_bytes: usize,
-    /// Which message gives way when a subscriber is too slow. Default: the newest.
+    /// Which message is dropped if a subscriber is too slow. Default: the newest.
     pub dropping: Dropping,
-    /// Live subscriptions of one peer. Default 4,096.
+    /// Active subscriptions of one peer. Default 4,096.
     pub subscriptions: usize,
-    /// Commands in a second that carry nothing. Default 100.
+    /// Commands a second without content. Default 100.
     pub idle_commands_per_s: usize,
-    /// Time that what is queued may take to leave once its connection is closed. Default 1 s.
+    /// Time to send queued messages after the connection is closed. Default 1 s.
     pub linger: Duration,
     /// Heartbeats. Default: PING after 5 s, dead after 15 s of silence.
     pub heartbeat: Option<Heartbeat>,

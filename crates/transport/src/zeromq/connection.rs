@@ -1,8 +1,7 @@
 //! A connection of a DEALER or a ROUTER.
 //!
-//! It has no task: whoever awaits it runs it, so that a frame costs one wake-up and no queue. Who
-//! sends and receives in different tasks splits it; then a task of its own runs it, with a bounded
-//! queue each way.
+//! It has no task: the task that awaits it runs it, so that a frame costs one wake-up and no queue. To send and receive
+//! in different tasks, split it; then a separate task runs it, with a bounded queue in each direction.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,16 +14,16 @@ use tokio::sync::oneshot;
 use super::driver::{Driver, Outgoing, Shared};
 use super::{Error, Limits, Peer};
 
-/// One connection. It lives while it is awaited: heartbeats are answered, and what is queued goes
-/// out, while its owner waits in one of its functions.
+/// One connection. It makes progress while it is awaited: heartbeats are answered and queued messages sent while its
+/// owner waits in one of its functions.
 ///
-/// When it is dropped, what the socket takes at once goes out and the connection ends.
+/// When it is dropped, the messages that the socket accepts at once are sent, and the connection ends.
 pub struct Connection {
-    /// None: it has ended.
+    /// `None` after it has ended.
     driver: Option<Driver>,
     peer: Arc<Peer>,
     limits: Arc<Limits>,
-    /// Of the listener: told when it ends, gone when the listener is.
+    /// Shared with the listener: notified at the end, dropped with the listener.
     lease: Option<oneshot::Sender<Error>>,
     ended: Option<Error>,
 }
@@ -53,48 +52,48 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// The peer.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The next message; what is queued goes out meanwhile.
+    /// The next message; sends queued messages meanwhile.
     ///
     /// # Errors
-    /// When the connection has ended, and everything that came was taken: why it ended, which is
-    /// [`Error::Ended`] when the peer just closed it.
+    /// The connection has ended, and all received messages were returned: the cause, which is [`Error::Ended`] if
+    /// the peer simply closed it.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Message, Error>> {
         let polled = self.open()?.poll_message(context);
         self.polled(polled, context)
     }
 
-    /// As [`Connection::poll_recv`]. Giving the wait up loses nothing.
+    /// Like [`Connection::poll_recv`]. Cancel-safe.
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub async fn recv(&mut self) -> Result<Message, Error> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// Whether something was read that [`Connection::poll_recv`] gives without asking the socket.
+    /// Whether [`Connection::poll_recv`] would return a message without reading from the socket.
     #[must_use]
     pub fn has_message(&self) -> bool {
         let driver = self.driver.as_ref();
         driver.is_some_and(Driver::has_event)
     }
 
-    /// Bytes that are queued and not with the system yet, with some for each frame.
+    /// Queued bytes that the system has not accepted yet, with an overhead for each frame.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.driver.as_ref().map_or(0, Driver::queued_bytes)
     }
 
-    /// Queues a message; it goes out with [`Connection::poll_flush`], or while a message is awaited.
-    /// Its owner bounds how many are queued.
+    /// Queues a message, sent by [`Connection::poll_flush`] or while a message is awaited. The caller bounds the
+    /// queue.
     ///
     /// # Errors
-    /// When the message is too large, or the connection has ended, and why.
+    /// The message is too large, or the connection has ended: the cause.
     pub fn feed(&mut self, message: impl Into<Message>) -> Result<(), Error> {
         let message = message.into();
         check(&message, &self.limits)?;
@@ -105,36 +104,36 @@ impl Connection {
         Ok(())
     }
 
-    /// Ready when everything that was queued is with the system. What comes meanwhile is not read.
+    /// Ready when the system has all queued messages. Reads nothing meanwhile.
     ///
     /// # Errors
-    /// When the connection has ended, and why.
+    /// The connection has ended: the cause.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let polled = self.open()?.poll_flush(context);
         self.polled(polled, context)
     }
 
-    /// As [`Connection::poll_flush`]; when this is given up, the rest goes out later.
+    /// Like [`Connection::poll_flush`]; if it is cancelled, the rest is sent later.
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    /// Sends a message; returns when the system has it, so that a peer that does not read holds the
-    /// sender back. When this is given up before, the message still goes out later.
+    /// Sends a message; returns when the system has it, so that a peer that does not read blocks the sender. If it
+    /// is cancelled, the message is still sent later.
     ///
-    /// *Sent* is not *received*: who has to know asks for an answer.
+    /// *Sent* is not *received*: that requires an answer of the peer.
     ///
     /// # Errors
-    /// As [`Connection::feed`].
+    /// The errors of [`Connection::feed`].
     pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Error> {
         self.feed(message)?;
         self.flush().await
     }
 
-    /// The two halves, for different tasks.
+    /// Splits it into two halves, for different tasks.
     #[must_use]
     pub fn split(mut self) -> (ConnectionSender, ConnectionReceiver) {
         let shared = Shared::new(&self.limits);
@@ -178,7 +177,7 @@ impl Connection {
     fn end(&mut self, error: Error) -> Error {
         self.driver = None;
         if let Some(lease) = self.lease.take() {
-            // Gone: then the listener is, and asks no more.
+            // The listener may be dropped already.
             let _ = lease.send(error.clone());
         }
         self.ended.get_or_insert(error).clone()
@@ -201,7 +200,7 @@ fn check(message: &Message, limits: &Limits) -> Result<(), Error> {
     }
 }
 
-/// The task of a connection that was split.
+/// The task of a split connection.
 async fn run(
     driver: Driver,
     shared: Arc<Shared>,
@@ -219,7 +218,7 @@ async fn run(
     }
 }
 
-/// Both halves of what is shared with a connection's task.
+/// Both halves of the state shared with a connection's task.
 pub(super) fn halves(
     shared: &Arc<Shared>,
     peer: &Arc<Peer>,
@@ -247,27 +246,27 @@ pub struct ConnectionSender {
 }
 
 impl ConnectionSender {
-    /// Queues a message, waiting while the queue is full: back-pressure, never loss. Messages that
-    /// are queued before the connection's task runs leave in one write.
+    /// Queues a message, and waits while the queue is full: back-pressure without loss. Messages queued before the
+    /// connection's task runs are sent in one write.
     ///
-    /// *Queued* is not *received*: who has to know asks for an answer.
+    /// *Queued* is not *received*: that requires an answer of the peer.
     ///
     /// # Errors
-    /// When the message is too large, or the connection has ended, and why.
+    /// The message is too large, or the connection has ended: the cause.
     pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Error> {
         self.push(message.into(), true).await
     }
 
-    /// As [`ConnectionSender::send`], but the message may wait for [`ConnectionSender::flush`] or
-    /// for a full queue.
+    /// Like [`ConnectionSender::send`], but the message may wait for [`ConnectionSender::flush`] or for a full
+    /// queue.
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub async fn feed(&mut self, message: impl Into<Message>) -> Result<(), Error> {
         self.push(message.into(), false).await
     }
 
-    /// Lets what was fed go out. Does not wait for it.
+    /// Starts sending queued messages, without waiting.
     pub fn flush(&mut self) {
         self.shared.outgoing.wake();
     }
@@ -278,13 +277,13 @@ impl ConnectionSender {
         pushed.await.map_err(|_| self.shared.error())
     }
 
-    /// Messages and bytes that wait to be sent.
+    /// The number of queued outgoing messages, and their bytes.
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         self.shared.outgoing.size()
     }
 
-    /// Who is at the other end.
+    /// The peer.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
@@ -306,11 +305,11 @@ pub struct ConnectionReceiver {
 }
 
 impl ConnectionReceiver {
-    /// The next message. Giving the wait up loses nothing.
+    /// The next message. Cancel-safe.
     ///
     /// # Errors
-    /// When the connection has ended and everything that came was taken: why it ended, which is
-    /// [`Error::Ended`] when the peer just closed it.
+    /// The connection has ended, and all received messages were returned: the cause, which is [`Error::Ended`] if
+    /// the peer simply closed it.
     pub async fn recv(&mut self) -> Result<Message, Error> {
         loop {
             if let Some(message) = self.try_recv() {
@@ -324,7 +323,7 @@ impl ConnectionReceiver {
         }
     }
 
-    /// A message that is already there.
+    /// The next message, if one has been received.
     pub fn try_recv(&mut self) -> Option<Message> {
         if let Some(message) = self.batch.next() {
             return Some(message);
@@ -335,7 +334,7 @@ impl ConnectionReceiver {
         self.batch.next()
     }
 
-    /// Who is at the other end.
+    /// The peer.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer

@@ -1,8 +1,7 @@
-//! One connection: runs the machine on the socket, for whoever awaits it or in a task of its own.
+//! One connection: runs the machine on the socket, in the awaiting task or in a separate one.
 //!
-//! A wake-up reads up to `READ_BYTES` and writes all that is queued in one vectored write. While
-//! the owner does not take what came, nothing is read, so that TCP holds the peer back: that is the
-//! whole of back-pressure, and it is per connection.
+//! A wake-up reads up to `READ_BYTES` and writes all queued messages in one vectored write. While the owner does not
+//! take received messages nothing is read, so TCP slows the peer down: that is the back-pressure of each connection.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,19 +22,19 @@ use super::queue::{Cost, Queue};
 use super::{Error, Limits, Peer, Security};
 use crate::{Alarm, Clock};
 
-/// Bytes read at once: some hundred messages of the usual size. Messages without content cost about
-/// forty times their bytes until they are taken, so more is no gain.
+/// Bytes of one read: some hundred messages of the usual size. Empty messages cost about forty times their bytes until
+/// they are taken, so a larger read brings no gain.
 const READ_BYTES: usize = 32 << 10;
-/// Bytes read at once before the peer is known.
+/// Bytes of one read before authentication.
 const HANDSHAKE_READ_BYTES: usize = 4 << 10;
-/// Bytes read at once after which the others have their turn.
+/// Bytes of one read after which other tasks get a turn.
 const YIELD_BYTES: usize = 8 << 10;
-/// Bytes of messages encoded at once.
+/// Bytes of messages encoded in one step.
 const WRITE_BYTES: usize = 256 << 10;
-/// Pieces of one vectored write.
+/// Buffers of one vectored write.
 const PIECES_MAX: usize = 64;
 
-/// What an owner hands to a connection.
+/// A message or command from the owner.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     Message(Message),
@@ -47,20 +46,20 @@ impl Cost for Outgoing {
     fn cost(&self) -> usize {
         match self {
             Self::Message(message) => message.cost(),
-            // Never refused for room: bounded by the owner's own subscriptions.
+            // Never refused for room: the owner bounds its own subscriptions.
             Self::Subscribe(_) | Self::Cancel(_) => 0,
         }
     }
 }
 
-/// What owner and task of a connection share.
+/// State shared by the owner and the task of a connection.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) outgoing: Queue<Outgoing>,
     pub(super) incoming: Arc<Queue<Message>>,
-    /// Whether what comes goes on coming over another connection.
+    /// Whether the incoming queue continues over another connection.
     reconnects: bool,
-    /// Why it ended; set before `incoming` is closed.
+    /// The cause of the end; set before `incoming` is closed.
     ended: Mutex<Option<Error>>,
 }
 
@@ -70,7 +69,7 @@ impl Shared {
         Self::with_incoming(limits, Arc::new(incoming), false)
     }
 
-    /// With a queue for what comes that outlives the connection.
+    /// With an incoming queue that outlives the connection.
     pub(super) fn reconnecting(limits: &Limits, incoming: &Arc<Queue<Message>>) -> Arc<Self> {
         Self::with_incoming(limits, Arc::clone(incoming), true)
     }
@@ -88,13 +87,13 @@ impl Shared {
         })
     }
 
-    /// Why it ended; [`Error::Closed`] while it has not.
+    /// The cause of the end; [`Error::Closed`] before it.
     pub(super) fn error(&self) -> Error {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.clone().unwrap_or(Error::Closed)
     }
 
-    /// Ends it at this end: what is queued still goes out, within the linger time.
+    /// Closes it at this end: queued messages are still sent, within the linger time.
     pub(super) fn close(&self) {
         self.outgoing.close();
         if !self.reconnects {
@@ -110,19 +109,19 @@ impl Shared {
     }
 }
 
-/// What a peer's subscriptions are told to.
-pub(super) trait Subscribed: Send {
-    fn subscribed(&mut self, prefix: Bytes);
-    fn cancelled(&mut self, prefix: &Bytes);
+/// Handles the subscriptions of a peer.
+pub(super) trait SubscriptionHandler: Send {
+    fn on_subscribed(&mut self, prefix: Bytes);
+    fn on_cancelled(&mut self, prefix: &Bytes);
 }
 
-/// For sockets that publish nothing: the machine never tells them of subscriptions.
-impl Subscribed for () {
-    fn subscribed(&mut self, _: Bytes) {}
-    fn cancelled(&mut self, _: &Bytes) {}
+/// For sockets that publish nothing, whose machine reports no subscriptions.
+impl SubscriptionHandler for () {
+    fn on_subscribed(&mut self, _: Bytes) {}
+    fn on_cancelled(&mut self, _: &Bytes) {}
 }
 
-/// A connection whose machine runs.
+/// A connection with its machine.
 pub(super) struct Driver {
     stream: TcpStream,
     address: SocketAddr,
@@ -130,26 +129,26 @@ pub(super) struct Driver {
     clock: Clock,
     read_bytes: usize,
     write: VecDeque<Bytes>,
-    /// Bytes of `write`.
+    /// The size of `write`.
     write_bytes: usize,
     events: VecDeque<Event>,
     /// Messages to be encoded.
     fed: Vec<Message>,
-    /// Bytes of `fed`.
+    /// The memory of `fed`, in bytes.
     fed_bytes: usize,
     deadline: Option<chappe_machine::Instant>,
     alarm: Alarm,
 }
 
 impl Driver {
-    /// Does the handshake. Given up when dropped.
+    /// Performs the handshake. Dropping it cancels the connection.
     pub(super) async fn handshake(
         stream: TcpStream,
         address: SocketAddr,
         config: Config,
     ) -> Result<(Self, Peer), Error> {
         let broken = |source: io::Error| broken(address, source);
-        // Small messages leave at once: what can be gathered is gathered here.
+        // Small messages are sent at once: batching happens here.
         stream.set_nodelay(true).map_err(broken)?;
         let clock = Clock::process();
         let seed = crate::seed().map_err(broken)?;
@@ -178,7 +177,7 @@ impl Driver {
                         return Ok((driver, peer));
                     }
                     Event::Failed(source) => {
-                        // The reason, as far as it goes at once.
+                        // Send the reason, if the socket accepts it at once.
                         let _ = driver.try_write();
                         return Err(Error::Protocol {
                             peer: address,
@@ -204,9 +203,9 @@ impl Driver {
         }
     }
 
-    // -- run by whoever awaits it --
+    // -- run by the awaiting task --
 
-    /// The next message; writes meanwhile what is queued.
+    /// The next message; writes queued ones meanwhile.
     pub(super) fn poll_message(
         &mut self,
         context: &mut Context<'_>,
@@ -217,7 +216,7 @@ impl Driver {
                 match event {
                     Event::Message(message) => return Poll::Ready(Ok(message)),
                     Event::Failed(source) => {
-                        // The reason, as far as it goes at once.
+                        // Send the reason, if the socket accepts it at once.
                         let _ = self.try_write();
                         let peer = address;
                         return Poll::Ready(Err(Error::Protocol { peer, source }));
@@ -246,12 +245,12 @@ impl Driver {
         }
     }
 
-    /// Whether what was read has not been taken yet.
+    /// Whether a received message has not been taken yet.
     pub(super) fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Ready when all that is queued is written.
+    /// Ready when all queued messages are written.
     pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let address = self.address;
         self.encode_fed();
@@ -273,15 +272,15 @@ impl Driver {
         self.fed.push(message);
     }
 
-    /// What is queued and not with the system yet, in bytes of memory.
+    /// Memory of the queue that the system has not accepted yet, in bytes.
     pub(super) const fn queued_bytes(&self) -> usize {
         self.fed_bytes + self.write_bytes
     }
 
-    /// Writes what the system takes now.
+    /// Writes as much as the system accepts now.
     pub(super) fn flush_now(&mut self) {
         self.encode_fed();
-        // It ends in any case.
+        // The connection ends in any case.
         let _ = self.try_write();
     }
 
@@ -293,7 +292,7 @@ impl Driver {
         }
     }
 
-    /// Whether the machine's deadline is there; else the task is woken at it.
+    /// Whether the machine's deadline has passed; otherwise the task is woken at it.
     fn is_due(&mut self, context: &mut Context<'_>) -> bool {
         let Some(deadline) = self.deadline else {
             return false;
@@ -302,20 +301,20 @@ impl Driver {
         self.alarm.poll(context).is_ready()
     }
 
-    // -- run by a task of its own --
+    // -- run by a separate task --
 
-    /// Runs until the connection ends or its owner closes it; says why.
+    /// Runs until the connection ends or its owner closes it; returns the cause.
     pub(super) async fn run(
         mut self,
         shared: Arc<Shared>,
         limits: &Limits,
-        mut subscribed: impl Subscribed,
+        mut handler: impl SubscriptionHandler,
     ) -> Error {
-        // Also when the task is dropped, whoever waits is told.
+        // Waiting owners are also notified if the task is dropped.
         let ending = Ending(Arc::clone(&shared));
-        let error = match self.exchange(&shared, &mut subscribed).await {
+        let error = match self.exchange(&shared, &mut handler).await {
             Ok(error) => {
-                // Closed here: what is queued goes out, if the peer takes it in time.
+                // Closed here: queued messages are sent, if the peer accepts them in time.
                 let _ = tokio::time::timeout(limits.linger, self.write_out(&shared)).await;
                 error
             }
@@ -328,20 +327,20 @@ impl Driver {
     async fn exchange(
         &mut self,
         shared: &Shared,
-        subscribed: &mut impl Subscribed,
+        handler: &mut impl SubscriptionHandler,
     ) -> Result<Error, Error> {
         let address = self.address;
         let broken = |source: io::Error| broken(address, source);
         let mut batch = Vec::new();
         loop {
-            if let Some(error) = self.deliver(shared, subscribed) {
+            if let Some(error) = self.deliver(shared, handler) {
                 let _ = self.try_write();
                 return Err(error);
             }
             self.try_write().map_err(broken)?;
             let (reading, writing) = (self.events.is_empty(), !self.write.is_empty());
             let (clock, deadline) = (self.clock, self.deadline);
-            // What there is no room for is the first of the events.
+            // The first event is the one without room.
             let wanted = match self.events.front() {
                 Some(Event::Message(message)) => message.cost(),
                 _ => 0,
@@ -354,8 +353,7 @@ impl Driver {
                         }
                         let bytes = read.len();
                         self.input(Input::Receive(read));
-                        // A peer that sends without end takes no more than its share of the
-                        // thread.
+                        // A peer that sends without pause gets only its share of the thread.
                         if bytes >= YIELD_BYTES {
                             tokio::task::yield_now().await;
                         }
@@ -366,7 +364,7 @@ impl Driver {
                     false => return Ok(Error::Closed),
                 },
                 () = shared.incoming.room(wanted), if !reading => {}
-                // A peer that is not read from is not silent.
+                // A peer that is not read from does not count as silent.
                 () = sleep_until(clock, deadline), if reading => {
                     self.input(Input::Timeout);
                 }
@@ -377,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Writes what is queued to the end.
+    /// Writes all queued bytes.
     async fn write_out(&mut self, shared: &Shared) -> io::Result<()> {
         let mut batch = Vec::new();
         loop {
@@ -392,8 +390,12 @@ impl Driver {
         }
     }
 
-    /// Hands over what came, as far as there is room; the error, if the connection failed.
-    fn deliver(&mut self, shared: &Shared, subscribed: &mut impl Subscribed) -> Option<Error> {
+    /// Delivers received messages, as far as there is room. Returns the error of a failed connection.
+    fn deliver(
+        &mut self,
+        shared: &Shared,
+        handler: &mut impl SubscriptionHandler,
+    ) -> Option<Error> {
         while let Some(event) = self.events.pop_front() {
             match event {
                 Event::Message(message) => match shared.incoming.try_push(message, false) {
@@ -404,8 +406,8 @@ impl Driver {
                     }
                     None => {}
                 },
-                Event::Subscribed(prefix) => subscribed.subscribed(prefix),
-                Event::Cancelled(prefix) => subscribed.cancelled(&prefix),
+                Event::Subscribed(prefix) => handler.on_subscribed(prefix),
+                Event::Cancelled(prefix) => handler.on_cancelled(&prefix),
                 Event::Failed(source) => {
                     let peer = self.address;
                     return Some(Error::Protocol { peer, source });
@@ -453,7 +455,7 @@ impl Driver {
         });
     }
 
-    /// Waits until something was read, or can be written. Giving it up loses nothing.
+    /// Waits until something was read, or can be written. Cancel-safe.
     async fn turn(&mut self, reading: bool, writing: bool) -> io::Result<Turn> {
         poll_fn(|context| {
             if reading && let Poll::Ready(read) = self.poll_read(context) {
@@ -468,24 +470,24 @@ impl Driver {
         .await
     }
 
-    /// What there is to read; nothing at the end of the stream.
+    /// Reads available bytes; empty at the end of the stream.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
         thread_local! {
-            /// One for all connections of the thread: it stays in the processor's cache, and a
-            /// connection that waits has none.
+            /// One for all connections of the thread: it stays in the processor's cache, and waiting connections
+            /// have none.
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(READ_BYTES, 0);
             let mut read = ReadBuf::new(&mut buffer[..self.read_bytes]);
-            // Unlike a try, this knows that a socket that gave less than there was room for is empty,
-            // and does not ask it again.
+            // Unlike try_read, this knows that a socket that filled less than the buffer is empty, and does not
+            // read again.
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
             Poll::Ready(Ok(BytesMut::from(read.filled())))
         })
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     fn try_write(&mut self) -> io::Result<()> {
         while !self.write.is_empty() {
             let mut slices = [IoSlice::new(&[]); PIECES_MAX];
@@ -534,11 +536,11 @@ fn broken(peer: SocketAddr, source: io::Error) -> Error {
     }
 }
 
-/// What the socket was ready for.
+/// The readiness of the socket.
 enum Turn {
-    /// This was read; nothing at the end.
+    /// These bytes were read; empty at the end.
     Read(BytesMut),
-    /// There is room to write.
+    /// It can be written.
     Writable,
 }
 
@@ -549,7 +551,7 @@ async fn sleep_until(clock: Clock, deadline: Option<chappe_machine::Instant>) {
     }
 }
 
-/// The machine's configuration of a socket.
+/// The machine's configuration for a socket.
 pub(super) fn config(
     socket_type: chappe_zmtp::SocketType,
     security: &Security,

@@ -1,4 +1,4 @@
-//! Why a socket or a connection does not work.
+//! Errors of sockets and connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use chappe_zmtp::Fault;
 
-/// What went wrong, kept apart by whose fault it is: [`Error::fault`].
+/// An error; [`Error::fault`] says whose fault it is.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The endpoint cannot be read.
-    #[error("{endpoint:?} is no endpoint: {what}")]
+    /// The endpoint is malformed.
+    #[error("{endpoint:?} is not a valid endpoint: {what}")]
     Endpoint {
         /// The text.
         endpoint: String,
-        /// Why not.
+        /// The reason.
         what: &'static str,
     },
-    /// The address cannot be listened at.
+    /// The address cannot be bound.
     #[error("cannot listen at {endpoint}: {source}")]
     Bind {
         /// The endpoint.
         endpoint: String,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// No connection.
@@ -33,7 +33,7 @@ pub enum Error {
         endpoint: String,
         /// The kind of failure.
         kind: io::ErrorKind,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The connection broke.
@@ -41,7 +41,7 @@ pub enum Error {
     Broken {
         /// The peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The peer ended the connection, without a reason.
@@ -49,7 +49,7 @@ pub enum Error {
     Ended {
         /// The peer.
         peer: SocketAddr,
-        /// Whether the handshake was not done: a peer that refuses a key says no more than this.
+        /// Whether the handshake was unfinished: a peer gives no other sign that it refuses a key.
         handshake: bool,
     },
     /// The protocol ended the connection.
@@ -57,22 +57,22 @@ pub enum Error {
     Protocol {
         /// The peer.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         source: chappe_zmtp::Error,
     },
     /// This end closed the connection or the socket.
-    #[error("closed at this end")]
+    #[error("the connection was closed at this end")]
     Closed,
-    /// The message is above the limit of this end, so that no equal peer would take it.
-    #[error("a message of {bytes} bytes is above the limit of {bound}")]
+    /// The message exceeds the limit of this end, so an equal peer would refuse it.
+    #[error("a message of {bytes} bytes exceeds the limit of {bound}")]
     TooLarge {
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: usize,
         /// The limit.
         bound: usize,
     },
-    /// The connection had to give its place to another, or was one too many.
-    #[error("{peer} had to give way: too many connections")]
+    /// The connection was displaced by another, or there were too many.
+    #[error("{peer} was disconnected: too many connections")]
     Displaced {
         /// The peer.
         peer: SocketAddr,
@@ -80,13 +80,13 @@ pub enum Error {
     /// No answer came in time.
     #[error("{endpoint} did not answer in time")]
     Late {
-        /// Who was asked.
+        /// The address.
         endpoint: String,
     },
 }
 
 impl Error {
-    /// Who has to change something.
+    /// Whose fault it is.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -102,7 +102,7 @@ impl Error {
         }
     }
 
-    /// A few words that are always the same, for counting.
+    /// A constant short text, for counters.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -122,34 +122,32 @@ impl Error {
         }
     }
 
-    /// What can be done, when that is known.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Endpoint { .. } => Some("write tcp://HOST:PORT".to_owned()),
             Self::Bind { source, .. } => Some(match source.kind() {
                 io::ErrorKind::AddrInUse => {
-                    "something else listens there: take another port".into()
+                    "another program uses the port: choose another one".into()
                 }
                 io::ErrorKind::AddrNotAvailable => "this machine does not have that address".into(),
                 _ => "port 0 takes a free one".into(),
             }),
             Self::Connect { endpoint, kind, .. } => Some(match kind {
                 io::ErrorKind::ConnectionRefused => {
-                    format!(
-                        "nothing listens at {endpoint}: does the node run, and is that its port?"
-                    )
+                    format!("nothing listens at {endpoint}: check that the node runs, and its port")
                 }
-                _ => format!("a firewall may stand before {endpoint}"),
+                _ => format!("check for a firewall in front of {endpoint}"),
             }),
             Self::Ended {
                 handshake: true, ..
-            } => {
-                Some("does the peer know this node's public key, and is it a ZeroMQ socket?".into())
-            }
+            } => Some(
+                "check that the peer is a ZeroMQ socket and knows this node's public key".into(),
+            ),
             Self::Protocol { source, .. } => source.hint(),
-            Self::TooLarge { .. } => Some("raise the limit of message bytes at both ends".into()),
-            Self::Displaced { .. } => Some("raise the limit of connections".into()),
+            Self::TooLarge { .. } => Some("raise the limit on message bytes at both ends".into()),
+            Self::Displaced { .. } => Some("raise the limit on connections".into()),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Accepts connections within the limits and does their handshakes.
+//! Accepts connections within the limits and performs their handshakes.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,16 +16,16 @@ use super::{Endpoint, Error, Limits, Peer, Security};
 use crate::http::{Place, Places, Taking, neighbourhood};
 use crate::{Clock, Drops, Hop};
 
-/// Connections that the kernel keeps before they are accepted.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: u32 = 256;
-/// Pause after the system refuses to give a connection (no file descriptors, no memory).
+/// The pause after the system fails to provide a connection (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Addresses whose new connections of this second are counted; more are counted together.
+/// Addresses with a separate count of new connections in this second; further ones share a count.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// What is done with a connection whose handshake is done, until it ends.
+/// Serves a connection after its handshake, until it ends.
 pub(super) trait Serve: Clone + Send + Sync + 'static {
-    /// Serves it; says why it ended.
+    /// Serves it; returns the cause of its end.
     fn serve(&self, driver: Driver, peer: Peer) -> impl Future<Output = Error> + Send;
 }
 
@@ -103,7 +103,7 @@ impl<S: Serve> Accepting<S> {
                     }
                     Err(error) => {
                         self.drops.record(Hop::Exchange, "no connection from the system", "",
-                            error.to_string(), Some("see the limit of open files: ulimit -n".into()));
+                            error.to_string(), Some("raise the limit of open files: ulimit -n".into()));
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -112,7 +112,7 @@ impl<S: Serve> Accepting<S> {
         }
     }
 
-    /// Begins with a connection, or refuses it; says how long to wait before the next.
+    /// Starts or refuses a connection. Returns how long to wait before the next one.
     fn begin(
         &mut self,
         stream: TcpStream,
@@ -132,7 +132,7 @@ impl<S: Serve> Accepting<S> {
         };
         let place = match self.places.take(peer) {
             Taking::Free(place) => place,
-            // Whoever gave way says so itself.
+            // The displaced connection records its own end.
             Taking::Displaced(place, _) => place,
             Taking::Full(_) => {
                 let error = Error::Displaced { peer };
@@ -164,7 +164,7 @@ async fn attend(
     };
     match handshake.await {
         Ok((driver, peer)) => {
-            // From here on it never gives way.
+            // From here on it is never displaced.
             place.is_answered();
             serve.serve(driver, peer).await
         }
@@ -172,7 +172,7 @@ async fn attend(
     }
 }
 
-/// Records how a connection ended, unless as it should.
+/// Records the end of a connection, unless it is normal.
 pub(super) fn note(drops: &Drops, peer: SocketAddr, error: &Error) {
     match error {
         Error::Closed
@@ -189,7 +189,7 @@ pub(super) fn note(drops: &Drops, peer: SocketAddr, error: &Error) {
     }
 }
 
-/// How many new connections there were in this second.
+/// The number of new connections in this second.
 struct Pace {
     per_address: u32,
     in_all: u32,
@@ -201,7 +201,7 @@ struct Pace {
 #[derive(Debug, PartialEq, Eq)]
 enum Admission {
     Now,
-    /// The next has to wait for so long.
+    /// Admitted; the next one has to wait this long.
     LastOfThis(Duration),
     Refused,
 }

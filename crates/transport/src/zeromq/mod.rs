@@ -1,19 +1,19 @@
-//! ZeroMQ on TCP: the sockets that links between nodes and foreign programs use.
+//! ZeroMQ on TCP: the sockets of links between nodes and of foreign programs.
 //!
-//! Runs [`chappe_zmtp`] (ZMTP 3.1 with NULL and CURVE) with one task for each connection, on one
-//! thread as well as on many. Unlike in libzmq there is no shared queue behind a socket:
+//! Runs [`chappe_zmtp`] (ZMTP 3.1 with NULL and CURVE) with one task for each connection, on one thread as well as on
+//! many. Unlike libzmq, a socket has no queue shared by its connections:
 //!
-//! - [`Router`] and [`Dealer`] give a [`Connection`] for each peer, whose sending waits while the
-//!   peer is slow and never drops;
-//! - [`Publisher`] and [`Subscriber`] are best effort: a subscriber that is too slow loses messages,
-//!   counted for it; in-process publishers and subscribers are joined with those on TCP;
-//! - [`Proxy`] forwards subscriptions to publishers elsewhere and their messages back;
-//! - [`Reply`] and [`Request`] ask and answer in lock-step.
+//! - [`Router`] and [`Dealer`] return a [`Connection`] for each peer; sending waits while the peer is slow, and never
+//!   drops;
+//! - [`Publisher`] and [`Subscriber`] are best effort: a subscriber that is too slow loses messages, which are counted;
+//!   publishers and subscribers in the same process are connected to those on TCP;
+//! - [`Proxy`] forwards subscriptions to remote publishers and their messages back;
+//! - [`Reply`] and [`Request`] exchange requests and replies in lock-step.
 //!
-//! Everything a peer can stretch is in [`Limits`], and what is refused is counted in
+//! Everything that a peer can prolong has a limit in [`Limits`], and refusals are counted in
 //! [`Drops`](crate::Drops).
 //!
-//! Deliberately absent: `ipc://` and `inproc://` addresses, PLAIN, ZAP, other socket types.
+//! Out of scope: `ipc://` and `inproc://` addresses, PLAIN, ZAP, other socket types.
 //!
 //! # Example
 //! ```
@@ -51,6 +51,6 @@ pub use error::Error;
 pub use proxy::Proxy;
 pub use publisher::{LocalSubscriber, Publisher, SubscriberState};
 pub use queue::Dropping;
-pub use reply::{Asked, Reply, Request};
+pub use reply::{IncomingRequest, Reply, Request};
 pub use router::{Dealer, Peer, Router};
 pub use subscriber::{Subscriber, SubscriberLink};

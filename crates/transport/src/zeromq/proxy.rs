@@ -1,4 +1,4 @@
-//! Joins publishers elsewhere to a publisher here, as XSUB and XPUB do (29/PUBSUB).
+//! Connects remote publishers to a local one, like XSUB and XPUB (29/PUBSUB).
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,18 @@ use tokio::task::AbortHandle;
 
 use super::{Publisher, Subscriber};
 
-/// Forwards the subscriptions of a [`Publisher`] to publishers elsewhere, and what they publish to
-/// its subscribers: a stream flows only where somebody wants it.
+/// Forwards the subscriptions of a [`Publisher`] to remote publishers, and their messages to its subscribers: a stream
+/// flows only if it has a subscriber.
 ///
-/// Publishers in this process need no proxy: they are clones of the [`Publisher`].
-/// Dropping the proxy ends the forwarding.
+/// Publishers in this process need no proxy: they are clones of the [`Publisher`]. Dropping the proxy ends the
+/// forwarding.
 #[derive(Debug)]
 pub struct Proxy {
     tasks: Vec<AbortHandle>,
 }
 
 impl Proxy {
-    /// Forwards between `publisher` and these. They are to be connected without prefixes of their
-    /// own.
+    /// Forwards between `publisher` and these, which should be connected without prefixes.
     #[must_use]
     pub fn new(publisher: &Publisher, elsewhere: impl IntoIterator<Item = Subscriber>) -> Self {
         let forward = |upstream| tokio::spawn(forward(publisher.clone(), upstream)).abort_handle();

@@ -1,5 +1,5 @@
-//! PUB (29/PUBSUB): each subscriber gets what begins with one of its prefixes, as far as it keeps
-//! up. Subscribers in this process are served as those on TCP are.
+//! PUB (29/PUBSUB): each subscriber gets the messages that match one of its prefixes, as far as it keeps up.
+//! Subscribers in this process are served like those on TCP.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -11,39 +11,39 @@ use chappe_identity::CurvePublic;
 use chappe_zmtp::{Message, SocketType};
 use tokio::sync::watch;
 
-use super::driver::{Driver, Outgoing, Shared, Subscribed};
+use super::driver::{Driver, Outgoing, Shared, SubscriptionHandler};
 use super::listener::{Listener, Serve};
 use super::queue::Queue;
 use super::{Endpoint, Error, Limits, Peer, Security};
 use crate::{Drops, Hop};
 
-/// Publishes to subscribers on TCP and in this process. Its clones are one publisher; the sockets
-/// close with the last.
+/// Publishes to subscribers on TCP and in this process. Its clones are one publisher; the sockets close with the last
+/// one.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     table: Arc<Table>,
     listeners: Arc<Mutex<Vec<Listener>>>,
 }
 
-/// How a subscriber fares.
+/// The state of a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriberState {
-    /// Where it is; nothing for one in this process.
+    /// Its address; `None` for one in this process.
     pub address: Option<SocketAddr>,
-    /// The public key that it proved to have, with CURVE.
+    /// The public key that it has proven, with CURVE.
     pub key: Option<CurvePublic>,
-    /// How many prefixes it has subscribed.
+    /// The number of its prefixes.
     pub prefixes: usize,
-    /// Messages that were for it, since it connected.
+    /// Matching messages since it connected.
     pub matched: u64,
     /// Those of them that were dropped because it was too slow.
     pub dropped: u64,
-    /// Messages that wait for it.
+    /// Messages queued for it.
     pub queued: usize,
 }
 
 impl Publisher {
-    /// A publisher that listens nowhere yet.
+    /// A publisher that does not listen yet.
     #[must_use]
     pub fn new(limits: Limits, drops: Drops) -> Self {
         Self {
@@ -57,10 +57,10 @@ impl Publisher {
         }
     }
 
-    /// A publisher that listens.
+    /// A listening publisher.
     ///
     /// # Errors
-    /// When the endpoint cannot be read or listened at.
+    /// The endpoint is malformed or cannot be bound.
     pub async fn bind(
         endpoint: &str,
         security: Security,
@@ -72,10 +72,10 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Listens at one more endpoint; gives it with the port that was taken.
+    /// Listens at another endpoint; returns it with the bound port.
     ///
     /// # Errors
-    /// When the endpoint cannot be read or listened at.
+    /// The endpoint is malformed or cannot be bound.
     pub fn listen(&self, endpoint: &str, security: &Security) -> Result<Endpoint, Error> {
         let listener = Listener::bind(
             endpoint,
@@ -92,7 +92,7 @@ impl Publisher {
         Ok(local)
     }
 
-    /// Where it listens first, with the port that was taken.
+    /// The first endpoint, with the bound port.
     #[must_use]
     pub fn local_endpoint(&self) -> Option<Endpoint> {
         self.listeners().first().map(|first| first.local.into())
@@ -104,8 +104,8 @@ impl Publisher {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes a message of the topic and these frames; to how many it goes. Nothing is copied
-    /// for a subscriber, and nobody is waited for.
+    /// Publishes a message with the topic and these frames. Returns the number of its subscribers. Copies nothing
+    /// for a subscriber, and never waits.
     pub fn publish(
         &self,
         topic: impl Into<Bytes>,
@@ -116,31 +116,31 @@ impl Publisher {
         self.publish_message(&message)
     }
 
-    /// Publishes a message whose first frame is, or begins with, the topic; to how many it goes.
+    /// Publishes a message whose first frame is the topic or starts with it. Returns the number of its subscribers.
     pub fn publish_message(&self, message: &Message) -> usize {
         self.table.publish(message)
     }
 
-    /// Whether somebody has subscribed to this topic: what nobody wants needs no encoding.
+    /// Whether the topic has a subscriber; otherwise messages need not be encoded.
     #[must_use]
     pub fn wants(&self, topic: &[u8]) -> bool {
         let state = self.table.state();
         state.matching(topic).next().is_some()
     }
 
-    /// All prefixes that are subscribed now, in order.
+    /// All current prefixes, in order.
     #[must_use]
     pub fn subscriptions(&self) -> Vec<Bytes> {
         self.table.state().prefixes.keys().cloned().collect()
     }
 
-    /// Rises whenever a prefix is new or gone: to wait for, and to ask again.
+    /// Increases when a prefix is added or removed, to wait for a change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.table.revision.subscribe()
     }
 
-    /// How each subscriber fares.
+    /// The state of each subscriber.
     #[must_use]
     pub fn subscribers(&self) -> Vec<SubscriberState> {
         let state = self.table.state();
@@ -148,7 +148,7 @@ impl Publisher {
         subscribers.map(Entry::state).collect()
     }
 
-    /// Messages dropped for slow subscribers, those that are gone included.
+    /// Messages dropped for slow subscribers, including former ones.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let state = self.table.state();
@@ -156,12 +156,12 @@ impl Publisher {
         state.dropped_before + now
     }
 
-    /// A subscriber in this process, which wants nothing yet.
+    /// A subscriber in this process, without prefixes at first.
     #[must_use]
     pub fn subscribe_here(&self) -> LocalSubscriber {
         let limits = &self.table.limits;
         let queue = Arc::new(Queue::new(limits.send_messages, limits.send_bytes));
-        let number = self.table.add(None, Way::Here(Arc::clone(&queue)));
+        let number = self.table.add(None, Transport::Here(Arc::clone(&queue)));
         LocalSubscriber {
             table: Arc::clone(&self.table),
             number,
@@ -181,17 +181,17 @@ pub struct LocalSubscriber {
 }
 
 impl LocalSubscriber {
-    /// Wants what begins so.
+    /// Subscribes to messages with this prefix.
     pub fn subscribe(&self, prefix: impl Into<Bytes>) {
         self.table.subscribe(self.number, prefix.into());
     }
 
-    /// Does not want it any more.
+    /// Cancels the subscription of this prefix.
     pub fn cancel(&self, prefix: &[u8]) {
         self.table.cancel(self.number, prefix);
     }
 
-    /// The next message. Giving the wait up loses nothing.
+    /// The next message. Cancel-safe.
     pub async fn recv(&mut self) -> Message {
         loop {
             for outgoing in self.batch.by_ref() {
@@ -212,7 +212,7 @@ impl Drop for LocalSubscriber {
     }
 }
 
-/// Who has subscribed to what.
+/// The subscriptions.
 #[derive(Debug)]
 struct Table {
     state: Mutex<State>,
@@ -226,7 +226,7 @@ struct State {
     next: u64,
     subscribers: HashMap<u64, Entry>,
     prefixes: BTreeMap<Bytes, HashSet<u64>>,
-    /// How many prefixes have each length: a topic is looked up once for each length in use.
+    /// The number of prefixes of each length: a topic is looked up once for each length in use.
     lengths: BTreeMap<usize, usize>,
     dropped_before: u64,
 }
@@ -234,23 +234,23 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     peer: Option<Peer>,
-    way: Way,
+    transport: Transport,
     prefixes: HashSet<Bytes>,
     matched: AtomicU64,
     dropped: AtomicU64,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Transport {
     Tcp(Arc<Shared>),
     Here(Arc<Queue<Outgoing>>),
 }
 
 impl Entry {
     fn queue(&self) -> &Queue<Outgoing> {
-        match &self.way {
-            Way::Tcp(shared) => &shared.outgoing,
-            Way::Here(queue) => queue,
+        match &self.transport {
+            Transport::Tcp(shared) => &shared.outgoing,
+            Transport::Here(queue) => queue,
         }
     }
 
@@ -271,7 +271,7 @@ impl Entry {
 }
 
 impl State {
-    /// The subscribers of the prefixes that begin this topic, prefix by prefix.
+    /// The subscribers of each prefix that matches this topic.
     fn matching<'a>(&'a self, topic: &'a [u8]) -> impl Iterator<Item = &'a HashSet<u64>> {
         self.lengths
             .keys()
@@ -299,7 +299,7 @@ impl State {
 }
 
 impl Table {
-    /// Every change leaves the table whole.
+    /// Every change leaves the table consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -308,13 +308,13 @@ impl Table {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    fn add(&self, peer: Option<Peer>, way: Way) -> u64 {
+    fn add(&self, peer: Option<Peer>, transport: Transport) -> u64 {
         let mut state = self.state();
         state.next += 1;
         let number = state.next;
         let entry = Entry {
             peer,
-            way,
+            transport,
             prefixes: HashSet::new(),
             matched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -372,7 +372,7 @@ impl Table {
         let Some(first) = matching.next() else {
             return 0;
         };
-        // Usually there is one prefix; of several, nobody gets the message twice.
+        // Usually one prefix matches; with several, no subscriber gets the message twice.
         let mut seen = None;
         for more in matching {
             let seen = seen.get_or_insert_with(|| first.clone());
@@ -398,12 +398,12 @@ impl Table {
         if entry.dropped.fetch_add(dropped, Ordering::Relaxed) > 0 {
             return self.drops.count(dropped, Hop::Exchange, REASON);
         }
-        // Told once, counted always.
+        // Recorded once, counted always.
         let who = match &entry.peer {
             Some(peer) => peer.address.to_string(),
             None => "this process".to_owned(),
         };
-        let hint = Some("best effort drops for the slow: use a reliable link".to_owned());
+        let hint = Some("best effort drops for slow subscribers: use a reliable link".to_owned());
         self.drops
             .record_times(dropped, Hop::Exchange, REASON, who, "", hint);
     }
@@ -418,24 +418,26 @@ impl Serve for Subscribers {
     async fn serve(&self, driver: Driver, peer: Peer) -> Error {
         let shared = Shared::new(&self.table.limits);
         let subscribing = Subscribing {
-            number: self.table.add(Some(peer), Way::Tcp(Arc::clone(&shared))),
+            number: self
+                .table
+                .add(Some(peer), Transport::Tcp(Arc::clone(&shared))),
             table: Arc::clone(&self.table),
         };
         driver.run(shared, &self.table.limits, subscribing).await
     }
 }
 
-/// One subscriber on TCP, forgotten when its connection ends.
+/// A subscriber on TCP, removed when its connection ends.
 struct Subscribing {
     table: Arc<Table>,
     number: u64,
 }
 
-impl Subscribed for Subscribing {
-    fn subscribed(&mut self, prefix: Bytes) {
+impl SubscriptionHandler for Subscribing {
+    fn on_subscribed(&mut self, prefix: Bytes) {
         self.table.subscribe(self.number, prefix);
     }
-    fn cancelled(&mut self, prefix: &Bytes) {
+    fn on_cancelled(&mut self, prefix: &Bytes) {
         self.table.cancel(self.number, prefix);
     }
 }

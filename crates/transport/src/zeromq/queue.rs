@@ -1,6 +1,6 @@
-//! A bounded queue between a connection's task and its owner: by messages and by bytes.
+//! A queue between a connection's task and its owner, bounded by messages and by bytes.
 //!
-//! Whole batches change hands, so a lock and a wake-up are paid once for many messages.
+//! Batches are transferred, so the cost of a lock and a wake-up is shared by many messages.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chappe_zmtp::Message;
 use tokio::sync::Notify;
 
-/// What a frame costs beside its bytes: its place in memory.
+/// The memory cost of a frame in addition to its bytes.
 const FRAME_COST: usize = 64;
 
-/// What a queued thing costs.
+/// The cost of a queued item.
 pub(super) trait Cost {
     /// In bytes.
     fn cost(&self) -> usize;
@@ -23,7 +23,7 @@ impl Cost for Message {
     }
 }
 
-/// The queue. One side pushes, one side pops; both wait without holding anything.
+/// The queue. One side pushes, the other pops; both wait without holding a lock.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     items_max: usize,
@@ -40,13 +40,13 @@ struct Held<T> {
     closed: bool,
 }
 
-/// Which one gives way when there is no room.
+/// Which message is dropped if there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dropping {
-    /// The one that comes.
+    /// The new one.
     #[default]
     Newest,
-    /// Those that have waited longest.
+    /// The oldest ones.
     Oldest,
 }
 
@@ -65,19 +65,19 @@ impl<T: Cost> Queue<T> {
         }
     }
 
-    /// Every change leaves the queue whole.
+    /// Every change leaves the queue consistent.
     fn held(&self) -> MutexGuard<'_, Held<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_room(&self, held: &Held<T>, cost: usize) -> bool {
-        // What costs nothing is bounded by its owner; and one always fits, whatever its size.
+        // The owner bounds items without cost; and one item always fits, whatever its size.
         cost == 0
             || held.items.is_empty()
             || held.items.len() < self.items_max && held.bytes + cost <= self.bytes_max
     }
 
-    /// Puts it in if there is room; gives it back otherwise. `None` when the queue is closed.
+    /// Pushes an item if there is room, else returns it. `None` if the queue is closed.
     pub(super) fn try_push(&self, item: T, wake: bool) -> Option<Result<(), T>> {
         let cost = item.cost();
         let mut held = self.held();
@@ -96,8 +96,8 @@ impl<T: Cost> Queue<T> {
         Some(Ok(()))
     }
 
-    /// Puts it in, waiting for room; gives it back when the queue is closed. When this is given up
-    /// before it is done, the item is not in the queue.
+    /// Pushes an item, and waits for room; returns it if the queue is closed. If it is cancelled, the item is not in
+    /// the queue.
     pub(super) async fn push(&self, mut item: T, wake: bool) -> Result<(), T> {
         loop {
             item = match self.try_push_or_back(item, wake) {
@@ -107,7 +107,7 @@ impl<T: Cost> Queue<T> {
                 Err((item, true)) => return Err(item),
                 Err((item, false)) => item,
             };
-            // Without this the popping side may not know of what was put in without waking it.
+            // The other side may not know of items that were pushed without a wake-up.
             self.filled.notify_one();
             self.emptied.notified().await;
         }
@@ -130,13 +130,13 @@ impl<T: Cost> Queue<T> {
             self.filled.notify_one();
         }
         if more {
-            // Another that waits for room may try as well.
+            // Another waiting task may try as well.
             self.emptied.notify_one();
         }
         Ok(())
     }
 
-    /// Puts it in, whatever has to give way; how many did.
+    /// Pushes an item, and drops others for it if necessary. Returns the number of dropped items.
     pub(super) fn offer(&self, item: T, dropping: Dropping) -> u64 {
         let cost = item.cost();
         let mut held = self.held();
@@ -160,12 +160,12 @@ impl<T: Cost> Queue<T> {
         dropped
     }
 
-    /// Tells the popping side of what was put in without waking it.
+    /// Wakes the popping side for items pushed without a wake-up.
     pub(super) fn wake(&self) {
         self.filled.notify_one();
     }
 
-    /// Takes what is there, up to about so many bytes, into `batch`; whether there was any.
+    /// Pops items of about this total size into `batch`. Returns whether there was any.
     pub(super) fn try_pop(&self, batch: &mut Vec<T>, bytes_max: usize) -> bool {
         let mut held = self.held();
         if held.items.is_empty() {
@@ -189,7 +189,7 @@ impl<T: Cost> Queue<T> {
         true
     }
 
-    /// Waits for something to take; false when the queue is closed and empty.
+    /// Waits for items; false if the queue is closed and empty.
     pub(super) async fn pop(&self, batch: &mut Vec<T>, bytes_max: usize) -> bool {
         loop {
             if self.try_pop(batch, bytes_max) {
@@ -202,7 +202,7 @@ impl<T: Cost> Queue<T> {
         }
     }
 
-    /// Waits until there may be room for something of this cost, or the queue is closed.
+    /// Waits until there may be room for an item of this cost, or the queue is closed.
     pub(super) async fn room(&self, cost: usize) {
         loop {
             {
@@ -215,7 +215,7 @@ impl<T: Cost> Queue<T> {
         }
     }
 
-    /// Nothing more goes in; what is in it can still be taken.
+    /// Accepts no more items; those in the queue can still be popped.
     pub(super) fn close(&self) {
         self.held().closed = true;
         self.filled.notify_one();
@@ -227,7 +227,7 @@ impl<T: Cost> Queue<T> {
         self.held().closed
     }
 
-    /// Messages and bytes in it.
+    /// The number of messages and bytes in the queue.
     pub(super) fn size(&self) -> (usize, usize) {
         let held = self.held();
         (held.items.len(), held.bytes)
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way_is_chosen_and_counted() {
+    fn the_dropped_message_is_chosen_and_counted() {
         for (dropping, kept) in [(Dropping::Newest, [0, 1]), (Dropping::Oldest, [2, 3])] {
             let queue = Queue::new(2, 10_000);
             let dropped: u64 = (0..4).map(|n| queue.offer(message(n), dropping)).sum();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_is_awaited_for_what_is_to_be_put_in() {
+    async fn room_is_awaited_before_a_push() {
         let queue = Queue::new(10, 1_000);
         let whole = message(600);
         let cost = whole.cost();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_room_gets_it_in_turn() {
+    async fn waiting_tasks_get_room_in_turn() {
         let queue = std::sync::Arc::new(Queue::new(1, 10_000));
         let pushers: Vec<_> = (0..10)
             .map(|n| {

@@ -1,4 +1,4 @@
-//! REP and REQ (28/REQREP): a question, its answer, then the next.
+//! REP and REQ (28/REQREP): a request, its reply, then the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,39 +14,39 @@ use super::router::dial;
 use super::{Connection, Endpoint, Error, Limits, Peer, Security};
 use crate::{Drops, Hop};
 
-/// Questions that wait to be taken; each is of another peer.
+/// Requests that wait to be taken, each from another peer.
 const QUESTIONS_MAX: usize = 64;
 
-/// A listening REP. Each peer has one question open at a time; the next is not read before.
+/// A listening REP. Each peer has one open request at a time; the next is not read before its reply.
 #[derive(Debug)]
 pub struct Reply {
     listener: Listener,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<IncomingRequest>,
 }
 
-/// A question.
+/// A request.
 #[derive(Debug)]
-pub struct Asked {
-    /// Who asks.
+pub struct IncomingRequest {
+    /// The peer.
     pub peer: Peer,
-    /// The question, without its envelope.
+    /// The request, without its envelope.
     pub question: Message,
     answer: oneshot::Sender<Message>,
 }
 
-impl Asked {
-    /// Answers. A peer that is gone meanwhile gets nothing. A question that is dropped without an
-    /// answer ends its peer's connection, so that it does not wait for ever.
+impl IncomingRequest {
+    /// Replies. A peer that has disconnected gets nothing. A request dropped without a reply ends its peer's
+    /// connection, so that the peer does not wait forever.
     pub fn answer(self, answer: impl Into<Message>) {
         let _ = self.answer.send(answer.into());
     }
 }
 
 impl Reply {
-    /// Listens. What is refused is noted in `drops`.
+    /// Listens. Refusals are recorded in `drops`.
     ///
     /// # Errors
-    /// When the endpoint cannot be read or listened at.
+    /// The endpoint is malformed or cannot be bound.
     pub async fn bind(
         endpoint: &str,
         security: Security,
@@ -64,24 +64,24 @@ impl Reply {
         Ok(Self { listener, asked })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// The listening endpoint, with the bound port.
     #[must_use]
     pub fn local_endpoint(&self) -> Endpoint {
         self.listener.local.into()
     }
 
-    /// The next question.
+    /// The next request.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the runtime shuts down.
-    pub async fn recv(&mut self) -> Result<Asked, Error> {
+    /// [`Error::Closed`] if the runtime shuts down.
+    pub async fn recv(&mut self) -> Result<IncomingRequest, Error> {
         self.asked.recv().await.ok_or(Error::Closed)
     }
 }
 
 #[derive(Clone)]
 struct Questions {
-    sender: mpsc::Sender<Asked>,
+    sender: mpsc::Sender<IncomingRequest>,
     limits: Arc<Limits>,
     drops: Drops,
 }
@@ -98,14 +98,14 @@ impl Serve for Questions {
                 };
                 let peer = receiver.peer().clone();
                 let Some((envelope, question)) = open(message) else {
-                    let hint = Some("a DEALER has to send an empty frame first".to_owned());
+                    let hint = Some("a DEALER must send an empty frame first".to_owned());
                     let reason = "question without an envelope";
                     let who = peer.address.ip();
                     self.drops.record(Hop::Exchange, reason, who, "", hint);
                     continue;
                 };
                 let (answer, answered) = oneshot::channel();
-                let asked = Asked {
+                let asked = IncomingRequest {
                     peer,
                     question,
                     answer,
@@ -137,7 +137,7 @@ impl Serve for Questions {
     }
 }
 
-/// Parts a question from its envelope: all frames up to the first empty one.
+/// Separates a request from its envelope: all frames up to the first empty one.
 fn open(message: Message) -> Option<(Vec<Bytes>, Message)> {
     let mut envelope = message.into_frames();
     let end = envelope.iter().position(Bytes::is_empty)?;
@@ -145,14 +145,13 @@ fn open(message: Message) -> Option<(Vec<Bytes>, Message)> {
     Some((envelope, question))
 }
 
-/// A REQ, which connects when it first asks, and again after a failure.
+/// A REQ, which connects on its first request, and again after a failure.
 #[derive(Debug)]
 pub struct Request {
     endpoint: String,
     security: Security,
     limits: Limits,
-    /// Kept only while no answer is awaited: an answer that comes late is never taken for that to
-    /// the next question.
+    /// Kept only while no reply is pending: a late reply is never taken for that of the next request.
     idle: Option<(ConnectionSender, ConnectionReceiver)>,
 }
 
@@ -160,7 +159,7 @@ impl Request {
     /// Connects.
     ///
     /// # Errors
-    /// When there is no connection, or the handshake fails.
+    /// There is no connection, or the handshake fails.
     pub async fn connect(
         endpoint: &str,
         security: Security,
@@ -176,17 +175,17 @@ impl Request {
         Ok(request)
     }
 
-    /// A connection with a task of its own, for nobody awaits it between two questions.
+    /// A connection with a separate task, since no task awaits it between two requests.
     async fn dial(&self) -> Result<(ConnectionSender, ConnectionReceiver), Error> {
         let (security, limits) = (&self.security, Arc::new(self.limits.clone()));
         let (driver, peer) = dial(&self.endpoint, SocketType::Req, security, &limits).await?;
         Ok(Connection::new(driver, peer, limits, None).split())
     }
 
-    /// Asks, and waits so long for the answer. Nothing is asked twice by itself.
+    /// Sends a request, and waits this long for the reply. Never sends it twice.
     ///
     /// # Errors
-    /// When there is no connection, the answer is late, or it is none.
+    /// There is no connection, or the reply is late or malformed.
     pub async fn ask(
         &mut self,
         question: impl Into<Message>,
@@ -203,7 +202,7 @@ impl Request {
         let asking = async {
             sender.send(question).await?;
             loop {
-                // What is no answer is passed over (28/REQREP, The REQ Socket Type).
+                // Malformed replies are skipped (28/REQREP, The REQ Socket Type).
                 if let Some((envelope, answer)) = open(receiver.recv().await?)
                     && envelope.len() == 1
                 {

@@ -1,5 +1,5 @@
-//! DEALER and ROUTER (28/REQREP), each connection by itself: the identity frames of a ROUTER are not
-//! needed, and a slow peer holds up nobody else.
+//! DEALER and ROUTER (28/REQREP) with separate connections: the identity frames of a ROUTER are unnecessary, and a slow
+//! peer does not delay others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::listener::{Listener, Serve};
 use super::{Endpoint, Error, Limits, Security};
 use crate::Drops;
 
-/// Connections done with their handshake that wait to be accepted.
+/// Connections after the handshake that wait to be accepted.
 const ACCEPT_QUEUE: usize = 64;
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it connects from, or where it listens.
+    /// Its address: the source of an accepted connection, or the destination of an outgoing one.
     pub address: SocketAddr,
-    /// The public key that it proved to have, with CURVE.
+    /// The public key that it has proven, with CURVE.
     pub key: Option<CurvePublic>,
-    /// The identity it gave itself: a name, not a proof.
+    /// The identity that it claims: a name, not a proof.
     pub identity: Bytes,
     /// Its socket type.
     pub socket_type: SocketType,
@@ -53,10 +53,10 @@ pub struct Router {
 }
 
 impl Router {
-    /// Listens. What is refused is noted in `drops`.
+    /// Listens. Refusals are recorded in `drops`.
     ///
     /// # Errors
-    /// When the endpoint cannot be read or listened at.
+    /// The endpoint is malformed or cannot be bound.
     pub async fn bind(
         endpoint: &str,
         security: Security,
@@ -79,16 +79,16 @@ impl Router {
         Ok(Self { listener, accepted })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// The listening endpoint, with the bound port.
     #[must_use]
     pub fn local_endpoint(&self) -> Endpoint {
         self.listener.local.into()
     }
 
-    /// The next peer whose handshake is done.
+    /// The next peer that has finished its handshake.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the runtime shuts down.
+    /// [`Error::Closed`] if the runtime shuts down.
     pub async fn accept(&mut self) -> Result<Connection, Error> {
         self.accepted.recv().await.ok_or(Error::Closed)
     }
@@ -107,20 +107,20 @@ impl Serve for Accepted {
         if self.sender.send(connection).await.is_err() {
             return Error::Closed;
         }
-        // When the router is dropped, so is this, and the owner of the connection is told.
+        // Dropping the router drops this, which notifies the owner of the connection.
         ended.await.unwrap_or(Error::Closed)
     }
 }
 
-/// Makes connections to ROUTERs.
+/// Connects to ROUTERs.
 #[derive(Debug)]
 pub struct Dealer;
 
 impl Dealer {
-    /// Connects, with the handshake; does not reconnect by itself.
+    /// Connects and performs the handshake; does not reconnect.
     ///
     /// # Errors
-    /// When there is no connection, or the handshake fails.
+    /// There is no connection, or the handshake fails.
     pub async fn connect(
         endpoint: &str,
         security: Security,
@@ -131,7 +131,7 @@ impl Dealer {
     }
 }
 
-/// Connects and does the handshake, both within the handshake's time.
+/// Connects and performs the handshake, both within the time for the handshake.
 pub(super) async fn dial(
     endpoint: &str,
     socket_type: SocketType,

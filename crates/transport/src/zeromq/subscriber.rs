@@ -1,4 +1,4 @@
-//! SUB (29/PUBSUB): connects to a publisher, and again whenever the connection ends.
+//! SUB (29/PUBSUB): connects to a publisher, and reconnects whenever the connection ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::router::dial;
 use super::{Error, Limits, Peer, Security};
 use crate::{Drops, Hop};
 
-/// First pause before connecting again; it doubles with each failure, and is drawn from half to
-/// one and a half of that, so that subscribers do not come back all at once.
+/// The first pause before reconnecting. It doubles with each failure, and is jittered between half and one and a half of
+/// that, so that subscribers do not reconnect at the same time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Changes of subscription that wait for the task.
+/// Subscription changes queued for the task.
 const CHANGES_MAX: usize = 64;
 
-/// How a subscriber's connection is.
+/// The state of a subscriber's connection.
 #[derive(Debug, Clone)]
 pub enum SubscriberLink {
-    /// Not yet.
+    /// Not connected yet.
     Connecting,
     /// Connected.
     Connected(Peer),
-    /// Not connected; tried again.
+    /// Not connected; it is retried.
     Broken(Error),
 }
 
@@ -51,11 +51,11 @@ enum Change {
 }
 
 impl Subscriber {
-    /// Subscribes to these prefixes of a publisher. What fails is noted in `drops` and seen in
-    /// [`Subscriber::link`], and tried again.
+    /// Subscribes to these prefixes of a publisher. Failures are recorded in `drops`, visible in
+    /// [`Subscriber::link`], and retried.
     ///
     /// # Errors
-    /// When the endpoint cannot be read.
+    /// The endpoint is malformed.
     pub async fn connect<P: Into<Bytes>>(
         endpoint: &str,
         prefixes: impl IntoIterator<Item = P>,
@@ -86,19 +86,19 @@ impl Subscriber {
         })
     }
 
-    /// Wants what begins so, too.
+    /// Adds a prefix.
     pub async fn subscribe(&self, prefix: impl Into<Bytes>) {
         // The task ends only with this handle.
         let _ = self.changes.send(Change::Subscribe(prefix.into())).await;
     }
 
-    /// Does not want it any more.
+    /// Removes a prefix.
     pub async fn cancel(&self, prefix: impl Into<Bytes>) {
         let _ = self.changes.send(Change::Cancel(prefix.into())).await;
     }
 
-    /// The next message. Giving the wait up loses nothing. While nobody takes what came, nothing
-    /// more is read, and the publisher drops for this subscriber.
+    /// The next message. Cancel-safe. If messages are not taken, no more are read, and the publisher drops those of
+    /// this subscriber.
     pub async fn recv(&mut self) -> Message {
         loop {
             if let Some(message) = self.batch.next() {
@@ -110,7 +110,7 @@ impl Subscriber {
         }
     }
 
-    /// How the connection is: to be watched.
+    /// The state of the connection, with change notifications.
     #[must_use]
     pub fn link(&self) -> watch::Receiver<SubscriberLink> {
         self.link.clone()
@@ -164,7 +164,7 @@ impl Task {
         }
     }
 
-    /// Runs a connection to its end.
+    /// Runs a connection until it ends.
     async fn serve(&mut self, driver: Driver, peer: Peer) -> Error {
         let shared = Shared::reconnecting(&self.limits, &self.incoming);
         for prefix in &self.prefixes {
@@ -189,7 +189,7 @@ impl Task {
         }
     }
 
-    /// Waits, taking changes meanwhile; false when nobody wants anything any more.
+    /// Waits, and handles changes meanwhile; false if the subscriber is dropped.
     async fn wait(&mut self, pause: Duration) -> bool {
         let until = tokio::time::Instant::now() + pause;
         loop {
@@ -203,7 +203,7 @@ impl Task {
         }
     }
 
-    /// What has to be said of a change, if it is one.
+    /// The command for a change, if one is needed.
     fn apply(&mut self, change: Change) -> Option<Outgoing> {
         match change {
             Change::Subscribe(prefix) => {
@@ -218,9 +218,9 @@ impl Task {
     }
 }
 
-/// From half to one and a half of it.
+/// Between half and one and a half of the pause.
 fn jittered(pause: Duration) -> Duration {
-    // Without randomness every subscriber waits the same: worse, but not wrong.
+    // Without randomness all subscribers wait the same time, which is less good but correct.
     let draw = crate::seed_number().unwrap_or(0) % 1_001;
     pause / 2 + pause * u32::try_from(draw).unwrap_or(0) / 1_000
 }

@@ -1,7 +1,7 @@
 //! Goal: client and server exchange requests as SOAP needs them.
 //!
-//! Method: both ends in one process over loopback: keep-alive is seen by the number of accepted
-//! connections, one write by a raw socket, a stop by a request that is still answered.
+//! Method: both ends in one process over loopback: the number of accepted connections shows keep-alive, a raw socket
+//! shows single writes, a request in progress shows an orderly stop.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ fn contact(server: &Server, path: &str) -> Contact {
     Contact::parse(&format!("http://{}{path}", server.local_addr()), 0).unwrap()
 }
 
-/// Answers with what it was asked.
+/// Answers with the request.
 async fn echo(request: Request) -> Response {
     let head = format!("{} {} {:?} ", request.method, request.path, request.query);
     let body = [head.as_bytes(), &request.body].concat();
@@ -57,7 +57,7 @@ async fn a_connection_serves_many_requests() {
 #[tokio::test]
 async fn an_idle_connection_that_died_is_replaced() {
     let limits = ServerLimits {
-        // Honest requests take less on the slowest machine.
+        // Honest requests take less, even on the slowest machine.
         header_deadline: Duration::from_secs(1),
         ..ServerLimits::default()
     };
@@ -67,7 +67,7 @@ async fn an_idle_connection_that_died_is_replaced() {
     let to = contact(&server, "/");
     for _ in 0..3 {
         client.get(&to).await.unwrap();
-        // The server ends the idle connection; that is no refusal.
+        // The server closes the idle connection, which is not a refusal.
         let ended = async {
             while server.state().connections > 0 {
                 tokio::task::yield_now().await;
@@ -102,7 +102,7 @@ async fn chunked_and_gzip_requests_are_understood() {
     assert_eq!(answer.body, &b"POST /z None packed"[..]);
 }
 
-/// An answer that leaves in two small writes costs 40 ms with a peer that acknowledges late.
+/// An answer in two small writes costs 40 ms if the peer delays acknowledgements.
 #[tokio::test]
 async fn an_answer_arrives_in_one_piece() {
     let server = serve_echo();
@@ -182,7 +182,7 @@ async fn a_stop_lets_a_running_request_finish() {
         }
     };
     let drops = Drops::default();
-    // Nobody else takes the port when it has stopped.
+    // No other program takes the port when it has stopped.
     let own = (own_address(), 0).into();
     let server = Server::bind(own, ServerLimits::default(), drops, handler).unwrap();
     let to = contact(&server, "/");

@@ -1,7 +1,7 @@
-//! Goal: whatever a peer stretches has an end, is counted by its reason, and holds up nobody else.
+//! Goal: everything that a peer can prolong has a limit, is counted by its reason, and delays no other peer.
 //!
-//! Method: raw sockets that misbehave against a server with small limits over loopback; after each,
-//! an honest client is answered.
+//! Method: misbehaving raw sockets against a server with small limits over loopback; after each of them an honest client
+//! is answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ async fn is_answered(server: &Server) {
     assert_eq!(Client::default().get(&to).await.unwrap().body, "fine");
 }
 
-/// What the server sends until it ends the connection.
+/// The bytes that the server sends until it ends the connection.
 async fn answer_to(server: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
-    // It may be refused before it has been read whole.
+    // It may be refused before it has been read completely.
     let _ = stream.write_all(bytes).await;
     read_all(&mut stream).await
 }
@@ -41,7 +41,7 @@ async fn answer_to(server: &Server, bytes: &[u8]) -> String {
 async fn read_all(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let reading = stream.read_to_end(&mut answer);
-    // A connection that was reset has ended too.
+    // A reset also ends the connection.
     let _ = tokio::time::timeout(DEADLINE, reading)
         .await
         .expect("the connection ends");
@@ -49,9 +49,9 @@ async fn read_all(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_end_and_block_nobody() {
+async fn slow_headers_and_bodies_end_and_delay_no_peer() {
     let (server, drops) = serve(ServerLimits {
-        // Honest requests take less on the slowest machine.
+        // Honest requests take less, even on the slowest machine.
         header_deadline: Duration::from_secs(2),
         body_deadline: Duration::from_secs(2),
         ..ServerLimits::default()
@@ -66,7 +66,7 @@ async fn slow_heads_and_bodies_end_and_block_nobody() {
         stream.write_all(bytes).await.unwrap();
         slow.push(stream);
     }
-    // Half-open: connected, never a byte.
+    // Half-open: connected, without a byte.
     slow.push(TcpStream::connect(server.local_addr()).await.unwrap());
     is_answered(&server).await;
     for stream in &mut slow {
@@ -74,13 +74,13 @@ async fn slow_heads_and_bodies_end_and_block_nobody() {
     }
     assert_eq!(drops.total(Hop::Http, "header too slow"), 1);
     assert_eq!(drops.total(Hop::Http, "body too slow"), 2);
-    // The idle one is nobody's fault.
+    // The idle one is not counted.
     assert_eq!(server.state().refused, 3, "{drops:?}");
     is_answered(&server).await;
 }
 
 #[tokio::test]
-async fn large_heads_and_bodies_are_refused() {
+async fn large_headers_and_bodies_are_refused() {
     let (server, drops) = serve(ServerLimits {
         header_bytes: 8 << 10,
         body_bytes: 1_000,
@@ -159,7 +159,7 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn other_protocols_are_refused() {
     let (server, drops) = serve(ServerLimits::default());
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls"[..],
@@ -186,7 +186,7 @@ async fn one_peer_cannot_take_all_connections() {
         stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         held.push(stream);
     }
-    // One that asks is answered: of those that do not, the longest waiting gives way.
+    // A request in progress is answered: the longest waiting connection is displaced.
     let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     assert!(answer_to(&server, request).await.ends_with("fine"));
     assert_eq!(read_all(&mut held[0]).await, "");
@@ -194,7 +194,7 @@ async fn one_peer_cannot_take_all_connections() {
         drops.total(Hop::Http, "too many connections of one peer"),
         1
     );
-    // Another peer is answered all the same.
+    // Another peer is still answered.
     let other = tokio::net::TcpSocket::new_v4().unwrap();
     other.bind("127.0.1.8:0".parse().unwrap()).unwrap();
     let mut other = other.connect(server.local_addr()).await.unwrap();
@@ -204,7 +204,7 @@ async fn one_peer_cannot_take_all_connections() {
 }
 
 #[tokio::test]
-async fn slow_connections_of_many_peers_keep_nobody_out() {
+async fn slow_connections_of_many_peers_keep_no_peer_out() {
     let (server, drops) = serve(ServerLimits {
         connections: 8,
         requests: 1,

@@ -1,8 +1,7 @@
-//! Goal: Kademlia works on real sockets, many nodes in one process: they enter by one address, what
-//! one publishes another finds, and a node that starts again is known again.
+//! Goal: Kademlia works on real sockets with many nodes in one process: they join through one address, published records
+//! are found by others, and a restarted node is known again.
 //!
-//! Method: nodes with real keys on loopback, each with a socket and a task; events, not time, say
-//! when the next thing is done.
+//! Method: nodes with real keys on loopback, each with a socket and a task; events, not time, trigger the next step.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,7 +56,7 @@ impl Node {
         self.commands.send(command).await.expect("the node runs");
     }
 
-    /// The first event for which `wanted` gives something.
+    /// The first event for which `wanted` returns a value.
     async fn hear<T>(&mut self, wanted: impl Fn(Event) -> Option<T>) -> T {
         let heard = async {
             loop {
@@ -157,8 +156,8 @@ async fn forty_nodes_find_what_one_of_them_publishes() {
 }
 
 #[tokio::test]
-async fn a_node_that_starts_again_is_heard() {
-    // A port of it is still free when the second starts again.
+async fn a_restarted_node_is_known_again() {
+    // A port of it is still free when the second node restarts.
     let own = SocketAddr::from((own_address(), 0));
     let mut first = Node::start(1, 1, own);
     let mut second = Node::start(2, 1, own);
@@ -169,7 +168,7 @@ async fn a_node_that_starts_again_is_heard() {
     };
     second.tell(Command::Ping(first.contact)).await;
     assert!(second.hear(there).await);
-    // It stops, and starts again at the same address with a higher number.
+    // It stops, and restarts at the same address with a higher number.
     let address = second.contact.address;
     drop(second.commands);
     let machine = tokio::time::timeout(DEADLINE, second.task).await;

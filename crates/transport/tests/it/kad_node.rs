@@ -1,8 +1,7 @@
-//! Goal: a node as programs use it finds what others publish, says which addresses are the
-//! publisher's own, enters by its last contacts alone, and takes what it published with it.
+//! Goal: a node for programs finds published devices, confirms the publisher's own addresses, joins through its last
+//! contacts alone, and withdraws its publications at the end.
 //!
-//! Method: nodes with real keys on loopback addresses; events, not time, say when the next thing is
-//! done.
+//! Method: nodes with real keys on loopback addresses; events, not time, trigger the next step.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -42,7 +41,7 @@ async fn entered(node: &KadNode, contacts: usize) {
     within("entering", known).await.expect("it runs");
 }
 
-/// Nodes that all entered by the first.
+/// Nodes that all joined through the first one.
 async fn network(size: u8) -> Vec<KadNode> {
     let mut nodes = vec![start(1, options(1, &[]))];
     for number in 1..size {
@@ -81,8 +80,7 @@ async fn find(node: &KadNode, key: chappe_kad::Key) -> Vec<Sighting> {
     within("the search", all).await
 }
 
-/// Searches until what is found is as wanted: publishing takes a moment, and on a busy machine some are
-/// asked in vain.
+/// Searches until the result is as wanted: publishing takes a moment, and on a busy machine some queries fail.
 async fn find_until(
     node: &KadNode,
     key: chappe_kad::Key,
@@ -99,7 +97,7 @@ async fn find_until(
     within("finding what is wanted", all).await
 }
 
-/// So many are found.
+/// Whether this many are found.
 fn count(count: usize) -> impl Fn(&[Sighting]) -> bool {
     move |seen| seen.len() == count
 }
@@ -135,13 +133,13 @@ async fn a_device_is_found_and_only_its_publishers_own_addresses_are_confirmed()
         find(&nodes[9], type_key("{http://example.org}Lamp")).await,
         []
     );
-    // Withdrawn it is found no more: its records end after a second.
+    // Once withdrawn it is no longer found: its records end after a second.
     nodes[3].withdraw(1).await;
     find_until(&nodes[8], type_key(PUMP), count(1)).await;
 }
 
 #[tokio::test]
-async fn what_was_published_before_anybody_came_is_found_by_those_who_come() {
+async fn early_publications_are_found_by_later_nodes() {
     let first = start(1, options(1, &[]));
     first
         .publish(0, device("early", "http://127.0.0.1:81/"))
@@ -155,7 +153,7 @@ async fn what_was_published_before_anybody_came_is_found_by_those_who_come() {
     let mut report = second.report();
     let keeps = report.wait_for(|report| report.records >= 3);
     drop(within("another keeps it", keeps).await.expect("it runs"));
-    // Who published it is gone, without a word; the others have it.
+    // The publisher ends without withdrawing; the others have the record.
     drop(first);
     let fourth = start(4, options(1, &[second.local_addr()]));
     find_until(&fourth, device_key(), count(1)).await;
@@ -188,7 +186,7 @@ async fn a_publisher_that_was_silent_is_asked_again_soon() {
 }
 
 #[tokio::test]
-async fn it_enters_by_its_last_contacts_and_closing_takes_its_records_with_it() {
+async fn it_joins_through_its_last_contacts_and_closing_withdraws_its_records() {
     let nodes = network(6).await;
     let directory = tempfile::tempdir().expect("a directory");
     let kept = |entrances: &[SocketAddr]| KadNodeOptions {
@@ -202,7 +200,7 @@ async fn it_enters_by_its_last_contacts_and_closing_takes_its_records_with_it() 
     find_until(&nodes[1], device_key(), count(1)).await;
     within("closing", node.close(DEADLINE)).await;
     find_until(&nodes[1], device_key(), count(0)).await;
-    // No entrance this time.
+    // Without an entrance this time.
     let again = start(40, kept(&[]));
     entered(&again, 3).await;
     again
@@ -214,7 +212,7 @@ async fn it_enters_by_its_last_contacts_and_closing_takes_its_records_with_it() 
 }
 
 #[tokio::test]
-async fn a_network_of_members_hears_members_alone() {
+async fn a_network_of_members_ignores_others() {
     let owner = Key::from_seed([99; 32]);
     let member = |number: u8, by: &Key, entrances: &[SocketAddr]| {
         let public = Key::from_seed([number; 32]).public();

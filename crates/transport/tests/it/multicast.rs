@@ -1,8 +1,8 @@
 //! Goal: datagrams of discovery pass over the loopback, from and to each device's own address.
 //!
-//! Method: machines that answer what they hear run on addresses of their own; a client's machine runs on
-//! 127.0.0.1. Port 3702 is the standard's, and shared, so other programs may hold it too, and the devices
-//! of the other tests hear and answer what is multicast.
+//! Method: machines that answer received datagrams run on separate addresses; a client's machine runs on 127.0.0.1. Port
+//! 3702 is the standard's and shared, so other programs may use it too, and the devices of other tests receive and
+//! answer multicast.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Tells what arrives, sends what it is told, answers questions with their text reversed.
+/// Reports received datagrams, sends commanded ones, and answers questions with their text reversed.
 #[derive(Default)]
 struct Reverser {
     outputs: VecDeque<Output<Outbound, Inbound>>,
@@ -93,7 +93,7 @@ fn loopback() -> u32 {
         .index
 }
 
-/// The next event with this text; others on the shared port are none of ours.
+/// The next event with this text; ignores others on the shared port.
 async fn heard(running: &mut Running, text: &[u8]) -> Inbound {
     let hear = async {
         loop {
@@ -151,7 +151,7 @@ async fn unicast_reaches_the_device_of_that_address_alone() {
         client.orders.send(Order::Command(datagram)).await.unwrap();
     }
     for (device, text) in devices.iter_mut().zip(["for the first", "for the second"]) {
-        // Only unicast ones: others may multicast meanwhile.
+        // Only unicast ones: other programs may multicast meanwhile.
         let datagram = loop {
             let hearing = tokio::time::timeout(DEADLINE, device.events.recv());
             let datagram = hearing.await.expect("in time").expect("the driver runs");
@@ -164,11 +164,11 @@ async fn unicast_reaches_the_device_of_that_address_alone() {
 }
 
 #[tokio::test]
-async fn no_event_is_lost_while_the_receiver_is_behind() {
+async fn no_event_is_lost_while_the_receiver_is_full() {
     let address = own_address();
     let mut device = run(address, Role::Device);
     let client = run(Ipv4Addr::LOCALHOST, Role::Client);
-    // The queue of events holds 8; the rest waits in the kernel.
+    // The event queue holds 8; the rest waits in the kernel.
     for number in 0..100 {
         let datagram = Outbound {
             to: (address, 3702).into(),
@@ -183,7 +183,7 @@ async fn no_event_is_lost_while_the_receiver_is_behind() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_ours_is_told_with_its_reason() {
+async fn a_foreign_address_is_reported_with_its_reason() {
     let drops = Drops::default();
     let interface = Interface {
         index: loopback(),

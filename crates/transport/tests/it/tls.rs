@@ -1,6 +1,6 @@
-//! Goal: TLS lets the right peer in and tells why it refuses the others.
-//! Method: both ends on loopback with certificates that the program makes (expired ones: beside the
-//! code, which alone can make them).
+//! Goal: TLS accepts the right peer and explains why it refuses others.
+//! Method: both ends on loopback with self-signed certificates (expired ones are tested next to the code, which alone
+//! can make them).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -71,7 +71,7 @@ async fn the_pinned_certificate_is_trusted_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_own_certificate_is_made_once_and_serves_as_its_own_authority() {
+async fn a_self_signed_certificate_is_made_once_and_is_its_own_authority() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("http.pem");
     let server = own(directory.path(), &["127.0.0.1", "::1", "node.example"]);
@@ -101,7 +101,7 @@ async fn an_own_certificate_is_made_once_and_serves_as_its_own_authority() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_where_it_has_come_to() {
+async fn plain_http_gets_an_explanation() {
     let directory = tempfile::tempdir().unwrap();
     let server = own(directory.path(), &[]);
     let address = serve(server.clone()).await;
@@ -111,7 +111,7 @@ async fn plain_http_is_told_where_it_has_come_to() {
         .await
         .unwrap();
     let mut answer = Vec::new();
-    // The end of the connection may be a reset, because the request is not read.
+    // The connection may end with a reset, because the request is not read.
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
@@ -121,7 +121,7 @@ async fn plain_http_is_told_where_it_has_come_to() {
         "{answer}"
     );
 
-    // The other way round: TLS towards a plain server.
+    // The reverse: TLS to a plain server.
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let plain = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -136,7 +136,7 @@ async fn plain_http_is_told_where_it_has_come_to() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_let_go() {
+async fn a_silent_client_is_disconnected() {
     let directory = tempfile::tempdir().unwrap();
     let server = own(directory.path(), &[]);
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
@@ -152,7 +152,7 @@ async fn who_says_nothing_is_let_go() {
 }
 
 #[test]
-fn files_that_do_not_do_are_named_with_a_hint() {
+fn unusable_files_are_named_with_a_hint() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

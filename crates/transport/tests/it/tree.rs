@@ -1,9 +1,8 @@
-//! Goal: notification trees work on real sockets, many nodes in one process: every event reaches every
-//! sink once, the source knows it, who is gone is known by a heartbeat before the next event, and a
-//! sink that starts again with its window is given nothing twice.
+//! Goal: notification trees work on real sockets with many nodes in one process: every event reaches every sink once, the
+//! source knows it, a heartbeat finds dead sinks before the next event, and a sink that restarts with its window gets no
+//! event twice.
 //!
-//! Method: nodes with real keys on loopback, each with a socket and a task; events, not time, say when
-//! the next thing is done.
+//! Method: nodes with real keys on loopback, each with a socket and a task; events, not time, trigger the next step.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,7 +38,7 @@ fn socket(address: SocketAddr) -> UdpSocket {
 
 fn config() -> Config {
     Config {
-        // Heads send on to others also here, where the way is short.
+        // Heads forward to others even here, where latencies are small.
         plan: Choice::Fixed(Plan::TwoHalves),
         within: Duration::from_secs(20),
         source_attempts: 5,
@@ -125,7 +124,7 @@ impl Node {
         self.outcome().await
     }
 
-    /// Ends the node; gives what it had still to say, and its machine.
+    /// Ends the node; returns its remaining events and its machine.
     async fn end(mut self) -> (Vec<Vec<u8>>, Tree<Keys>) {
         drop(self.commands);
         let mut left = Vec::new();
@@ -139,12 +138,12 @@ impl Node {
 }
 
 #[tokio::test]
-async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
+async fn every_sink_gets_every_event_once_and_dead_sinks_are_known() {
     let folder = tempfile::tempdir().expect("a folder");
     let files = |number: u8| {
         WindowFiles::new(folder.path().join(number.to_string())).expect("a folder for windows")
     };
-    // A port of it is still free when one starts again.
+    // A port of it is still free when a node restarts.
     let own = own_address();
     let sockets: Vec<_> = (0..=SINKS).map(|_| socket((own, 0).into())).collect();
     let contacts: Vec<_> = (0..=SINKS)
@@ -177,7 +176,7 @@ async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
         node.tell(subscribe(window)).await;
         node.tell(listed(*number)).await;
     }
-    // Two are gone before the first event; the heartbeat finds out, and nobody is given it.
+    // Two are dead before the first event; the heartbeat finds out, and neither becomes a head.
     for dead in [0, 13] {
         nodes.remove(&dead).expect("it is there").end().await;
     }
@@ -197,7 +196,7 @@ async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
             assert_eq!(node.delivered().await, vec![number; 40]);
         }
     }
-    // One starts again, with its window: it is given the next, and none of the old ones.
+    // One restarts with its window: it gets the next event, and none of the old ones.
     let (left, _) = nodes.remove(&5).expect("it is there").end().await;
     assert!(left.is_empty(), "twice: {left:?}");
     let again = Node::start(5, socket(contacts[5].address), files(5));
@@ -217,7 +216,7 @@ async fn every_sink_is_given_every_event_once_and_the_dead_are_known() {
     assert!(machine.round_trip().is_some_and(|it| it < DEADLINE));
 }
 
-/// Windows of a disk that is full until it is said that it is not.
+/// Windows on a disk that is full until the flag is cleared.
 struct Full(Arc<AtomicBool>);
 
 impl Windows for Full {
@@ -225,7 +224,7 @@ impl Windows for Full {
         Ok(Window::default())
     }
 
-    fn keep(&mut self, _: u64, _: &Window) -> io::Result<()> {
+    fn store(&mut self, _: u64, _: &Window) -> io::Result<()> {
         match self.0.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::StorageFull.into()),
             false => Ok(()),
@@ -234,7 +233,7 @@ impl Windows for Full {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
+async fn an_event_without_a_stored_window_is_not_delivered() {
     let sockets = [0, 0].map(|port| socket(([127, 0, 0, 1], port).into()));
     let contact = |number: u8| Contact {
         address: sockets[usize::from(number)]
@@ -272,7 +271,7 @@ async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
     assert!(!outcome.delivered(0), "{outcome:?}");
     let refused = drops.total(Hop::Network, "a window is not kept");
     assert!(refused >= 2, "{refused}");
-    // A stranger's bytes are counted and nothing more: none, some, and one more than a datagram has.
+    // A stranger's bytes are only counted: none, some, and one more than a datagram has.
     let stranger = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
     for bytes in [
         vec![],
@@ -283,7 +282,7 @@ async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
         assert_eq!(sent.expect("loopback takes it"), bytes.len());
     }
     full.store(false, Ordering::Relaxed);
-    // The outcome is the network's affair; the next event is the first that is given.
+    // The outcome depends on timing; the next event is the first one delivered.
     source.publish(2).await;
     assert_eq!(sink.delivered().await, vec![2; 40]);
     let (left, machine) = sink.end().await;
@@ -294,7 +293,7 @@ async fn what_cannot_be_kept_is_neither_delivered_nor_called_so() {
 }
 
 #[tokio::test]
-async fn what_a_send_costs_is_measured_and_planned_by() {
+async fn the_cost_of_a_send_is_measured_and_used() {
     let sockets = [0, 0].map(|port| socket(([127, 0, 0, 1], port).into()));
     let contact = |number: u8| Contact {
         address: sockets[usize::from(number)]
@@ -306,7 +305,7 @@ async fn what_a_send_costs_is_measured_and_planned_by() {
     let membership = Arc::new(Membership::new(TOPIC, 1, vec![sink_at]).expect("one"));
     let [sink, source] = sockets;
     let sink = Node::start(0, sink, MemoryWindows);
-    // No machine is so slow.
+    // No machine is this slow.
     let assumed = Duration::from_secs(1);
     let config = Config {
         send_cost: assumed,

@@ -1,5 +1,5 @@
-//! Goal: strangers who stall, flood or talk nonsense cost little and keep nobody out.
-//! Method: raw TCP against bound sockets with small limits, beside a legitimate peer.
+//! Goal: strangers who stall, flood or send garbage use few resources and keep no other peer out.
+//! Method: raw TCP to bound sockets with small limits, next to a legitimate peer.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn until(drops: &Drops, reason: &'static str, count: u64) {
 }
 
 #[tokio::test]
-async fn silent_connections_give_way_and_keep_nobody_out() {
+async fn silent_connections_are_displaced_and_keep_no_peer_out() {
     let drops = Drops::default();
     let limits = Limits {
         connections: 8,
@@ -47,7 +47,7 @@ async fn silent_connections_give_way_and_keep_nobody_out() {
     for _ in 0..40 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
-    // One place is the first peer's, seven are of those that came last.
+    // One slot is the first peer's, seven belong to the latest connections.
     until(&drops, "too many connections", 33).await;
     let (second, at_second) = tokio::join!(connect(), router.accept());
     let (_second, _at_second) = (second.unwrap(), at_second.unwrap());
@@ -70,7 +70,7 @@ async fn new_connections_of_one_address_are_paced() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_drips_ends_in_time() {
+async fn a_slow_handshake_ends_in_time() {
     let drops = Drops::default();
     let limits = Limits {
         handshake_timeout: Duration::from_millis(50),
@@ -86,7 +86,7 @@ async fn a_handshake_that_drips_ends_in_time() {
 }
 
 #[tokio::test]
-async fn a_size_alone_reserves_nothing_and_what_is_too_large_is_refused_by_it() {
+async fn a_size_alone_reserves_nothing_and_too_large_a_size_is_refused() {
     let drops = Drops::default();
     let (mut router, _, address) = router(Limits::default(), &drops).await;
     for (bytes, reason) in [
@@ -121,7 +121,7 @@ async fn a_size_alone_reserves_nothing_and_what_is_too_large_is_refused_by_it() 
 }
 
 #[tokio::test]
-async fn a_peer_that_talks_without_end_does_not_starve_the_others() {
+async fn a_peer_that_never_pauses_does_not_starve_others() {
     let drops = Drops::default();
     let (mut router, endpoint, address) = router(Limits::default(), &drops).await;
     let connect = Dealer::connect(&endpoint, Security::Null, Limits::default());

@@ -1,6 +1,6 @@
-//! Goal: publications reach who subscribed, in this process, on TCP and through a proxy; the slow
-//! lose, counted; questions get their answers.
-//! Method: all ends in one runtime over loopback; waiting is for what the sockets say, never time.
+//! Goal: publications reach their subscribers in this process, on TCP and through a proxy; slow subscribers lose messages,
+//! which are counted; requests get their replies.
+//! Method: all ends in one runtime over loopback; tests wait for socket states, never for time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use chappe_transport::zeromq::{
 use chappe_transport::{Drops, Hop};
 
 async fn publisher(limits: Limits, drops: &Drops) -> (Publisher, String) {
-    // A port of it is still free when it is taken again.
+    // A port of it is still free when it is bound again.
     let own = format!("tcp://{}:0", own_address());
     let bound = Publisher::bind(&own, Security::Null, limits, drops.clone());
     let publisher = bound.await.unwrap();
@@ -28,7 +28,7 @@ async fn subscriber(endpoint: &str, prefixes: &[&'static str]) -> Subscriber {
     connecting.await.unwrap()
 }
 
-/// Until exactly these prefixes are subscribed.
+/// Waits until exactly these prefixes are subscribed.
 async fn until_subscribed(publisher: &Publisher, prefixes: &[&str]) {
     let mut changes = publisher.changes();
     while publisher.subscriptions() != prefixes {
@@ -41,7 +41,7 @@ fn frames(message: &Message) -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn everyone_gets_what_begins_with_their_prefixes_once() {
+async fn each_subscriber_gets_matching_messages_once() {
     let (publisher, endpoint) = publisher(Limits::default(), &Drops::default()).await;
     assert!(!publisher.wants(b"room/1"));
     let mut rooms = subscriber(&endpoint, &["room", "room/"]).await;
@@ -69,7 +69,7 @@ async fn everyone_gets_what_begins_with_their_prefixes_once() {
 }
 
 #[tokio::test]
-async fn the_slow_lose_counted_and_the_others_do_not() {
+async fn only_slow_subscribers_lose_messages_and_losses_are_counted() {
     const MANY: usize = 5_000;
     for dropping in [Dropping::Newest, Dropping::Oldest] {
         let drops = Drops::default();
@@ -94,7 +94,7 @@ async fn the_slow_lose_counted_and_the_others_do_not() {
         assert_eq!((of_live.matched, of_live.dropped), (5_000, 0));
         assert_eq!(publisher.dropped(), 4_900);
         assert_eq!(drops.total(Hop::Exchange, "subscriber too slow"), 4_900);
-        assert_eq!(drops.entries().len(), 1, "told once");
+        assert_eq!(drops.entries().len(), 1, "recorded once");
         let first = slow.recv().await;
         let kept = match dropping {
             Dropping::Newest => "0",
@@ -124,7 +124,7 @@ async fn a_proxy_forwards_subscriptions_up_and_messages_down() {
 }
 
 #[tokio::test]
-async fn a_subscriber_comes_back_with_its_subscriptions() {
+async fn a_reconnected_subscriber_keeps_its_subscriptions() {
     let (first, endpoint) = publisher(Limits::default(), &Drops::default()).await;
     let mut subscriber = subscriber(&endpoint, &["a"]).await;
     until_subscribed(&first, &["a"]).await;
@@ -138,7 +138,7 @@ async fn a_subscriber_comes_back_with_its_subscriptions() {
         let (limits, drops) = (Limits::default(), Drops::default());
         match Publisher::bind(&endpoint, Security::Null, limits, drops).await {
             Ok(again) => break again,
-            // The port is free again in a moment.
+            // The port becomes free again in a moment.
             Err(_) => tokio::task::yield_now().await,
         }
     };
@@ -148,7 +148,7 @@ async fn a_subscriber_comes_back_with_its_subscriptions() {
 }
 
 #[tokio::test]
-async fn questions_are_answered_and_late_answers_are_nobody_elses() {
+async fn requests_are_answered_and_late_replies_are_discarded() {
     let (limits, drops) = (Limits::default(), Drops::default());
     let bound = Reply::bind("tcp://127.0.0.1:0", Security::Null, limits.clone(), drops);
     let mut reply = bound.await.unwrap();
@@ -183,8 +183,5 @@ async fn questions_are_answered_and_late_answers_are_nobody_elses() {
     let (answer, ()) = tokio::join!(request.ask("four", patience), async {
         drop(reply.recv().await.unwrap());
     });
-    assert!(
-        answer.is_err(),
-        "a question that is dropped ends the connection"
-    );
+    assert!(answer.is_err(), "a dropped request ends the connection");
 }

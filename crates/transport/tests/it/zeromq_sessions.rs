@@ -1,6 +1,6 @@
-//! Goal: DEALER and ROUTER lose nothing, hold back per peer, and let in whom they should.
-//! Method: both ends in one runtime over loopback, NULL and CURVE; peers that do not read, bursts
-//! far above the queues, wrong keys.
+//! Goal: DEALER and ROUTER lose nothing, apply back-pressure to each peer, and accept the right keys.
+//! Method: both ends in one runtime over loopback, NULL and CURVE; peers that do not read, bursts far above the queues,
+//! wrong keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn client(own: u8, server: u8) -> Security {
 }
 
 async fn router(security: Security, limits: Limits, drops: &Drops) -> (Router, String) {
-    // Nobody else takes the port when it has ended.
+    // No other program takes the port when it has ended.
     let own = format!("tcp://{}:0", own_address());
     let router = Router::bind(&own, security, limits, drops.clone());
     let router = router.await.unwrap();
@@ -55,7 +55,7 @@ fn numbered(number: u32) -> Message {
 }
 
 #[tokio::test]
-async fn a_burst_arrives_whole_and_in_order_both_ways() {
+async fn a_burst_arrives_complete_and_in_order_in_both_directions() {
     const MANY: u32 = 4_000;
     let allowed = Allowed::Keys(BTreeSet::from([secret(2).public()]));
     for (router_side, dealer_side) in [
@@ -77,7 +77,7 @@ async fn a_burst_arrives_whole_and_in_order_both_ways() {
                 }
             };
             tokio::join!(sending, receiving);
-            // Neither end closes before the other has all.
+            // Neither end closes before the other has all messages.
             (sender, receiver)
         };
         let _ends = tokio::join!(send(dealer), send(accepted));
@@ -85,7 +85,7 @@ async fn a_burst_arrives_whole_and_in_order_both_ways() {
 }
 
 #[tokio::test]
-async fn the_peers_key_is_known_and_others_are_refused_in_words() {
+async fn the_peers_key_is_known_and_other_keys_are_refused_with_a_reason() {
     let drops = Drops::default();
     let allowed = Allowed::Keys(BTreeSet::from([secret(2).public()]));
     let (mut router, endpoint) = router(server(allowed), Limits::default(), &drops).await;
@@ -112,7 +112,7 @@ async fn the_peers_key_is_known_and_others_are_refused_in_words() {
     assert!(wrong.hint().unwrap().contains("public key"), "{wrong}");
     let plain = connect(Security::Null).await.unwrap_err();
     assert_eq!(plain.reason(), "other security mechanism");
-    // The caller may know it before it is counted.
+    // The caller may notice it before it is counted.
     let mut changes = drops.changes();
     for reason in ["key not allowed", "wrong key", "other security mechanism"] {
         while drops.total(Hop::Exchange, reason) == 0 {
@@ -123,7 +123,7 @@ async fn the_peers_key_is_known_and_others_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_read_holds_up_nobody_else_and_bounds_memory() {
+async fn a_peer_that_does_not_read_delays_no_other_and_memory_is_bounded() {
     let limits = Limits {
         send_messages: 10,
         receive_messages: 10,
@@ -156,7 +156,7 @@ async fn a_peer_that_does_not_read_holds_up_nobody_else_and_bounds_memory() {
     }
 }
 
-/// So many turns of the runtime.
+/// This many turns of the runtime.
 async fn turns(count: usize) {
     for _ in 0..count {
         tokio::task::yield_now().await;
@@ -164,7 +164,7 @@ async fn turns(count: usize) {
 }
 
 #[tokio::test]
-async fn what_is_queued_when_an_end_is_dropped_still_arrives() {
+async fn queued_messages_arrive_after_an_end_is_dropped() {
     let (_router, mut dealer, mut accepted) = pair(Security::Null, Security::Null).await;
     for number in 0..500 {
         dealer.send(numbered(number)).await.unwrap();
@@ -225,7 +225,7 @@ async fn messages_above_the_limit_are_refused_at_both_ends() {
 }
 
 #[tokio::test]
-async fn nothing_listens_is_said_so() {
+async fn a_missing_listener_is_reported() {
     let (router, endpoint) = router(Security::Null, Limits::default(), &Drops::default()).await;
     drop(router);
     let refused = async {
@@ -235,7 +235,7 @@ async fn nothing_listens_is_said_so() {
             if hint.is_some_and(|hint| hint.contains(&endpoint)) {
                 return error.unwrap_err();
             }
-            // It listens for a moment longer.
+            // It may listen for a moment longer.
             tokio::task::yield_now().await;
         }
     };

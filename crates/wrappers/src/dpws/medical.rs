@@ -1,8 +1,8 @@
-//! The reader of a medical device: when its description is read, and which events wait for that.
+//! The mapping of a medical device: schedules reads of its description, and holds events meanwhile.
 //!
-//! The description is read when all subscriptions have been answered, and again when one was granted
-//! again or a report needs a description that is not known. Events wait while it is read. When it
-//! cannot be read, it is tried again, and events are mapped with the description that is known.
+//! The description is read once all subscriptions have been answered, and again after a subscription was renewed or
+//! a report needs an unknown description. Events are held while it is read. If it cannot be read, the read is
+//! retried, and events are mapped with the known description.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,54 +15,54 @@ use chappe_device::mapping::{Offers, Trouble};
 use chappe_xml::Element;
 use tokio::time::Sleep;
 
-use super::{RETRY, Yield, timestamp, yields};
+use super::{AttachmentEvent, RETRY, events_of, timestamp};
 
-/// Events that wait while the description is read. Reason: 25 s of a waveform each 25 ms.
+/// Events held while the description is read. Reason: 25 s of a waveform with an event each 25 ms.
 pub(super) const HELD_MAX: usize = 1_024;
-/// Bytes of XML of the events that wait. Reason: as many events of the usual size.
+/// XML bytes of held events. Reason: the same number of events of the usual size.
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// Answers in a row that do not fit the events, before events are mapped all the same.
-const UNFIT_MAX: u32 = 3;
-/// The reason for which the description could not be had.
+/// Consecutive answers of another sequence than the events, before events are mapped regardless.
+const CONTRADICTIONS_MAX: u32 = 3;
+/// The reason of a failed GetMdib.
 const GET_MDIB: &str = "sdc_get_mdib";
-/// The reason for which a report does not fit the description that is known.
+/// The reason of an answer with another sequence than the reports.
 const OTHER_SEQUENCE: &str = "sdc_other_sequence";
 
-/// The reader of one medical device.
+/// The state of one medical device.
 #[derive(Debug)]
 pub(super) struct Medical {
     client: Caller,
-    /// Where the description is read.
+    /// The service that returns the description.
     service: Option<HostedService>,
-    /// One subscription has the reports of all changes.
+    /// Whether one subscription has the reports of all changes.
     is_complete: bool,
     mapping: SdcMapping,
     reading: Reading,
-    /// States in the answer may be ones that no report brings.
-    takes_states: bool,
-    /// The next pause after an attempt that was of no use.
+    /// Whether the answer may have states that no report contains.
+    needs_states: bool,
+    /// The pause after the next useless attempt.
     pause: Duration,
-    /// The next pause before it is read because reports were missed.
+    /// The pause before the next read because of missed reports.
     missed_pause: Duration,
-    unfit: u32,
+    contradictions: u32,
     held: VecDeque<(Notification, usize)>,
     held_bytes: usize,
-    /// Why the description is not known.
+    /// Why the description is unknown.
     trouble: Option<Trouble>,
-    /// Nothing is read any more.
+    /// Whether no further description is read.
     is_closing: bool,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Element, Trouble>> + Send>>;
 
-/// What is being done to read the description.
+/// The state of reading the description.
 enum Reading {
     Idle,
-    /// It is to be read as soon as all subscriptions have been answered.
-    Wanted,
-    /// It was asked for.
-    Asked(Answer),
-    /// It is read again after a pause.
+    /// To be read once all subscriptions have been answered.
+    Due,
+    /// Requested.
+    Requested(Answer),
+    /// To be read after a pause.
     Paused(Pin<Box<Sleep>>),
 }
 
@@ -70,8 +70,8 @@ impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Idle => "Idle",
-            Self::Wanted => "Wanted",
-            Self::Asked(_) => "Asked",
+            Self::Due => "Due",
+            Self::Requested(_) => "Requested",
             Self::Paused(_) => "Paused",
         })
     }
@@ -120,11 +120,11 @@ impl Medical {
             service: None,
             is_complete: false,
             mapping: SdcMapping::default(),
-            reading: Reading::Wanted,
-            takes_states: true,
+            reading: Reading::Due,
+            needs_states: true,
             pause: RETRY.0,
             missed_pause: RETRY.0,
-            unfit: 0,
+            contradictions: 0,
             held: VecDeque::new(),
             held_bytes: 0,
             trouble: Some(Trouble::new("sdc_not_read", "its metrics are being read")),
@@ -132,13 +132,13 @@ impl Medical {
         }
     }
 
-    /// The device describes its services so.
+    /// Sets the service that returns the description.
     pub(super) fn describe(&mut self, reader: &HostedService, is_complete: bool) {
         self.service = Some(reader.without_documents());
         self.is_complete = is_complete;
     }
 
-    /// Why the description is not known.
+    /// Why the description is unknown.
     pub(super) fn missing(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
@@ -153,41 +153,40 @@ impl Medical {
         !matches!(self.reading, Reading::Idle)
     }
 
-    /// Whether its description was asked for.
-    pub(super) fn is_asked(&self) -> bool {
-        matches!(self.reading, Reading::Asked(_))
+    /// Whether its description is requested.
+    pub(super) fn is_requested(&self) -> bool {
+        matches!(self.reading, Reading::Requested(_))
     }
 
-    /// The device is no medical one any more.
+    /// Retires the streams of a device that is no longer medical.
     pub(super) fn leave(self, offers: &mut Offers) {
         let numbers: Vec<usize> = self.mapping.offers().collect();
         numbers.into_iter().for_each(|number| offers.retire(number));
     }
 
-    /// A subscription was granted: what came before is to be read; an answer that is under way may be
-    /// too old.
-    pub(super) fn granted(&mut self) {
-        self.takes_states = true;
-        self.reading = Reading::Wanted;
+    /// A subscription was granted: earlier states have to be read, and a pending answer may be too old.
+    pub(super) fn on_granted(&mut self) {
+        self.needs_states = true;
+        self.reading = Reading::Due;
     }
 
-    /// Reads the description if it is time for that.
+    /// Reads the description when it is due.
     pub(super) fn poll(
         &mut self,
         all_answered: bool,
         offers: &mut Offers,
         context: &mut Context<'_>,
-    ) -> Poll<Vec<Yield>> {
+    ) -> Poll<Vec<AttachmentEvent>> {
         loop {
             match &mut self.reading {
-                Reading::Wanted if all_answered => self.reading = Reading::Asked(self.ask()),
-                Reading::Idle | Reading::Wanted => return Poll::Pending,
+                Reading::Due if all_answered => self.reading = Reading::Requested(self.ask()),
+                Reading::Idle | Reading::Due => return Poll::Pending,
                 Reading::Paused(sleep) => match sleep.as_mut().poll(context) {
-                    Poll::Ready(()) => self.reading = Reading::Wanted,
+                    Poll::Ready(()) => self.reading = Reading::Due,
                     Poll::Pending => return Poll::Pending,
                 },
-                Reading::Asked(answer) => match answer.as_mut().poll(context) {
-                    Poll::Ready(answer) => return Poll::Ready(self.answered(answer, offers)),
+                Reading::Requested(answer) => match answer.as_mut().poll(context) {
+                    Poll::Ready(answer) => return Poll::Ready(self.on_answer(answer, offers)),
                     Poll::Pending => return Poll::Pending,
                 },
             }
@@ -198,23 +197,29 @@ impl Medical {
         let (client, service) = (self.client.clone(), self.service.clone());
         Box::pin(async move {
             let error =
-                |detail: String| Trouble::new(GET_MDIB, detail).hint("another attempt follows");
-            let service = service.ok_or_else(|| error("no service".to_owned()))?;
+                |detail: String| Trouble::new(GET_MDIB, detail).hint("it is retried automatically");
+            let service =
+                service.ok_or_else(|| error("the device has no GetService".to_owned()))?;
             let answer = client.call(&service, sdc::GET_MDIB, sdc::get_mdib()).await;
             let answer = answer.map_err(|failure| error(failure.to_string()))?;
-            answer.ok_or_else(|| error("no answer".to_owned()))
+            answer.ok_or_else(|| error("the answer is empty".to_owned()))
         })
     }
 
-    fn answered(&mut self, answer: Result<Element, Trouble>, offers: &mut Offers) -> Vec<Yield> {
+    fn on_answer(
+        &mut self,
+        answer: Result<Element, Trouble>,
+        offers: &mut Offers,
+    ) -> Vec<AttachmentEvent> {
         self.reading = Reading::Idle;
         let newest = self.held.back();
         let answer = answer.and_then(|answer| match newest {
             Some((event, _))
-                if self.unfit < UNFIT_MAX && SdcMapping::contradicts(&answer, &event.body) =>
+                if self.contradictions < CONTRADICTIONS_MAX
+                    && SdcMapping::contradicts(&answer, &event.body) =>
             {
-                self.unfit += 1;
-                let detail = "the answer to GetMdib is of another sequence than reports";
+                self.contradictions += 1;
+                let detail = "the answer to GetMdib has another sequence than the reports";
                 Err(Trouble::new(OTHER_SEQUENCE, detail))
             }
             _ => Ok(answer),
@@ -225,28 +230,30 @@ impl Medical {
             Ok((outcome, answer)) => {
                 self.trouble = None;
                 let mut all = self.outcome(outcome);
-                // They were sent before the answer, or are newer than it.
+                // They were sent before the answer, or are newer.
                 all.extend(self.release(offers));
-                let is_last = !matches!(self.reading, Reading::Wanted);
-                if is_last && std::mem::take(&mut self.takes_states) {
+                let is_last = !matches!(self.reading, Reading::Due);
+                if is_last && std::mem::take(&mut self.needs_states) {
                     let now = timestamp(std::time::SystemTime::now());
                     let current = self.mapping.current(&answer, now);
-                    all.extend(yields(current, Some, Yield::Current));
+                    all.extend(events_of(current, Some, AttachmentEvent::Current));
                 }
-                all.push(Yield::Progress);
+                all.push(AttachmentEvent::Progress);
                 all
             }
         }
     }
 
-    /// The description could not be read: tries again after a pause.
-    fn failed(&mut self, trouble: Trouble, offers: &mut Offers) -> Vec<Yield> {
+    /// The description could not be read: retries after a pause.
+    fn failed(&mut self, trouble: Trouble, offers: &mut Offers) -> Vec<AttachmentEvent> {
         self.pause();
         self.trouble = Some(trouble.clone());
-        let mut all = vec![Yield::Trouble(trouble), Yield::Progress];
-        // Events of a sequence that may yet be read wait on.
-        if self.mapping.is_read() && (self.unfit == 0 || self.unfit >= UNFIT_MAX) {
-            while let Some(event) = self.unhold() {
+        let mut all = vec![AttachmentEvent::Trouble(trouble), AttachmentEvent::Progress];
+        // Events of a sequence whose description may still be read stay held.
+        if self.mapping.is_read()
+            && (self.contradictions == 0 || self.contradictions >= CONTRADICTIONS_MAX)
+        {
+            while let Some(event) = self.pop_held() {
                 all.extend(self.map(event, false, offers));
             }
         }
@@ -265,26 +272,30 @@ impl Medical {
         }
     }
 
-    /// Maps events that waited, until one needs another description.
-    fn release(&mut self, offers: &mut Offers) -> Vec<Yield> {
+    /// Maps held events, until one needs another description.
+    fn release(&mut self, offers: &mut Offers) -> Vec<AttachmentEvent> {
         let mut all = Vec::new();
-        while let Some(event) = self.unhold() {
-            let may_read = self.unfit < UNFIT_MAX;
+        while let Some(event) = self.pop_held() {
+            let may_read = self.contradictions < CONTRADICTIONS_MAX;
             all.extend(self.map(event, may_read, offers));
-            if matches!(self.reading, Reading::Wanted) {
-                self.unfit += 1;
+            if matches!(self.reading, Reading::Due) {
+                self.contradictions += 1;
                 return all;
             }
         }
         if self.trouble.is_none() {
-            (self.unfit, self.pause) = (0, RETRY.0);
+            (self.contradictions, self.pause) = (0, RETRY.0);
         }
         all
     }
 
-    /// Takes an event, which may have to wait.
-    pub(super) fn take(&mut self, event: Notification, offers: &mut Offers) -> Vec<Yield> {
-        let is_awaited = matches!(self.reading, Reading::Wanted | Reading::Asked(_));
+    /// Maps an event, or holds it.
+    pub(super) fn map_or_hold(
+        &mut self,
+        event: Notification,
+        offers: &mut Offers,
+    ) -> Vec<AttachmentEvent> {
+        let is_awaited = matches!(self.reading, Reading::Due | Reading::Requested(_));
         let is_first = !is_awaited && self.held.is_empty();
         if self.is_closing || is_first && self.mapping.is_read() {
             let may_read = !self.is_closing && matches!(self.reading, Reading::Idle);
@@ -295,20 +306,25 @@ impl Medical {
         self.held.push_back((event, bytes));
         let mut all = Vec::new();
         while self.held.len() > HELD_MAX || self.held_bytes > HELD_BYTES_MAX {
-            let Some(event) = self.unhold() else { break };
+            let Some(event) = self.pop_held() else { break };
             all.extend(self.map(event, false, offers));
         }
         all
     }
 
-    fn unhold(&mut self) -> Option<Notification> {
+    fn pop_held(&mut self) -> Option<Notification> {
         let (event, bytes) = self.held.pop_front()?;
         self.held_bytes -= bytes;
         Some(event)
     }
 
-    /// Maps an event; one that needs a description which may be read waits at the head of the others.
-    fn map(&mut self, event: Notification, may_read: bool, offers: &mut Offers) -> Vec<Yield> {
+    /// Maps an event; one that needs an unread description returns to the head of the queue.
+    fn map(
+        &mut self,
+        event: Notification,
+        may_read: bool,
+        offers: &mut Offers,
+    ) -> Vec<AttachmentEvent> {
         let received = timestamp(event.received_at);
         match self
             .mapping
@@ -316,29 +332,32 @@ impl Medical {
         {
             Reported::Mapped(outcome) => {
                 let mut all = Vec::new();
-                let is_unfit = |trouble: &mut Trouble| trouble.reason != GET_MDIB;
-                if self.unfit >= UNFIT_MAX && self.trouble.take_if(is_unfit).is_some() {
-                    self.unfit = 0;
-                    all.push(Yield::Progress);
+                let is_contradiction = |trouble: &mut Trouble| trouble.reason != GET_MDIB;
+                if self.contradictions >= CONTRADICTIONS_MAX
+                    && self.trouble.take_if(is_contradiction).is_some()
+                {
+                    self.contradictions = 0;
+                    all.push(AttachmentEvent::Progress);
                 }
                 all.extend(self.outcome(outcome));
                 all
             }
             Reported::NeedsDescription(trouble) if may_read => {
-                self.takes_states |= trouble.reason == OTHER_SEQUENCE;
+                self.needs_states |= trouble.reason == OTHER_SEQUENCE;
                 let bytes = event.body.to_text().len();
                 self.held_bytes += bytes;
                 self.held.push_front((event, bytes));
-                self.reading = Reading::Wanted;
+                self.reading = Reading::Due;
                 Vec::new()
             }
             Reported::NeedsDescription(trouble) => {
-                self.takes_states |= trouble.reason == OTHER_SEQUENCE;
+                self.needs_states |= trouble.reason == OTHER_SEQUENCE;
                 let mapped = self.mapping.report_without(&event.body, received, &trouble);
-                let mut all: Vec<Yield> = yields(mapped, Some, Yield::Element).collect();
-                if self.unfit >= UNFIT_MAX && self.trouble.is_none() {
+                let mut all: Vec<AttachmentEvent> =
+                    events_of(mapped, Some, AttachmentEvent::Element).collect();
+                if self.contradictions >= CONTRADICTIONS_MAX && self.trouble.is_none() {
                     self.trouble = Some(trouble);
-                    all.push(Yield::Progress);
+                    all.push(AttachmentEvent::Progress);
                 }
                 if matches!(self.reading, Reading::Idle) {
                     self.pause();
@@ -348,25 +367,27 @@ impl Medical {
         }
     }
 
-    fn outcome(&mut self, outcome: Outcome) -> Vec<Yield> {
+    fn outcome(&mut self, outcome: Outcome) -> Vec<AttachmentEvent> {
         if outcome.missed_reports && matches!(self.reading, Reading::Idle) {
-            // A metric may have gone or come with them.
+            // The missed reports may have added or removed metrics.
             let pause = self.missed_pause;
             self.missed_pause = (pause * 2).min(RETRY.1);
-            self.takes_states = true;
+            self.needs_states = true;
             self.read_after(pause);
         }
-        let changed = outcome.offers_changed.then_some(Yield::OffersChanged);
-        let mapped = yields(outcome.mapped, Some, Yield::Element);
+        let changed = outcome
+            .offers_changed
+            .then_some(AttachmentEvent::OffersChanged);
+        let mapped = events_of(outcome.mapped, Some, AttachmentEvent::Element);
         changed.into_iter().chain(mapped).collect()
     }
 
-    /// Maps all events that wait with the description that is known.
-    pub(super) fn finish(&mut self, offers: &mut Offers) -> Vec<Yield> {
+    /// Maps all held events with the known description.
+    pub(super) fn finish(&mut self, offers: &mut Offers) -> Vec<AttachmentEvent> {
         self.is_closing = true;
         self.reading = Reading::Idle;
         let mut all = Vec::new();
-        while let Some(event) = self.unhold() {
+        while let Some(event) = self.pop_held() {
             all.extend(self.map(event, false, offers));
         }
         all

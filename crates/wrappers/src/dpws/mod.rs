@@ -1,8 +1,8 @@
-//! The wrapper of DPWS devices: a described device becomes streams, its events their elements.
+//! Attaches DPWS devices: their events become elements of streams.
 //!
-//! Everything is subscribed before anything is read, so that no event falls between the two. When the
-//! device describes itself otherwise, subscriptions that are still right are kept; where another one
-//! is needed, it is granted first, then the events of the old one are taken, and then it ends.
+//! All events are subscribed before a description is read, so that none is missed in between. When the device
+//! changes its description, matching subscriptions are kept. A replacement is granted before the events of the
+//! old subscription are read and that one ends.
 
 mod medical;
 
@@ -19,35 +19,35 @@ use chappe_stream::{StreamElement, Timestamp};
 
 use self::medical::Medical;
 
-/// First and longest pause between two attempts at reading what a device says of itself. Reason: a
-/// device that is starting answers soon; one that is broken is asked twice a minute.
+/// The first and the longest pause between attempts to read a description. Reason: a starting device answers
+/// soon; a broken one is asked twice a minute.
 pub const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What comes of an attached device.
+/// An event of an attached device.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Yield {
-    /// An element of the stream with this number among [`Attachment::offers`].
+pub enum AttachmentEvent {
+    /// An element of the stream with this number in [`Attachment::offers`].
     Element(usize, StreamElement),
-    /// An element that was read and not sent: it may be the newest that came before.
+    /// An element that was requested, not sent: possibly the latest one, which arrived before.
     Current(usize, StreamElement),
-    /// An event that became no element, or not a whole one; or a subscription in trouble.
+    /// An event that could not be mapped completely, or a failed subscription.
     Trouble(Trouble),
-    /// [`Attachment::missing`] may say something else now.
+    /// [`Attachment::missing`] may have changed.
     Progress,
-    /// [`Attachment::offers`] are others from here on.
+    /// [`Attachment::offers`] have changed for the following events.
     OffersChanged,
 }
 
-/// A device whose events are subscribed. They end when this is dropped.
+/// A device with subscriptions to its events, which end when this is dropped.
 #[derive(Debug, Default)]
 pub struct Attachment {
     offers: Offers,
     subscriptions: Vec<Subscribed>,
     medical: Option<Medical>,
-    /// Why some events could not even be asked for, or are not known.
-    lacking: Option<Trouble>,
-    pending: Vec<Yield>,
+    /// Why some events are unknown or could not be subscribed.
+    subscribe_failed: Option<Trouble>,
+    pending: Vec<AttachmentEvent>,
     turn: usize,
 }
 
@@ -55,57 +55,57 @@ pub struct Attachment {
 #[derive(Debug)]
 struct Subscribed {
     subscription: Subscription,
-    /// Where it was asked for.
+    /// The service, by endpoint and address.
     service: (String, String),
     actions: Vec<String>,
     feed: Feed,
     stage: Stage,
-    /// Why it does not stand, as far as is known.
+    /// Why it is not granted, as far as known.
     trouble: Option<Trouble>,
 }
 
-/// Where the events of a subscription go.
+/// The destination of a subscription's events.
 #[derive(Debug)]
 enum Feed {
-    /// To a mapping of their own, whose streams have these numbers.
+    /// A mapping of their own, whose streams have these numbers.
     Own(Box<dyn Mapping>, Vec<usize>),
-    /// To the mapping of the medical device.
+    /// The mapping of the medical device.
     Medical,
 }
 
-/// How far a subscription has come.
+/// The stage of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The device has not answered yet.
     Asked,
-    /// The device has answered; events come, or the subscription is tried again.
+    /// The device has answered; events arrive, or the subscription is retried.
     Answered,
-    /// It is replaced or superfluous, and ends when others have been answered.
+    /// It is replaced or superfluous, and ends once others have been answered.
     Retiring,
-    /// It is closed; the events that were taken before are left.
+    /// It is closed; events that arrived before may be left.
     Closed,
 }
 
-/// A subscription that a description asks for.
-struct Wanted<'a> {
+/// A subscription that a description requires.
+struct RequiredSubscription<'a> {
     service: &'a HostedService,
     actions: Vec<String>,
-    /// The mapping of its events; `None`: that of the medical device.
+    /// The mapping of its events; `None`: the mapping of the medical device.
     mapping: Option<Box<dyn Mapping>>,
 }
 
 impl Attachment {
     /// Subscribes to all events of a device that can be mapped.
     ///
-    /// What cannot be mapped, called or subscribed comes as the first yields.
+    /// Parts that cannot be mapped, called or subscribed are the first events.
     pub async fn new(client: &DeviceClient, description: &Description, rules: &Rules) -> Self {
         let mut attachment = Self::default();
         attachment.describe(client, description, rules).await;
         attachment
     }
 
-    /// Takes the description of the device, at first or again. Subscriptions are kept as far as they
-    /// are those that it asks for.
+    /// Applies a description of the device, the first or a later one. Keeps the subscriptions that it still
+    /// requires.
     pub async fn describe(
         &mut self,
         client: &DeviceClient,
@@ -116,7 +116,7 @@ impl Attachment {
             let note = service.unread.as_ref()?;
             Some(Trouble::new("service_not_read", note.detail.clone()))
         });
-        self.lacking = unread.map(|trouble| trouble.hint("another attempt follows"));
+        self.subscribe_failed = unread.map(|trouble| trouble.hint("it is retried automatically"));
         let mut wanted = Vec::new();
         let is_medical = self.plan(description, rules, &mut wanted);
         self.medical(is_medical, client, description, &mut wanted);
@@ -128,9 +128,9 @@ impl Attachment {
         for one in &mut self.subscriptions {
             let is_active = matches!(one.stage, Stage::Asked | Stage::Answered);
             match one.stage {
-                // It was replaced before, and has had its time.
+                // It was replaced by an earlier description.
                 Stage::Retiring => one.close(),
-                // What an unread service offers is as it was.
+                // Streams of an unread service stay as they were.
                 _ if is_active && !unread.contains(&one.service) => one.stage = Stage::Retiring,
                 _ => {}
             }
@@ -149,30 +149,30 @@ impl Attachment {
                     .for_each(|number| self.offers.retire(*number));
             }
         }
-        self.pending.push(Yield::OffersChanged);
+        self.pending.push(AttachmentEvent::OffersChanged);
     }
 
-    /// Plans the services of a device that have mappings of their own; says whether it is medical.
+    /// Plans the mappings of a device's services. Returns whether the device is medical.
     fn plan<'a>(
         &mut self,
         description: &'a Description,
         rules: &Rules,
-        wanted: &mut Vec<Wanted<'a>>,
+        wanted: &mut Vec<RequiredSubscription<'a>>,
     ) -> bool {
         let mut services = description.services.iter();
-        // A service says what it is, also when its WSDL cannot be read.
+        // The type identifies the service even if its WSDL cannot be read.
         let is_sdc = |name: &chappe_xml::Name| name.namespace == sdc::SERVICES;
         let mut is_medical = services.any(|service| service.types.iter().any(is_sdc));
         let mut work = Work::default();
         for service in &description.services {
             let (plan, troubles) = plan(&service.wsdl, &service.schemas, rules, &mut work);
             self.pending
-                .extend(troubles.into_iter().map(Yield::Trouble));
+                .extend(troubles.into_iter().map(AttachmentEvent::Trouble));
             match plan {
                 Plan::Sdc => is_medical = true,
                 Plan::Nothing => {}
                 Plan::Events(mappings) => {
-                    wanted.extend(mappings.into_iter().map(|mapping| Wanted {
+                    wanted.extend(mappings.into_iter().map(|mapping| RequiredSubscription {
                         service,
                         actions: mapping.actions(),
                         mapping: Some(mapping),
@@ -183,13 +183,13 @@ impl Attachment {
         is_medical
     }
 
-    /// Makes or removes what reads a medical device.
+    /// Creates or removes the mapping of a medical device.
     fn medical<'a>(
         &mut self,
         is_medical: bool,
         client: &DeviceClient,
         description: &'a Description,
-        wanted: &mut Vec<Wanted<'a>>,
+        wanted: &mut Vec<RequiredSubscription<'a>>,
     ) {
         let reader = medical::of_type(description, "GetService");
         let Some(reader) = reader.filter(|_| is_medical) else {
@@ -200,19 +200,23 @@ impl Attachment {
             if is_medical {
                 let trouble = Trouble::new("sdc_no_get_service", &*description.found.endpoint)
                     .hint("a provider must host a GetService (11073-20701)");
-                self.pending.push(Yield::Trouble(trouble.clone()));
-                self.lacking.get_or_insert(trouble);
+                self.pending.push(AttachmentEvent::Trouble(trouble.clone()));
+                self.subscribe_failed.get_or_insert(trouble);
             }
             return;
         };
         let events = medical::wanted(description);
-        // Only within one subscription events keep their order.
+        // Events keep their order only within one subscription.
         let is_complete = events.len() == 1;
-        wanted.extend(events.into_iter().map(|(service, actions)| Wanted {
-            service,
-            actions,
-            mapping: None,
-        }));
+        wanted.extend(
+            events
+                .into_iter()
+                .map(|(service, actions)| RequiredSubscription {
+                    service,
+                    actions,
+                    mapping: None,
+                }),
+        );
         let medical = self
             .medical
             .get_or_insert_with(|| Medical::new(client.caller()));
@@ -225,60 +229,58 @@ impl Attachment {
         &self.offers
     }
 
-    /// The identifiers of a medical device, as soon as its description was read.
+    /// The identifiers of a medical device, once its description is read.
     #[must_use]
     pub fn meta_data(&self) -> Option<&sdc::MetaData> {
         self.medical.as_ref().and_then(Medical::meta_data)
     }
 
-    /// Why some events of the device are missed, or their streams not known; `None`: none is.
+    /// Why some events or streams of the device are missing; `None` if all are subscribed.
     #[must_use]
     pub fn missing(&self) -> Option<&Trouble> {
         let in_use = |one: &&Subscribed| matches!(one.stage, Stage::Asked | Stage::Answered);
         let mut subscriptions = self.subscriptions.iter().filter(in_use);
         let medical = || self.medical.as_ref().and_then(Medical::missing);
-        let lacking = self.lacking.as_ref();
-        lacking
+        let subscribe_failed = self.subscribe_failed.as_ref();
+        subscribe_failed
             .or_else(|| subscriptions.find_map(|one| one.trouble.as_ref()))
             .or_else(medical)
     }
 
-    /// Whether the device keeps all subscriptions and is understood, so that none of its events is
-    /// missed.
+    /// Whether all subscriptions are granted and all streams known, so that no event is missed.
     #[must_use]
     pub fn is_subscribed(&self) -> bool {
         self.missing().is_none()
     }
 
-    /// Whether the device has to be described again before all its events can be subscribed.
+    /// Whether the device must be described again before all its events can be subscribed.
     #[must_use]
     pub fn needs_description(&self) -> bool {
-        self.lacking.is_some()
+        self.subscribe_failed.is_some()
     }
 
-    /// The device may have restarted: asks whether its subscriptions still stand.
-    pub async fn doubt(&mut self) {
+    /// Asks the device, which may have restarted, whether it still has the subscriptions.
+    pub async fn verify_subscriptions(&mut self) {
         for one in &mut self.subscriptions {
-            one.subscription.doubt().await;
+            one.subscription.verify().await;
         }
     }
 
-    /// Unsubscribes everything. What the device was told is received still comes, then `None`.
+    /// Unsubscribes everything. Acknowledged events still arrive; then `None` follows.
     pub fn close(&mut self) {
         self.subscriptions.iter_mut().for_each(Subscribed::close);
         if let Some(medical) = &mut self.medical {
-            let yields = medical.finish(&mut self.offers);
-            self.pending.extend(yields);
+            let events = medical.finish(&mut self.offers);
+            self.pending.extend(events);
         }
     }
 
-    /// What came next; `None` when the client is closed, or there is nothing to wait for. Nothing is
-    /// lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Vec<Yield>> {
+    /// The next events; `None` if the client is closed or nothing is pending. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Vec<AttachmentEvent>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<Yield>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<AttachmentEvent>>> {
         loop {
             if !self.pending.is_empty() {
                 return Poll::Ready(Some(std::mem::take(&mut self.pending)));
@@ -290,8 +292,8 @@ impl Attachment {
                 let replaced = self.subscriptions.iter_mut().filter(retiring);
                 replaced.for_each(Subscribed::close);
             }
-            if self.medical.as_ref().is_some_and(Medical::is_asked) {
-                // Events that were sent before the answer are looked at before it.
+            if self.medical.as_ref().is_some_and(Medical::is_requested) {
+                // Process events that were sent before the answer first.
                 for _ in 0..medical::HELD_MAX {
                     if !matches!(self.poll_subscriptions(context), Poll::Ready(true)) {
                         break;
@@ -301,8 +303,8 @@ impl Attachment {
             let mut waits = false;
             if let Some(medical) = &mut self.medical {
                 match medical.poll(all_answered, &mut self.offers, context) {
-                    Poll::Ready(yields) => {
-                        self.pending.extend(yields);
+                    Poll::Ready(events) => {
+                        self.pending.extend(events);
                         continue;
                     }
                     Poll::Pending => waits = medical.is_reading(),
@@ -317,7 +319,7 @@ impl Attachment {
         }
     }
 
-    /// Takes the next delivery of any subscription, each in its turn; false when the client is closed.
+    /// Handles the next delivery of any subscription, in turns; false if the client is closed.
     fn poll_subscriptions(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let count = self.subscriptions.len();
         for step in 0..count {
@@ -332,7 +334,7 @@ impl Attachment {
                 Poll::Ready(None) => return Poll::Ready(false),
                 Poll::Ready(Some(delivery)) => {
                     self.turn = index + 1;
-                    self.take(delivery, index);
+                    self.handle_delivery(delivery, index);
                     return Poll::Ready(true);
                 }
             }
@@ -340,16 +342,16 @@ impl Attachment {
         Poll::Pending
     }
 
-    fn take(&mut self, delivery: Delivery, index: usize) {
+    fn handle_delivery(&mut self, delivery: Delivery, index: usize) {
         let one = &mut self.subscriptions[index];
         if one.stage == Stage::Asked && !matches!(delivery, Delivery::Notification(_)) {
             one.stage = Stage::Answered;
         }
         let trouble = match delivery {
-            Delivery::Notification(event) => return self.event(event, index),
+            Delivery::Notification(event) => return self.map_event(event, index),
             Delivery::Subscribed { .. } => {
                 if let (Feed::Medical, Some(medical)) = (&one.feed, &mut self.medical) {
-                    medical.granted();
+                    medical.on_granted();
                 }
                 None
             }
@@ -357,7 +359,7 @@ impl Attachment {
             Delivery::Ended(EndReason::Unsubscribed) => return,
             Delivery::Ended(reason) => {
                 let trouble = Trouble::new("subscription_ended", format!("{reason:?}"));
-                Some(trouble.hint("another attempt follows"))
+                Some(trouble.hint("it is retried automatically"))
             }
             Delivery::Trouble { detail, hint } => {
                 let mut trouble = Trouble::new("subscription_trouble", detail);
@@ -367,30 +369,31 @@ impl Attachment {
             _ => return,
         };
         one.trouble.clone_from(&trouble);
-        self.pending.extend(trouble.map(Yield::Trouble));
-        self.pending.push(Yield::Progress);
+        self.pending.extend(trouble.map(AttachmentEvent::Trouble));
+        self.pending.push(AttachmentEvent::Progress);
     }
 
-    fn event(&mut self, event: Notification, index: usize) {
+    fn map_event(&mut self, event: Notification, index: usize) {
         match &mut self.subscriptions[index].feed {
             Feed::Own(mapping, numbers) => {
                 let received = timestamp(event.received_at);
                 let mapped = mapping.map(&event.action, &event.body, received);
                 let number = |index: usize| numbers.get(index).copied();
-                self.pending.extend(yields(mapped, number, Yield::Element));
+                self.pending
+                    .extend(events_of(mapped, number, AttachmentEvent::Element));
             }
             Feed::Medical => {
                 if let Some(medical) = &mut self.medical {
-                    let yields = medical.take(event, &mut self.offers);
-                    self.pending.extend(yields);
+                    let events = medical.map_or_hold(event, &mut self.offers);
+                    self.pending.extend(events);
                 }
             }
         }
     }
 
-    /// Keeps the subscription that is wanted, or asks for it.
-    async fn subscribe(&mut self, client: &DeviceClient, wanted: Wanted<'_>) {
-        let Wanted {
+    /// Keeps a matching subscription, or requests a new one.
+    async fn subscribe(&mut self, client: &DeviceClient, wanted: RequiredSubscription<'_>) {
+        let RequiredSubscription {
             service,
             actions,
             mapping,
@@ -441,14 +444,14 @@ impl Attachment {
             Err(error) => {
                 let detail = format!("{}: {error}", service.id);
                 let trouble = Trouble::new("not_subscribed", detail);
-                self.lacking.get_or_insert_with(|| trouble.clone());
-                self.pending.push(Yield::Trouble(trouble));
+                self.subscribe_failed.get_or_insert_with(|| trouble.clone());
+                self.pending.push(AttachmentEvent::Trouble(trouble));
             }
         }
     }
 }
 
-/// The reason why a subscription that the device has not answered yet does not stand.
+/// The reason of a subscription that the device has not answered yet.
 const ASKED: &str = "subscription_asked";
 
 impl Subscribed {
@@ -458,24 +461,24 @@ impl Subscribed {
     }
 }
 
-/// Where a service is.
+/// The endpoint and address of a service.
 fn key_of(service: &HostedService) -> (String, String) {
     let address = service.endpoint.address.to_string();
     (address, service.contact.to_string())
 }
 
-/// What a mapping gives, with the numbers of the streams.
-fn yields(
+/// The events of a mapping result, with stream numbers.
+fn events_of(
     mapped: Mapped,
     number: impl Fn(usize) -> Option<usize>,
-    element: fn(usize, StreamElement) -> Yield,
-) -> impl Iterator<Item = Yield> {
+    element: fn(usize, StreamElement) -> AttachmentEvent,
+) -> impl Iterator<Item = AttachmentEvent> {
     let elements = mapped.elements.into_iter();
     let elements = elements.filter_map(move |(index, one)| Some(element(number(index)?, one)));
-    elements.chain(mapped.troubles.into_iter().map(Yield::Trouble))
+    elements.chain(mapped.troubles.into_iter().map(AttachmentEvent::Trouble))
 }
 
-/// Nanoseconds since 1970; before that, zero.
+/// Nanoseconds since 1970; zero before.
 fn timestamp(time: SystemTime) -> Timestamp {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))

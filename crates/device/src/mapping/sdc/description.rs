@@ -1,4 +1,4 @@
-//! The containment tree: which metrics a device has (11073-10207, MdDescription).
+//! The containment tree with the metrics of a device (11073-10207, MdDescription).
 
 use chappe_soap::schema::parse_duration;
 use chappe_stream::{Field, FieldType, StreamSchema};
@@ -9,8 +9,8 @@ use super::{MESSAGE, PARTICIPANT, units};
 use crate::mapping::mapped::{Offer, Trouble, column_name};
 
 pub(super) const HANDLE: Name = Name::local("Handle");
-/// Bytes of a handle; a longer one is none. Reason: a device may name a handle of a megabyte as the parent
-/// of ten thousand others. Known devices have below 64.
+/// The largest size of a handle; longer ones are refused. Reason: a device may name a handle of a megabyte
+/// as the parent of ten thousand others. Known devices use fewer than 64 bytes.
 pub(super) const HANDLE_BYTES_MAX: usize = 256;
 const XSI_TYPE: Name = Name::new("http://www.w3.org/2001/XMLSchema-instance", "type");
 
@@ -19,41 +19,41 @@ const XSI_TYPE: Name = Name::new("http://www.w3.org/2001/XMLSchema-instance", "t
 pub struct Metric {
     /// Its handle, unique within the device.
     pub handle: String,
-    /// What kind of values it has.
+    /// The kind of its values.
     pub kind: Kind,
     /// Its type code as a URI.
     pub observed_property: Option<String>,
-    /// Its unit as a UCUM code; where the code is unknown, its URI.
+    /// Its unit as a UCUM code; if the code is unknown, as a URI.
     pub unit: Option<String>,
-    /// The device's words for the type.
+    /// The device's description of the type.
     pub description: Option<String>,
 }
 
-/// What kind of values a metric has.
+/// The kind of a metric's values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// A number.
     Numeric,
-    /// A text or one of several.
+    /// A text, or an enumeration of texts.
     Text,
     /// A real-time sample array.
     Waveform {
         /// Nanoseconds from one sample to the next.
         period_ns: u64,
     },
-    /// An array of samples of one instant, evenly spaced over a range of something else than time.
+    /// An array of samples of one instant, evenly spaced over a range of a quantity other than time.
     Distribution {
-        /// The unit of the range as a UCUM code; where the code is unknown, its URI.
+        /// The unit of the range as a UCUM code; if the code is unknown, as a URI.
         unit: Option<String>,
-        /// Where the first sample lies.
+        /// The position of the first sample.
         lower: f64,
-        /// Where the last sample lies.
+        /// The position of the last sample.
         upper: f64,
     },
 }
 
 impl Metric {
-    /// The stream of this metric: a field named by the handle, and for a distribution its range.
+    /// The stream of this metric: a field named by the handle, and the range of a distribution.
     pub(super) fn offer(&self) -> Offer {
         let name = column_name(&self.handle);
         let field_type = match self.kind {
@@ -69,7 +69,10 @@ impl Metric {
             description: self.description.clone(),
         }];
         if let Kind::Distribution { unit, .. } = &self.kind {
-            let (lower, upper) = ("where its first sample lies", "where its last sample lies");
+            let (lower, upper) = (
+                "position of its first sample",
+                "position of its last sample",
+            );
             for (end, text) in [("lower", lower), ("upper", upper)] {
                 let base: String = name.chars().take(64 - "_lower".len()).collect();
                 fields.push(Field {
@@ -88,8 +91,8 @@ impl Metric {
         }
     }
 
-    /// Whether states of `other` mean the same as those of this metric.
-    pub(super) fn means_the_same(&self, other: &Self) -> bool {
+    /// Whether states of `other` have the same meaning as those of this metric.
+    pub(super) fn has_same_meaning(&self, other: &Self) -> bool {
         let without_text = |metric: &Self| Self {
             description: None,
             ..metric.clone()
@@ -98,22 +101,22 @@ impl Metric {
     }
 }
 
-/// What a description, or a part of it, holds.
+/// The content of a description, or of a part of it.
 #[derive(Debug, Default)]
-pub(super) struct Described {
-    /// The metrics in their order.
+pub(super) struct Descriptors {
+    /// The metrics in order.
     pub(super) metrics: Vec<Metric>,
-    /// Handles of metrics that become no stream.
+    /// Handles of metrics without a stream.
     pub(super) left_out: Vec<String>,
-    /// Why they do not.
+    /// The reasons why they have none.
     pub(super) troubles: Vec<Trouble>,
-    /// The handle of each descriptor, and that of the one which contains it.
+    /// The handle of each descriptor, and that of its parent.
     pub(super) parents: Vec<(String, String)>,
 }
 
-impl Described {
-    /// Takes a descriptor that `parent` contains, with all descriptors in it.
-    pub(super) fn take(&mut self, element: &Element, parent: Option<&str>) {
+impl Descriptors {
+    /// Adds a descriptor in `parent`, with all descriptors in it.
+    pub(super) fn add(&mut self, element: &Element, parent: Option<&str>) {
         let handle = element.attribute(&HANDLE);
         if let (Some(handle), Some(parent)) = (handle, parent)
             && handle.len().max(parent.len()) <= HANDLE_BYTES_MAX
@@ -125,7 +128,7 @@ impl Described {
             return self.metric(element);
         }
         for child in element.elements() {
-            self.take(child, handle.or(parent));
+            self.add(child, handle.or(parent));
         }
     }
 
@@ -141,7 +144,7 @@ impl Described {
     }
 }
 
-/// Whether a descriptor is that of a metric: by its element, or by its type in a report.
+/// Whether a descriptor is a metric: by its element, or in a report by its type.
 fn is_metric(element: &Element) -> bool {
     let is_descriptor = element.name.is(MESSAGE, "Descriptor");
     element.name.is(PARTICIPANT, "Metric")
@@ -162,7 +165,7 @@ fn metric(element: &Element) -> Result<Metric, Trouble> {
     else {
         return Err(Trouble::new(
             "sdc_no_handle",
-            "a metric descriptor without handle",
+            "a metric descriptor has no handle",
         ));
     };
     if handle.len() > HANDLE_BYTES_MAX {

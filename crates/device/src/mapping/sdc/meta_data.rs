@@ -1,4 +1,4 @@
-//! What the containment tree says of the device as a product (11073-10207, MetaData).
+//! The product identifiers in the containment tree (11073-10207, MetaData).
 
 use chappe_xml::{Element, Name};
 
@@ -8,14 +8,14 @@ use super::metrics::find;
 /// The identifiers of a medical device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaData {
-    /// The device identifier of its UDI, which all devices of a model have in common.
+    /// The device identifier of its UDI, shared by all devices of a model.
     pub device_identifier: Option<String>,
     /// Its serial number.
     pub serial_number: Option<String>,
 }
 
 impl MetaData {
-    /// Those of the first system of a description.
+    /// The identifiers of the first system in a description.
     pub(super) fn read(description: &Element) -> Option<Self> {
         let system = find(description, "Mds")?;
         let text = |parent: &Element, local| {

@@ -1,7 +1,7 @@
-//! The metrics of one SDC device: read once, then changed by the reports that the device sends.
+//! The metrics of one SDC device: read once, then updated by the device's reports.
 //!
-//! A description changes by reports, in the order in which they come; the answer to GetMdib replaces
-//! it as a whole. Metrics that are removed are remembered for reports that were sent before.
+//! Reports change the description in the order of their arrival; the answer to GetMdib replaces it. Removed
+//! metrics are remembered for reports that were sent before the removal.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -9,75 +9,75 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use chappe_stream::Timestamp;
 use chappe_xml::{Element, Name};
 
-use super::description::{Described, HANDLE, HANDLE_BYTES_MAX, Metric};
+use super::description::{Descriptors, HANDLE, HANDLE_BYTES_MAX, Metric};
 use super::meta_data::MetaData;
 use super::report::{self, number};
 use super::tree::Tree;
-use super::versions::{Judged, StateVersions};
+use super::versions::{StateFreshness, StateVersions};
 use super::{MESSAGE, PARTICIPANT};
 use crate::mapping::mapped::{Mapped, Trouble};
 use crate::mapping::offers::Offers;
 
-/// Metrics of one device that become streams. Reason: each costs a stream, an entity and a chart;
-/// the largest anaesthesia workstations describe a few hundred.
+/// The largest number of metrics of one device with a stream. Reason: each costs a stream, an entity and a
+/// chart; the largest anaesthesia workstations describe a few hundred.
 pub(crate) const METRICS_MAX: usize = 512;
-/// Removed metrics that are remembered. Reason: all of a device's metrics may be replaced at once.
+/// Removed metrics that are remembered. Reason: a device may replace all its metrics at once.
 const REMOVED_MAX: usize = METRICS_MAX;
-/// Handles that are remembered because they have no stream; further ones are counted all the same.
-const LEFT_OUT_MAX: usize = 4_096;
-
-/// Bytes of a sequence's identifier. Reason: it is kept, and named in troubles; it is a `urn:uuid`.
+/// Remembered handles without a stream; further ones are still counted.
+const SKIPPED_HANDLES_MAX: usize = 4_096;
+/// The largest size of a sequence's identifier. Reason: it is stored, and troubles name it; it is usually a
+/// `urn:uuid`.
 const SEQUENCE_BYTES_MAX: usize = 256;
 
 /// The mapping of one SDC device.
 #[derive(Debug, Default)]
 pub struct SdcMapping {
-    /// Which description it is; `None`: none was read.
+    /// The version of the description; `None` if none was read.
     mdib: Option<Mdib>,
     meta_data: Option<MetaData>,
     /// By handle.
-    metrics: BTreeMap<String, Known>,
+    metrics: BTreeMap<String, KnownMetric>,
     removed: RemovedMetrics,
     tree: Tree,
-    /// Handles that have no stream, as far as the description says.
+    /// Handles without a stream according to the description.
     left_out: BTreeSet<String>,
 }
 
-/// Which state of the medical device information base is known (11073-10207, MdibVersionGroup).
+/// The known version of the medical device information base (11073-10207, MdibVersionGroup).
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mdib {
-    /// Versions count within this sequence: another one begins when the device restarts.
+    /// The sequence of the versions: a restarted device starts another one.
     sequence: String,
     /// The version of the description.
     described: u64,
-    /// The newest version of anything.
+    /// The newest version.
     newest: u64,
 }
 
 /// A metric with its stream.
 #[derive(Debug)]
-struct Known {
+struct KnownMetric {
     metric: Metric,
     /// The number of its stream.
     offer: usize,
-    /// The version from which on states are those of this descriptor.
+    /// The first version whose states belong to this descriptor.
     since: u64,
     versions: StateVersions,
 }
 
-/// A metric that the device had before a version.
+/// A metric that the device had before some version.
 #[derive(Debug)]
 struct Removed {
-    known: Known,
+    known: KnownMetric,
     before: u64,
 }
 
-/// Metrics that the device had, and their streams.
+/// Removed metrics and their streams.
 #[derive(Debug, Default)]
 struct RemovedMetrics {
-    /// By handle, of each the oldest first.
+    /// By handle, the oldest first.
     metrics: BTreeMap<String, VecDeque<Removed>>,
-    /// The handles of all, the oldest first.
+    /// All handles, the oldest first.
     order: VecDeque<String>,
 }
 
@@ -86,7 +86,7 @@ impl RemovedMetrics {
         *self = Self::default();
     }
 
-    /// Remembers one; the oldest is forgotten when there are too many.
+    /// Remembers a metric; forgets the oldest if there are too many.
     fn push(&mut self, removed: Removed) {
         let handle = removed.known.metric.handle.clone();
         self.order.push_back(handle.clone());
@@ -104,7 +104,7 @@ impl RemovedMetrics {
         }
     }
 
-    /// The metric of this handle that the device had at `version`.
+    /// The metric with this handle at `version`.
     fn at(&self, handle: &str, version: u64) -> Option<&Removed> {
         let mut of_handle = self.metrics.get(handle)?.iter();
         of_handle.find(|removed| version < removed.before)
@@ -116,23 +116,23 @@ impl RemovedMetrics {
     }
 }
 
-/// What a report or an answer changed.
+/// The effect of a report or an answer.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Elements and troubles; the elements are of streams as they are now.
+    /// Elements and problems; the elements belong to the current streams.
     pub mapped: Mapped,
-    /// The device offers other streams than before.
+    /// Whether the streams have changed.
     pub offers_changed: bool,
-    /// Reports before this one were missed.
+    /// Whether earlier reports were missed.
     pub missed_reports: bool,
 }
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Debug, PartialEq)]
 pub enum Reported {
     /// It was mapped.
     Mapped(Outcome),
-    /// It needs a description that was not read; then it can be tried again.
+    /// It needs a description that was not read; retry it afterwards.
     NeedsDescription(Trouble),
 }
 
@@ -148,15 +148,15 @@ impl SdcMapping {
         self.meta_data.as_ref()
     }
 
-    /// The streams, by their numbers.
+    /// The streams, by number.
     pub fn offers(&self) -> impl Iterator<Item = usize> {
         self.metrics.values().map(|known| known.offer)
     }
 
-    /// Takes the description in the answer to GetMdib; see [`SdcMapping::current`] for the states.
+    /// Reads the description in the answer to GetMdib; for the states see [`SdcMapping::current`].
     ///
     /// # Errors
-    /// When the answer holds no description. Nothing has changed then.
+    /// The answer has no description. Nothing has changed then.
     pub fn read(&mut self, answer: &Element, offers: &mut Offers) -> Result<Outcome, Trouble> {
         let description = find(answer, "MdDescription").ok_or_else(|| {
             Trouble::new(
@@ -168,13 +168,13 @@ impl SdcMapping {
         let sequence = sequence(answer).unwrap_or_default();
         let version = number(answer, "MdibVersion").unwrap_or_default();
         self.meta_data = MetaData::read(description);
-        let mut described = Described::default();
-        described.take(description, None);
+        let mut described = Descriptors::default();
+        described.add(description, None);
         let same_sequence = |mdib: &&Mdib| mdib.sequence == sequence;
         let known = self.mdib.as_ref().filter(same_sequence);
         let newest = known.map_or(version, |mdib| mdib.newest.max(version));
         if known.is_none() {
-            self.begin_sequence();
+            self.restart_sequence();
         }
         let mut outcome = Outcome::default();
         outcome.mapped.troubles.append(&mut described.troubles);
@@ -198,7 +198,7 @@ impl SdcMapping {
         }
         self.tree.clear();
         self.left_out.clear();
-        self.put_all(described, None, version, offers, &mut outcome);
+        self.add_all(described, None, version, offers, &mut outcome);
         self.mdib = Some(Mdib {
             sequence: sequence.to_owned(),
             described: version,
@@ -207,11 +207,11 @@ impl SdcMapping {
         Ok(outcome)
     }
 
-    /// Maps the states in the answer to GetMdib, as far as they are newer than those of reports.
+    /// Maps the states in the answer to GetMdib that are newer than those of reports.
     pub fn current(&mut self, answer: &Element, received: Timestamp) -> Mapped {
         let mut mapped = Mapped::default();
         report::for_each_state(answer, &mut |handle, state| {
-            // States of other things (systems, channels, alerts) have no metric of their handle.
+            // States of systems, channels and alerts have no metric with their handle.
             let Some(known) = self.metrics.get_mut(handle) else {
                 return;
             };
@@ -223,7 +223,7 @@ impl SdcMapping {
         mapped
     }
 
-    /// Whether an answer to GetMdib is of another sequence than a report.
+    /// Whether an answer to GetMdib has another sequence than a report.
     #[must_use]
     pub fn contradicts(answer: &Element, report: &Element) -> bool {
         let [answer, report] = [answer, report].map(sequence);
@@ -232,7 +232,7 @@ impl SdcMapping {
             .is_some_and(|(answer, report)| answer != report)
     }
 
-    /// Maps a report; `is_complete` says whether the reports of all changes come, in their order.
+    /// Maps a report; `is_complete`: reports of all changes arrive in order.
     pub fn report(
         &mut self,
         body: &Element,
@@ -297,7 +297,7 @@ impl SdcMapping {
         Reported::Mapped(outcome)
     }
 
-    /// Maps what can be mapped of a report that needs a description which cannot be had.
+    /// Maps a report as far as possible without the description that it needs.
     pub fn report_without(
         &mut self,
         body: &Element,
@@ -320,8 +320,8 @@ impl SdcMapping {
         mapped
     }
 
-    /// Versions of states begin anew.
-    fn begin_sequence(&mut self) {
+    /// Restarts the versions of states.
+    fn restart_sequence(&mut self) {
         self.removed.clear();
         for known in self.metrics.values_mut() {
             (known.versions, known.since) = (StateVersions::default(), 0);
@@ -335,33 +335,33 @@ impl SdcMapping {
             let attribute = |local| part.attribute(&Name::local(local));
             let parent = attribute("ParentDescriptor");
             let is_removed = attribute("ModificationType") == Some("Del");
-            let mut described = Described::default();
+            let mut described = Descriptors::default();
             for descriptor in part.elements().filter(of_message("Descriptor")) {
                 if !is_removed {
-                    described.take(descriptor, parent);
+                    described.add(descriptor, parent);
                 } else if let Some(handle) = descriptor.attribute(&HANDLE) {
                     outcome.offers_changed |= self.remove_below(handle, version, offers);
                 }
             }
             outcome.mapped.troubles.append(&mut described.troubles);
-            self.put_all(described, Some(version), version, offers, outcome);
+            self.add_all(described, Some(version), version, offers, outcome);
         }
         if let Some(mdib) = &mut self.mdib {
             mdib.described = version;
         }
     }
 
-    /// Puts what a description holds; new metrics have states since a version, or since ever.
-    fn put_all(
+    /// Adds the content of a description; states of new metrics count from a version, or from the start.
+    fn add_all(
         &mut self,
-        described: Described,
+        described: Descriptors,
         since: Option<u64>,
         version: u64,
         offers: &mut Offers,
         outcome: &mut Outcome,
     ) {
         for (handle, parent) in described.parents {
-            self.tree.put(handle, parent);
+            self.tree.insert(handle, parent);
         }
         self.leave_out(described.left_out);
         let mut seen = BTreeSet::new();
@@ -385,13 +385,13 @@ impl SdcMapping {
     }
 
     fn leave_out(&mut self, handles: impl IntoIterator<Item = String>) {
-        let room = LEFT_OUT_MAX.saturating_sub(self.left_out.len());
+        let room = SKIPPED_HANDLES_MAX.saturating_sub(self.left_out.len());
         let handles = handles.into_iter();
         let handles = handles.filter(|handle| handle.len() <= HANDLE_BYTES_MAX);
         self.left_out.extend(handles.take(room));
     }
 
-    /// Puts a metric; says whether its stream is another one now.
+    /// Adds or updates a metric. Returns whether its stream has changed.
     fn put(
         &mut self,
         metric: Metric,
@@ -406,15 +406,15 @@ impl SdcMapping {
             if known.metric == metric {
                 return false;
             }
-            // What was sent before a change of the unit must not be stored in the new one.
-            since = match known.metric.means_the_same(&metric) {
+            // States from before a change of unit must not be stored in the new one.
+            since = match known.metric.has_same_meaning(&metric) {
                 true => known.since,
                 false => version,
             };
             versions = known.versions;
             offers.retire(known.offer);
         }
-        let known = Known {
+        let known = KnownMetric {
             offer: offers.add(&metric.offer()),
             since,
             versions,
@@ -424,7 +424,7 @@ impl SdcMapping {
         true
     }
 
-    /// Removes a metric, which the device had before `version`; says whether there was one.
+    /// Removes a metric that existed before `version`. Returns whether there was one.
     fn remove(&mut self, handle: &str, version: u64, offers: &mut Offers) -> bool {
         let Some(known) = self.metrics.remove(handle) else {
             return false;
@@ -437,24 +437,24 @@ impl SdcMapping {
         true
     }
 
-    /// Removes a descriptor with all that it contains.
+    /// Removes a descriptor with all its descendants.
     fn remove_below(&mut self, handle: &str, version: u64, offers: &mut Offers) -> bool {
         self.left_out.remove(handle);
         let mut changed = false;
-        for handle in self.tree.take(handle) {
+        for handle in self.tree.remove(handle) {
             changed |= self.remove(&handle, version, offers);
         }
         changed
     }
 
-    /// The first metric of a report that the description should have, and has not.
+    /// The first metric of a report that the description should have but lacks.
     fn unknown_handle(&self, body: &Element, version: u64) -> Option<String> {
-        if self.left_out.len() >= LEFT_OUT_MAX {
+        if self.left_out.len() >= SKIPPED_HANDLES_MAX {
             return None;
         }
         let mut unknown = None;
         report::for_each_state(body, &mut |handle, _| {
-            // No description has one that is too long.
+            // No description contains an oversized handle.
             let is_known = handle.len() > HANDLE_BYTES_MAX
                 || self.metrics.contains_key(handle)
                 || self.left_out.contains(handle)
@@ -476,7 +476,7 @@ impl SdcMapping {
                 Some(known) if !is_late => known,
                 _ => match self.removed.at_mut(handle, version) {
                     Some(removed) => &mut removed.known,
-                    // A description has states of other things, too.
+                    // A description also has states of other objects.
                     None if !is_of_metrics && !is_late => return,
                     None => {
                         let reason = if is_late {
@@ -486,7 +486,8 @@ impl SdcMapping {
                         };
                         mapped.troubles.push(Trouble::new(reason, handle));
                         let is_handle = handle.len() <= HANDLE_BYTES_MAX;
-                        if !is_late && is_handle && self.left_out.len() < LEFT_OUT_MAX {
+                        let has_room = self.left_out.len() < SKIPPED_HANDLES_MAX;
+                        if !is_late && is_handle && has_room {
                             self.left_out.insert(handle.to_owned());
                         }
                         return;
@@ -494,13 +495,13 @@ impl SdcMapping {
                 },
             };
             match report::state_version(state).map(|version| known.versions.report(version)) {
-                Some(Judged::Repeated) => {
+                Some(StateFreshness::Repeated) => {
                     mapped
                         .troubles
                         .push(Trouble::new("sdc_state_not_newer", handle));
                     return;
                 }
-                Some(Judged::New { missed }) if missed > 0 => {
+                Some(StateFreshness::New { missed }) if missed > 0 => {
                     let detail = format!("{handle}: {missed} states were not reported");
                     mapped
                         .troubles
@@ -513,7 +514,7 @@ impl SdcMapping {
     }
 }
 
-impl Known {
+impl KnownMetric {
     fn map(&self, state: &Element, received: Timestamp, mapped: &mut Mapped) {
         match report::state(&self.metric, state, received) {
             Ok(Some(element)) => mapped.elements.push((self.offer, element)),
@@ -532,7 +533,7 @@ fn is_report_of_metrics(body: &Element) -> bool {
     body.name.namespace == MESSAGE && known.contains(&&*body.name.local)
 }
 
-/// The sequence that the versions belong to. One that is longer than a URI counts as none.
+/// The sequence of the versions. A longer one than `SEQUENCE_BYTES_MAX` counts as none.
 fn sequence(element: &Element) -> Option<&str> {
     let sequence = element.attribute(&Name::local("SequenceId"))?;
     (sequence.len() <= SEQUENCE_BYTES_MAX).then_some(sequence)

@@ -1,10 +1,10 @@
-//! IEEE 11073 SDC: metrics and waveforms become streams with no configuration.
+//! IEEE 11073 SDC: maps metrics and waveforms to streams without configuration.
 //!
 //! Source: IEEE 11073-10207 (participant and message model), 11073-20701 (actions), 11073-10101
 //! (codes of observed properties and units). Each metric of the containment tree is a stream named
-//! by its handle; a real-time sample array is one element a stretch.
+//! by its handle; a real-time sample array is one element for each report.
 //!
-//! Deliberately not here: contexts, alerts, operations and localized texts.
+//! Out of scope: contexts, alerts, operations and localized texts.
 
 mod description;
 mod meta_data;
@@ -27,7 +27,7 @@ pub(crate) const PARTICIPANT: &str =
 /// The namespace of the services and the base of the actions.
 pub const SERVICES: &str = "http://standards.ieee.org/downloads/11073/11073-20701-2018";
 
-/// The action that asks for the whole medical device information base.
+/// The action that requests the whole medical device information base.
 pub const GET_MDIB: &str =
     "http://standards.ieee.org/downloads/11073/11073-20701-2018/GetService/GetMdib";
 
@@ -35,18 +35,18 @@ const EPISODIC_METRIC_REPORT: &str = "http://standards.ieee.org/downloads/11073/
 const WAVEFORM_STREAM: &str =
     "http://standards.ieee.org/downloads/11073/11073-20701-2018/WaveformService/WaveformStream";
 
-/// The action of an event that says how the containment tree has changed.
+/// The action of an event that reports changes of the containment tree.
 const DESCRIPTION_CHANGED: &str = "http://standards.ieee.org/downloads/11073/11073-20701-2018/DescriptionEventService/DescriptionModificationReport";
 
-/// The events that are subscribed to, with the port type that sends each.
+/// The subscribed events, with the port type that sends each.
 pub const EVENTS: &[(&str, &str)] = &[
     ("StateEventService", EPISODIC_METRIC_REPORT),
     ("WaveformService", WAVEFORM_STREAM),
     ("DescriptionEventService", DESCRIPTION_CHANGED),
 ];
 
-/// Events without metrics. With them every change of the medical device information base is reported,
-/// so that a version which is left out shows that reports were missed.
+/// Events without metrics. With them every change of the medical device information base is reported, so a
+/// skipped version shows that reports were missed.
 pub const OTHER_EVENTS: &[(&str, &str)] = &[
     (
         "StateEventService",

@@ -1,4 +1,4 @@
-//! Reports: metric states become elements (11073-10207, AbstractMetricState and its heirs).
+//! Reports: maps metric states to elements (11073-10207, AbstractMetricState and its subtypes).
 
 use chappe_stream::{Quality, StreamElement, Timestamp, Value};
 use chappe_xml::{Element, Name};
@@ -50,7 +50,7 @@ pub(super) fn state(
             None => Value::Null,
         },
         Kind::Distribution { .. } => match attribute("Samples") {
-            // All of one instant.
+            // All samples of one instant.
             Some(text) => Value::Samples(mapped::samples(text, time, 0).map_err(wrong)?),
             None => Value::Null,
         },
@@ -69,7 +69,7 @@ pub(super) fn state(
     Ok(Some(mapped::element(time, received, quality, values)))
 }
 
-/// The version of a state; `None`: it does not say.
+/// The version of a state; `None` if it has none.
 pub(super) fn state_version(state: &Element) -> Option<u64> {
     number(state, "StateVersion")
 }

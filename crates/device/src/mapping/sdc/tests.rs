@@ -1,5 +1,5 @@
 //! Goal: metrics and waveforms of an SDC device become elements with units and meaning.
-//! Method: messages in the shapes that the reference implementation sends.
+//! Method: messages in the format of the reference implementation.
 
 use chappe_stream::{FieldType, Quality, Samples, StreamElement, Timestamp, Value};
 
@@ -10,7 +10,7 @@ use crate::mapping::offers::Offers;
 const MDIB: &[u8] = include_bytes!("../../../../../check/sdc/mdib.xml");
 const RECEIVED: Timestamp = Timestamp(1_000);
 
-/// A device as its reports change it.
+/// A device updated by its reports.
 struct Device {
     mapping: SdcMapping,
     offers: Offers,
@@ -56,7 +56,7 @@ impl Device {
     }
 
     /// Elements by the names of their streams, and the reasons of troubles.
-    fn told(&self, mapped: &Mapped) -> (Vec<(String, Value)>, Vec<&'static str>) {
+    fn summary(&self, mapped: &Mapped) -> (Vec<(String, Value)>, Vec<&'static str>) {
         let name = |number: &usize| self.offers.get(*number).expect("is known").name.clone();
         let value = |element: &StreamElement| element.values[0].clone();
         let elements = mapped.elements.iter();
@@ -146,7 +146,7 @@ fn a_waveform_is_one_element_a_stretch() {
 }
 
 #[test]
-fn what_is_no_report_is_said() {
+fn other_messages_are_reported() {
     let body = Element::new(Name::new(MESSAGE, "SystemErrorReport"));
     let mut device = Device::new();
     assert_eq!(
@@ -157,7 +157,7 @@ fn what_is_no_report_is_said() {
     assert_eq!(
         device.names().len(),
         4,
-        "an answer that is none changes nothing"
+        "an answer without a description changes nothing"
     );
 }
 
@@ -212,10 +212,10 @@ fn a_description_changes_by_reports() {
     );
     let mapped = device.report(&values(3, &[("added", 1, "5")])).mapped;
     assert_eq!(
-        device.told(&mapped),
+        device.summary(&mapped),
         (vec![("added".into(), Value::Double(5.0))], vec![])
     );
-    // Nothing that matters to the stream.
+    // A change that does not affect the stream.
     let upper =
         "<m:ReportPart><m:Descriptor xsi:type='p:ChannelDescriptor' Handle='ch0'/></m:ReportPart>";
     let upper = versioned("DescriptionModificationReport", 4, upper);
@@ -232,42 +232,45 @@ fn a_description_changes_by_reports() {
     );
     assert!(device.report(&change(6, "Del", "added", 0)).offers_changed);
     assert_eq!(device.names().len(), 4);
-    // A container goes with all that it contains.
+    // A container is removed with all its descendants.
     assert!(device.report(&change(7, "Del", "vmd0", 0)).offers_changed);
     assert!(device.offers.is_empty());
 }
 
 #[test]
-fn what_was_sent_before_a_change_is_mapped_by_the_description_of_then() {
+fn reports_from_before_a_change_use_the_earlier_description() {
     let mut device = Device::new();
     device.report(&change(5, "Del", "heart_rate", 0));
     let before = device.report(&values(4, &[("heart_rate", 1, "60")])).mapped;
     assert_eq!(
-        device.told(&before).0,
+        device.summary(&before).0,
         [("heart_rate".into(), Value::Double(60.0))]
     );
     let after = device.report(&values(5, &[("heart_rate", 2, "61")])).mapped;
-    assert_eq!(device.told(&after), (vec![], vec!["sdc_no_descriptor"]));
+    assert_eq!(device.summary(&after), (vec![], vec!["sdc_no_descriptor"]));
     device.report(&change(6, "Upt", "body_temperature", 268_224));
     let other_unit = device
         .report(&values(5, &[("body_temperature", 1, "36")]))
         .mapped;
-    assert_eq!(device.told(&other_unit), (vec![], vec!["sdc_late_state"]));
+    assert_eq!(
+        device.summary(&other_unit),
+        (vec![], vec!["sdc_late_state"])
+    );
 }
 
 #[test]
-fn each_state_is_an_element_once_and_gaps_are_said() {
+fn each_state_is_mapped_once_and_gaps_are_reported() {
     let mut device = Device::new();
-    let mut told = |version, state| {
+    let mut summary = |version, state| {
         let outcome = device.report(&values(version, &[("heart_rate", state, "60")]));
-        let (elements, reasons) = device.told(&outcome.mapped);
+        let (elements, reasons) = device.summary(&outcome.mapped);
         (elements.len(), reasons, outcome.missed_reports)
     };
-    assert_eq!(told(2, 1), (1, vec![], false));
-    assert_eq!(told(2, 1), (0, vec!["sdc_state_not_newer"], false));
-    assert_eq!(told(3, 3), (1, vec!["sdc_states_missed"], false));
-    assert_eq!(told(9, 4), (1, vec!["sdc_reports_missed"], true));
-    // The state came by a report; its description was read later.
+    assert_eq!(summary(2, 1), (1, vec![], false));
+    assert_eq!(summary(2, 1), (0, vec!["sdc_state_not_newer"], false));
+    assert_eq!(summary(3, 3), (1, vec!["sdc_states_missed"], false));
+    assert_eq!(summary(9, 4), (1, vec!["sdc_reports_missed"], true));
+    // The state arrived by a report; its description was read later.
     let answer = String::from_utf8(MDIB.to_vec()).unwrap();
     let state = "DescriptorHandle=\"heart_rate\" DescriptorVersion=\"1\"";
     let with_value =
@@ -282,7 +285,7 @@ fn each_state_is_an_element_once_and_gaps_are_said() {
             .offers_changed
     );
     assert_eq!(device.mapping.current(&answer, RECEIVED), Mapped::default());
-    // After a restart versions begin anew.
+    // After a restart versions start again.
     let answer = answer.to_text().replace(SEQUENCE, "urn:uuid:another");
     let answer = Element::parse(answer.as_bytes()).unwrap();
     device.mapping.read(&answer, &mut device.offers).unwrap();
@@ -290,17 +293,17 @@ fn each_state_is_an_element_once_and_gaps_are_said() {
 }
 
 #[test]
-fn what_needs_a_description_says_so_and_is_counted_without_one() {
+fn a_report_that_needs_a_description_is_counted_without_one() {
     let mut device = Device::new();
     let unknown = values(2, &[("unknown", 1, "1"), ("heart_rate", 1, "60")]);
     let trouble = device.needs(&unknown);
     assert_eq!(trouble.reason, "sdc_no_descriptor");
     let mapped = device.mapping.report_without(&unknown, RECEIVED, &trouble);
-    assert_eq!(device.told(&mapped).0.len(), 1);
-    assert_eq!(device.told(&mapped).1, ["sdc_no_descriptor"]);
-    // It is not asked for again.
+    assert_eq!(device.summary(&mapped).0.len(), 1);
+    assert_eq!(device.summary(&mapped).1, ["sdc_no_descriptor"]);
+    // It is not requested again.
     let mapped = device.report(&values(3, &[("unknown", 2, "1")])).mapped;
-    assert_eq!(device.told(&mapped), (vec![], vec!["sdc_no_descriptor"]));
+    assert_eq!(device.summary(&mapped), (vec![], vec!["sdc_no_descriptor"]));
     let other = values(4, &[("heart_rate", 2, "60")])
         .to_text()
         .replace(SEQUENCE, "urn:uuid:other");
@@ -308,7 +311,10 @@ fn what_needs_a_description_says_so_and_is_counted_without_one() {
     let trouble = device.needs(&other);
     assert_eq!(trouble.reason, "sdc_other_sequence");
     let mapped = device.mapping.report_without(&other, RECEIVED, &trouble);
-    assert_eq!(device.told(&mapped), (vec![], vec!["sdc_other_sequence"]));
+    assert_eq!(
+        device.summary(&mapped),
+        (vec![], vec!["sdc_other_sequence"])
+    );
 }
 
 #[test]
@@ -354,7 +360,7 @@ fn a_distribution_is_an_element_with_its_range() {
         &without_range,
     ));
     assert_eq!(
-        device.told(&outcome.mapped).1[0],
+        device.summary(&outcome.mapped).1[0],
         "sdc_no_distribution_range"
     );
 }
@@ -377,9 +383,9 @@ fn the_identifiers_of_the_device_are_read() {
     assert_eq!(read.serial_number.as_deref(), Some("SN-7"));
 }
 
-/// A report of 4 MiB may hold 40,000 parts, and the device may say that its tree is a circle.
+/// A report of 4 MiB may hold 40,000 parts, and the device may describe a circular tree.
 #[test]
-fn many_removals_are_taken_in_time() {
+fn many_removals_are_fast() {
     let mut device = Device::new();
     let part = |kind: &str, parent: &str, descriptors: &str| {
         format!(
@@ -421,7 +427,7 @@ fn many_removals_are_taken_in_time() {
     );
     let below = part("Del", "", "<m:Descriptor Handle='c7'/>");
     assert!(device.report(&modified(&below, 1_002)).offers_changed);
-    assert_eq!(device.names().len(), 4, "all stood below it");
+    assert_eq!(device.names().len(), 4, "all were its descendants");
 }
 
 /// The answer to GetMdib of a device with a descriptor of this handle above `children` metrics.
@@ -441,23 +447,23 @@ fn mdib_below(parent: &str, child: &str, children: usize) -> Element {
 }
 
 #[test]
-fn a_handle_without_end_is_not_repeated_for_each_descriptor_below_it() {
+fn an_oversized_handle_is_not_repeated_for_each_descriptor_below_it() {
     let long = "x".repeat(100_000);
-    let mut described = description::Described::default();
-    described.take(&mdib_below(&long, "m", 20), None);
+    let mut described = description::Descriptors::default();
+    described.add(&mdib_below(&long, "m", 20), None);
     assert_eq!((described.metrics.len(), described.parents.len()), (20, 0));
-    let mut described = description::Described::default();
-    described.take(&mdib_below("mds", "m", 10_000), None);
+    let mut described = description::Descriptors::default();
+    described.add(&mdib_below("mds", "m", 10_000), None);
     assert_eq!(described.parents.len(), tree::DESCRIPTORS_MAX);
-    let mut described = description::Described::default();
-    described.take(&mdib_below("mds", &long, 2), None);
+    let mut described = description::Descriptors::default();
+    described.add(&mdib_below("mds", &long, 2), None);
     assert!(described.metrics.is_empty());
     let reasons = described.troubles.iter().map(|trouble| trouble.reason);
     assert_eq!(reasons.collect::<Vec<_>>(), ["sdc_handle_too_long"; 2]);
 }
 
 #[test]
-fn what_a_report_names_without_end_is_neither_kept_nor_repeated() {
+fn oversized_names_in_a_report_are_neither_stored_nor_repeated() {
     let mut device = Device::new();
     let states = |sequence: &str, handle: &str| {
         let states = format!("<m:MetricState DescriptorHandle='{handle}'/>").repeat(50);
@@ -468,21 +474,21 @@ fn what_a_report_names_without_end_is_neither_kept_nor_repeated() {
         Element::parse(text.as_bytes()).expect("it is XML")
     };
     let long = "x".repeat(50_000);
-    let told = |mapped: &Mapped| {
+    let detail_sizes = |mapped: &Mapped| {
         let details = mapped.troubles.iter().map(|trouble| trouble.detail.len());
         (mapped.troubles.len(), details.sum::<usize>())
     };
-    // Another sequence, which each trouble names.
+    // Another sequence; each trouble names it.
     let other = states("urn:other", "nobody");
     let trouble = device.needs(&other);
     let mapped = device.mapping.report_without(&other, RECEIVED, &trouble);
     assert_eq!(mapped.troubles.len(), 50);
     let trouble = Trouble::new(trouble.reason, format!("a report of {long}"));
     let mapped = device.mapping.report_without(&other, RECEIVED, &trouble);
-    let (count, bytes) = told(&mapped);
+    let (count, bytes) = detail_sizes(&mapped);
     assert!(count == 50 && bytes <= 50 * 256, "{bytes} bytes of details");
-    // A sequence that is no URI is none; a handle that is none has no description to wait for.
+    // An oversized sequence counts as none; no description is awaited for an oversized handle.
     let outcome = device.report(&states(&long, &long));
-    let (count, bytes) = told(&outcome.mapped);
+    let (count, bytes) = detail_sizes(&outcome.mapped);
     assert!(count == 50 && bytes <= 50 * 256, "{bytes} bytes of details");
 }

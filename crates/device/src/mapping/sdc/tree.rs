@@ -1,11 +1,11 @@
-//! Which descriptor stands in which, so that those below one are found without trying all.
+//! The parent of each descriptor, to find descendants without a search.
 
 use std::collections::{HashMap, HashSet};
 
-/// Descriptors whose place is known. Reason: some ten for each metric.
+/// The largest number of descriptors. Reason: about ten for each metric.
 pub(super) const DESCRIPTORS_MAX: usize = 8_192;
 
-/// The containment tree, or what a device says that it is: it may be a circle.
+/// The containment tree as described by the device: it may be circular.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     parents: HashMap<String, String>,
@@ -13,8 +13,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Puts a descriptor below another, from wherever it was; when there is no room it is left out.
-    pub(super) fn put(&mut self, handle: String, parent: String) {
+    /// Moves a descriptor below another; without room it is left out.
+    pub(super) fn insert(&mut self, handle: String, parent: String) {
         if self.parents.len() >= DESCRIPTORS_MAX && !self.parents.contains_key(&handle) {
             return;
         }
@@ -24,9 +24,9 @@ impl Tree {
         self.parents.insert(handle, parent);
     }
 
-    /// Takes a descriptor out with all that stand below it; gives their handles, its own first. What
-    /// is taken out was put before, so a report cannot ask for more than it and those before it put.
-    pub(super) fn take(&mut self, handle: &str) -> Vec<String> {
+    /// Removes a descriptor with all its descendants; returns their handles, its own first. Each was inserted
+    /// before, so the work of removals is bounded by the insertions.
+    pub(super) fn remove(&mut self, handle: &str) -> Vec<String> {
         let mut taken = vec![handle.to_owned()];
         let mut next = 0;
         while let Some(one) = taken.get(next) {
@@ -62,19 +62,19 @@ mod tests {
     fn tree(links: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
         for (handle, parent) in links {
-            tree.put((*handle).to_owned(), (*parent).to_owned());
+            tree.insert((*handle).to_owned(), (*parent).to_owned());
         }
         tree
     }
 
     fn taken(tree: &mut Tree, handle: &str) -> Vec<String> {
-        let mut taken = tree.take(handle);
+        let mut taken = tree.remove(handle);
         taken.sort();
         taken
     }
 
     #[test]
-    fn a_descriptor_goes_with_all_below_it() {
+    fn a_descriptor_is_removed_with_its_descendants() {
         let mut tree = tree(&[
             ("v", "mds"),
             ("c", "v"),
@@ -83,20 +83,20 @@ mod tests {
             ("n", "mds"),
         ]);
         assert_eq!(taken(&mut tree, "v"), ["c", "m", "v"]);
-        assert_eq!(taken(&mut tree, "m"), ["m"], "it is known no more");
+        assert_eq!(taken(&mut tree, "m"), ["m"], "it is no longer known");
         assert_eq!(taken(&mut tree, "mds"), ["mds", "n"]);
         assert!(tree.parents.is_empty() && tree.children.is_empty());
     }
 
     #[test]
-    fn a_circle_ends_and_there_is_room_for_so_many() {
+    fn a_circular_tree_ends_and_the_size_is_bounded() {
         let mut circle = tree(&[("a", "b"), ("b", "a"), ("c", "c")]);
-        assert_eq!(circle.take("a"), ["a", "b"]);
-        assert_eq!(circle.take("c"), ["c"]);
+        assert_eq!(circle.remove("a"), ["a", "b"]);
+        assert_eq!(circle.remove("c"), ["c"]);
         assert!(circle.parents.is_empty() && circle.children.is_empty());
         for number in 0..=DESCRIPTORS_MAX {
-            circle.put(number.to_string(), "x".to_owned());
+            circle.insert(number.to_string(), "x".to_owned());
         }
-        assert_eq!(circle.take("x").len(), DESCRIPTORS_MAX + 1);
+        assert_eq!(circle.remove("x").len(), DESCRIPTORS_MAX + 1);
     }
 }

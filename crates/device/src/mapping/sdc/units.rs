@@ -1,9 +1,9 @@
-//! Units and observed properties: from the codes of IEEE 11073-10101 to UCUM and URIs.
+//! Units and observed properties: converts codes of IEEE 11073-10101 to UCUM and URIs.
 
-/// The coding system that BICEPS takes where none is named (11073-10207, CodedValue).
+/// The default coding system of BICEPS (11073-10207, CodedValue).
 pub(crate) const MDC: &str = "urn:oid:1.2.840.10004.1.1.1.0.0.1";
 
-/// Where the partition of dimensions begins: partition 4, shifted by 16 bits.
+/// The first code of dimensions: partition 4, shifted by 16 bits.
 const DIMENSIONS: u32 = 4 << 16;
 
 /// Base units of the partition and their UCUM codes; the low five bits of a code are its prefix.
@@ -53,7 +53,7 @@ const PREFIXES: [(u32, &str); 14] = [
     (22, "f"),
 ];
 
-/// The UCUM code of a dimension's code, when both base and prefix are known.
+/// The UCUM code of a dimension's code, if both base and prefix are known.
 pub(crate) fn ucum(code: u32) -> Option<String> {
     let offset = code.checked_sub(DIMENSIONS)?;
     let find = |table: &[(u32, &'static str)], wanted: u32| {
@@ -70,7 +70,7 @@ pub(crate) fn ucum(code: u32) -> Option<String> {
     Some(format!("{prefix}{base}"))
 }
 
-/// A code of a coding system as one URI: an arc of an object identifier, else one more segment.
+/// A code of a coding system as a URI: an arc of an object identifier, else another path segment.
 pub(crate) fn concept(coding_system: Option<&str>, code: &str) -> String {
     let system = coding_system.filter(|text| !text.is_empty()).unwrap_or(MDC);
     let separator = match system {

@@ -1,5 +1,5 @@
-//! A sink of a tree made by hand: for tests that look at what goes over the network, and that send what
-//! no sink of ours would.
+//! A hand-made sink of a tree, for tests that inspect the network or send messages that no correct sink
+//! would send.
 #![allow(dead_code, unreachable_pub)] // Not every test uses all of it.
 
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use chappe_transport::http::{Client, ClientLimits, Response, Server, ServerLimit
 use chappe_transport::{Clock, Drops};
 use tokio::sync::mpsc;
 
-/// Subscribes as this sink to an action of the service at a path. Gives what takes its standard notifications, without
-/// which its subscription would end, and who the source is.
+/// Subscribes as this sink to an action of the service at a path. Returns the server of its standard
+/// notifications, without which the subscription would end, and the source.
 pub(crate) async fn subscribed_by_hand(
     host: &DeviceHost,
     (path, event): (&str, &str),
@@ -64,7 +64,7 @@ pub(crate) async fn subscribed_by_hand(
     (server, offer.source)
 }
 
-/// A sink of the tree that does what it should, unless it is silent, and keeps what it was sent.
+/// A well-behaved sink of the tree, unless it is silent, that keeps the received events.
 pub(crate) struct Insider {
     pub(crate) key: Arc<Key>,
     pub(crate) silent: Arc<AtomicBool>,
@@ -83,7 +83,7 @@ impl Insider {
         Tree::new(Arc::default(), contact, keys, 1)
     }
 
-    /// Of this address, and as critical.
+    /// Subscribes at this address with this criticality.
     pub(crate) async fn subscribe(
         host: &DeviceHost,
         of: (&str, &str),
@@ -141,7 +141,7 @@ impl Insider {
         }
     }
 
-    /// The next event that it was sent: as a datagram, and its message.
+    /// The next received event: its datagram and its message.
     pub(crate) async fn event(&mut self) -> (Vec<u8>, Message, Spread) {
         loop {
             let datagram = self.sent.recv().await.unwrap();
@@ -155,7 +155,7 @@ impl Insider {
         }
     }
 
-    /// Sends an event to another sink, as one that forwards does.
+    /// Sends an event to another sink, as a forwarder does.
     pub(crate) async fn forward(&self, own: u32, to: (u32, &TreeContact), spread: Spread) {
         let (number, contact) = to;
         let transmit = Transmit {

@@ -13,7 +13,7 @@ use chappe_soap::wsdl::{Service, ServiceOperation};
 use chappe_transport::Drops;
 use chappe_xml::{Element, Name};
 
-/// Within this everything happens, on the slowest machine.
+/// The time limit of every step, on the slowest machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 /// The namespace of the small device.
 pub(crate) const NAMESPACE: &str = "https://example.org/thermometer";
@@ -26,7 +26,7 @@ pub(crate) fn name(local: &'static str) -> Name {
     Name::new(NAMESPACE, local)
 }
 
-/// An endpoint that no other test has.
+/// An endpoint that no other test uses.
 pub(crate) fn endpoint() -> String {
     let seed = chappe_transport::seed().unwrap();
     chappe_device::host::endpoint_of(&chappe_identity::Key::from_seed(seed))
@@ -70,7 +70,7 @@ pub(crate) fn host_options(address: &str) -> HostOptions {
     }
 }
 
-/// A thermometer at this address; its operation gives back what it is sent.
+/// A thermometer at this address; its operation echoes its argument.
 pub(crate) fn thermometer(endpoint: &str, options: HostOptions) -> Builder {
     DeviceHost::builder(endpoint)
         .model(ThisModel {
@@ -116,7 +116,7 @@ pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T
     }
 }
 
-/// Waits for a device to be found; others on the loopback are none of ours.
+/// Waits for a device to be found; ignores other devices on the loopback.
 pub(crate) async fn found(client: &DeviceClient, endpoint: &str) -> Found {
     let mut discovery = client.discover().await.unwrap();
     let find = async {

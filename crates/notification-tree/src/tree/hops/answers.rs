@@ -1,4 +1,4 @@
-//! Answers: what this node reports about its ranges, and what it learns from the reports of heads.
+//! Answers: the reports of this node about its ranges, and the handling of the reports of heads.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,7 +26,7 @@ const RESPONSE_TIMEOUT_MIN: Duration = Duration::from_micros(10);
 impl Hops {
     // -- reports --
 
-    /// Responds to a requester that this node is on its range, and again while it waits.
+    /// Responds to a requester that this node works on its range, and again while it waits.
     pub(super) fn respond<G: Guard>(&mut self, node: &mut Node<G>, id: JobId, requester: usize) {
         let sent = node.now + self.send_cost * self.burst;
         let advised_us = node.topics.job(id).map_or(0, |job| job.hop.timeout_us);
@@ -106,7 +106,7 @@ impl Hops {
         node.transmit(id, to, Body::Coverage(coverage));
     }
 
-    /// Sends all that is known of a job to one of its requesters.
+    /// Sends all coverage of a job to one of its requesters.
     pub(super) fn answer<G: Guard>(&self, node: &mut Node<G>, id: JobId, requester: usize) {
         let now = node.now;
         let Some(record) = node.topics.record_mut(id) else {
@@ -133,7 +133,7 @@ impl Hops {
         }
     }
 
-    /// Sends all that is known of a job to all its requesters.
+    /// Sends all coverage of a job to all its requesters.
     pub(in super::super) fn answer_all<G: Guard>(&self, node: &mut Node<G>, id: JobId) {
         let requesters = node.topics.job(id).map_or(0, |job| job.requesters.len());
         (0..requesters).for_each(|requester| self.answer(node, id, requester));
@@ -186,7 +186,7 @@ impl Hops {
         Some((id, part))
     }
 
-    /// Adds a piece to what is known of a part; `is_genuine`: its receipts are not known to be wrong.
+    /// Adds a piece to the coverage of a part; `is_genuine`: its receipts are not known to be wrong.
     pub(in super::super) fn cover<G>(
         &mut self,
         node: &mut Node<G>,
@@ -241,7 +241,7 @@ impl Hops {
         }
     }
 
-    /// A head has answered: it is there, and its answer may give a round trip.
+    /// A head has answered: it is alive, and its answer may give a round trip.
     fn on_sign_of_life<G>(
         &mut self,
         node: &mut Node<G>,
@@ -322,8 +322,8 @@ fn find_part<G>(
     found
 }
 
-/// Sinks that have the event are there, though their receipts cannot be verified by a forwarder: a false report
-/// costs time at worst. Sinks reported as failed are suspected, too.
+/// Sinks that have the event are alive, though a forwarder cannot verify their receipts: a false report costs
+/// time at worst. Sinks reported as failed are suspected, too.
 fn update_suspects<G>(node: &mut Node<G>, id: JobId, version: u32, piece: &Piece) {
     let topic = &mut node.topics[id.topic as usize];
     let range = topic.suspects.range(piece.first..piece.end);

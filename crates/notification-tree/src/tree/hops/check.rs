@@ -12,7 +12,7 @@ use crate::job::{Job, Part, REQUESTERS_MAX};
 use crate::plan::Plan;
 use crate::topic::Record;
 
-/// Jobs and parts that an alarm or a queue brings up again.
+/// Jobs and parts that have an alarm or are in a queue.
 pub(in super::super) struct Watched {
     /// Jobs with an end.
     due: BTreeSet<JobId>,

@@ -1,8 +1,8 @@
 //! Hops: gives parts of a range to heads, waits for their answers, and answers for the whole range.
 //!
 //! The same at a source, whose range is a round of an event, and at a sink, which gets ranges from others.
-//! Where all parts of a job are done, a method returns the job: the machine then ends the round or has the
-//! requesters answered.
+//! Once all parts of a job are done, a method returns the job: the machine then ends the round or answers the
+//! requesters.
 
 mod answers;
 mod check;
@@ -50,7 +50,7 @@ pub(super) enum Progress {
     AllDelivered(JobId),
 }
 
-/// The ranges under way at a node, and what it knows about the network.
+/// The ranges under way at a node, and its measurements of the network.
 #[derive(Debug)]
 pub(super) struct Hops {
     round_trip: RoundTrip,
@@ -83,7 +83,7 @@ impl Hops {
         }
     }
 
-    /// Starts an input: what was sent before it has left the node.
+    /// Starts an input: all earlier messages have left the node.
     pub(super) fn begin(&mut self) {
         self.burst = 0;
     }

@@ -18,9 +18,9 @@ use crate::wire::DATAGRAM_BYTES_MAX;
 
 /// The longest wait of a forwarder between two attempts, in timeouts.
 const BACKOFF_MAX: u32 = 8;
-/// Messages between two looks at received ones.
+/// Messages sent before received ones are processed.
 ///
-/// Reason: half of what a UDP socket's default receive buffer holds, so that answers find room.
+/// Reason: half the capacity of a UDP socket's default receive buffer, which leaves room for answers.
 const BURST_MAX: u32 = 128;
 
 impl Hops {
@@ -79,7 +79,7 @@ impl Hops {
         }
     }
 
-    /// Takes the tokens for a message of a source with a pace; an error says when there are enough.
+    /// Takes the tokens for a message of a source with a pace; the error is the time when there are enough.
     fn take_tokens<G>(&mut self, node: &mut Node<G>, id: JobId) -> Result<(), Instant> {
         let Some(pace) = node.config.pace else {
             return Ok(());
@@ -192,7 +192,7 @@ impl Hops {
         Some((wait, burst_end))
     }
 
-    /// All first messages of a job are sent: its requesters learn that the node is on it.
+    /// All first messages of a job are sent: its requesters get a response.
     fn on_all_sent<G: Guard>(&mut self, node: &mut Node<G>, id: JobId) {
         let Some(job) = node.topics.job(id) else {
             return;

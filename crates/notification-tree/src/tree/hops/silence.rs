@@ -1,4 +1,4 @@
-//! What silence of a head means: another message, taking over its part, or giving up.
+//! Handles the silence of a head: sends another message, takes over its part, or gives it up.
 
 use core::time::Duration;
 
@@ -45,7 +45,7 @@ impl Hops {
         if silent.count() > 1 {
             let since = node.now.saturating_since(silent.first_sent);
             if silent.has_answered && silent.attempts < 2 && since < patience {
-                // The head was there: its answer may be lost.
+                // The head was alive: its answer may be lost.
                 silent.pieces = 0;
                 self.queue.push_back(Queued::Part(id, part as u32));
                 return None;

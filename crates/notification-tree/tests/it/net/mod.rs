@@ -15,10 +15,10 @@ pub(crate) const TOPIC: u64 = 0xC0FFEE;
 /// The time that a datagram takes.
 const LATENCY: Duration = Duration::from_micros(500);
 
-/// What is done to a datagram on its way: from, to, bytes; `false`: it is lost.
+/// Changes a datagram in transit: from, to, bytes; `false` drops it.
 pub(crate) type Tamper = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
 
-/// Sinks from 0, and the source behind them.
+/// Sinks from 0, then the source.
 pub(crate) struct Net<G> {
     pub(crate) nodes: Vec<Tree<G>>,
     pub(crate) contacts: Vec<Contact>,
@@ -27,10 +27,10 @@ pub(crate) struct Net<G> {
     pub(crate) events: Vec<(usize, TreeEvent)>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) tamper: Tamper,
-    /// Whether a node can store what it has seen.
+    /// Whether a node can store its window.
     pub(crate) keeps: Box<dyn FnMut(usize) -> bool>,
     pub(crate) bytes_from: Vec<u64>,
-    way: VecDeque<(Instant, usize, usize, Vec<u8>)>,
+    in_transit: VecDeque<(Instant, usize, usize, Vec<u8>)>,
 }
 
 /// The keys of a node of a test.
@@ -67,7 +67,7 @@ pub(crate) fn keyed(sinks: u8, config: Config, inline: bool) -> Net<Keys> {
         tamper: Box::new(|_, _, _| true),
         keeps: Box::new(|_| true),
         bytes_from: vec![0; count],
-        way: VecDeque::new(),
+        in_transit: VecDeque::new(),
     };
     let list = contacts[..usize::from(sinks)].to_vec();
     let membership = Arc::new(Membership::new(TOPIC, 1, list).expect("apart"));
@@ -124,9 +124,10 @@ impl<G: Guard> Net<G> {
         self.command(source, publish);
     }
 
-    /// Puts a datagram on the way to a node.
+    /// Sends a datagram to a node.
     pub(crate) fn inject(&mut self, from: usize, to: usize, datagram: Vec<u8>) {
-        self.way.push_back((self.now + LATENCY, from, to, datagram));
+        self.in_transit
+            .push_back((self.now + LATENCY, from, to, datagram));
     }
 
     fn input(&mut self, node: usize, input: Input<chappe_notification_tree::Message, Command>) {
@@ -164,7 +165,7 @@ impl<G: Guard> Net<G> {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -172,10 +173,10 @@ impl<G: Guard> Net<G> {
             let timer = timer
                 .filter_map(|(node, tree)| Some((tree.deadline()?, node)))
                 .min();
-            let arrival = self.way.front().map(|(at, ..)| *at);
+            let arrival = self.in_transit.front().map(|(at, ..)| *at);
             match (timer, arrival) {
                 (timer, Some(at)) if at <= end && timer.is_none_or(|(timer, _)| at <= timer) => {
-                    let Some((at, _, to, datagram)) = self.way.pop_front() else {
+                    let Some((at, _, to, datagram)) = self.in_transit.pop_front() else {
                         return;
                     };
                     self.now = at.max(self.now);

@@ -1,10 +1,9 @@
-//! Addresses of this host that nothing else uses.
+//! Unused addresses of this host.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An address of this host that nothing else uses: a port of it that was given back is still free when
-/// it is taken again.
+/// An address of this host that nothing else uses: a released port of it is still free when it is bound again.
 pub(crate) fn own_address() -> Ipv4Addr {
     static GIVEN: AtomicU32 = AtomicU32::new(1);
     // Each process has 4,096 addresses from 127.1.0.0 on.

@@ -1,6 +1,6 @@
-//! Goal: a device that was found otherwise than by WS-Discovery is in the same list, used like every
-//! other, not believed to be elsewhere while it listens, and let go when it ends.
-//! Method: a client without any multicast; what it is told stands for what others publish.
+//! Goal: a device found by other means than WS-Discovery is in the same list, used like every other, not accepted
+//! at another address while it listens, and removed when it ends.
+//! Method: a client without multicast; the test plays the publisher.
 
 use std::net::Ipv4Addr;
 
@@ -17,7 +17,7 @@ fn nowhere() -> ClientOptions {
     }
 }
 
-fn told(host: &DeviceHost, from: &str) -> Found {
+fn published(host: &DeviceHost, from: &str) -> Found {
     let said = host.announcement();
     Found {
         endpoint: said.endpoint,
@@ -31,7 +31,7 @@ fn told(host: &DeviceHost, from: &str) -> Found {
     }
 }
 
-/// What is seen next but for the ends of searches.
+/// The next event that is not the end of a search.
 async fn next(seen: &mut Discovery) -> Seen {
     loop {
         let next = in_time("seen", seen.next()).await;
@@ -43,7 +43,7 @@ async fn next(seen: &mut Discovery) -> Seen {
 }
 
 #[tokio::test]
-async fn a_learnt_device_is_described_and_goes_when_it_ends() {
+async fn a_learned_device_is_described_and_removed_when_it_ends() {
     let name = endpoint();
     let host = thermometer(&name, host_options("127.0.6.1"));
     let host = host.start(Drops::default()).unwrap();
@@ -55,25 +55,25 @@ async fn a_learnt_device_is_described_and_goes_when_it_ends() {
     );
     let client = client(nowhere());
     let mut seen = client.discover().await.unwrap();
-    // Nobody vouches for the address: it is shown, and not contacted.
-    client.learn(told(&host, "0.0.0.0:0")).await;
+    // The address is unverified: it is shown but not contacted.
+    client.learn(published(&host, "0.0.0.0:0")).await;
     let Seen::Found(found) = next(&mut seen).await else {
         panic!("it is found");
     };
     assert_eq!(found.way, Way::Kad);
     client.describe(&found).await.unwrap_err();
-    // Its publisher answered there.
-    client.learn(told(&host, "127.0.6.1:4000")).await;
+    // Its publisher got an answer there.
+    client.learn(published(&host, "127.0.6.1:4000")).await;
     let Seen::Changed(found) = next(&mut seen).await else {
         panic!("it can be reached now");
     };
     in_time("described", client.describe(&found)).await.unwrap();
-    // Told again nothing happens; told elsewhere neither, while it listens.
-    client.learn(told(&host, "127.0.6.1:4000")).await;
+    // A repeated announcement changes nothing, and neither does another address while it listens.
+    client.learn(published(&host, "127.0.6.1:4000")).await;
     let elsewhere = Found {
         xaddrs: vec!["http://127.0.6.2:1/device".to_owned()],
         from: "127.0.6.2:4000".parse().unwrap(),
-        ..told(&host, "127.0.6.1:4000")
+        ..published(&host, "127.0.6.1:4000")
     };
     client.learn(elsewhere).await;
     client.unlearn(&name).await;
@@ -86,12 +86,12 @@ async fn a_learnt_device_is_described_and_goes_when_it_ends() {
 }
 
 #[tokio::test]
-async fn who_is_told_of_no_more_and_was_never_reached_goes() {
+async fn an_unreached_device_is_removed_when_it_is_no_longer_published() {
     let client = client(nowhere());
     let name = endpoint();
     let host = thermometer(&name, host_options("127.0.6.3"));
     let host = host.start(Drops::default()).unwrap();
-    client.learn(told(&host, "0.0.0.0:0")).await;
+    client.learn(published(&host, "0.0.0.0:0")).await;
     assert_eq!(client.known().len(), 1);
     client.unlearn(&name).await;
     assert!(client.known().is_empty());
@@ -99,7 +99,7 @@ async fn who_is_told_of_no_more_and_was_never_reached_goes() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_for_long_is_told_what_has_gone_meanwhile() {
+async fn a_slow_reader_is_notified_of_devices_that_have_gone() {
     let client = client(nowhere());
     let mut seen = client.discover().await.unwrap();
     let of = |number: u32| Found {
@@ -109,7 +109,7 @@ async fn who_does_not_read_for_long_is_told_what_has_gone_meanwhile() {
         scopes: Vec::new(),
         xaddrs: Vec::new(),
         metadata_version: 1,
-        // A host each: one host may not be so many devices.
+        // Different hosts, since one host is limited.
         from: (Ipv4Addr::from(0x0a00_0000 + number), 0).into(),
         way: Way::Kad,
     };
@@ -117,7 +117,7 @@ async fn who_does_not_read_for_long_is_told_what_has_gone_meanwhile() {
     assert!(
         matches!(next(&mut seen).await, Seen::Found(found) if found.endpoint == of(0).endpoint)
     );
-    // It goes, and so much happens behind it that this is not kept.
+    // It ends, and so many events follow that its end is not queued any longer.
     client.unlearn(&of(0).endpoint).await;
     for number in 1..3_000 {
         client.learn(of(number)).await;
