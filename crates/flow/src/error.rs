@@ -29,7 +29,7 @@ pub enum Code {
     Version,
     /// A frame does not decode.
     Malformed,
-    /// Too many frames with a wrong checksum.
+    /// A frame has a wrong checksum.
     Damaged,
     /// A frame or a field is beyond its limit.
     TooLarge,

@@ -19,10 +19,6 @@ pub enum Defect {
     HidesGaps,
     /// A rollback is not told.
     HidesRollback,
-    /// What is missing is not sent again.
-    NeverSendsAgain,
-    /// What comes again is handed out again.
-    HandsOutTwice,
     /// A silent peer is waited for without end.
     WaitsForEver,
     /// A peer that asks for damaged records is told that they are not here.
@@ -33,15 +29,13 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 9] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,
         Self::IgnoresEpoch,
         Self::CreditStuck,
         Self::HidesGaps,
         Self::HidesRollback,
-        Self::NeverSendsAgain,
-        Self::HandsOutTwice,
         Self::WaitsForEver,
         Self::KeepsRecords,
         Self::LostOvertakes,

@@ -9,14 +9,16 @@ use core::time::Duration;
 use bytes::Bytes;
 use chappe_machine::{Instant, Output};
 
-use crate::config::{CHANNEL_NUMBERS_MAX, DAMAGED_FRAMES_MAX, TEXT_BYTES_MAX};
-use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
+use crate::config::{CHANNEL_NUMBERS_MAX, FETCH_WAIT, FETCHES_MAX, TEXT_BYTES_MAX};
 use crate::message::{DecodeError, FrameWriter, Message};
 use crate::planted::{self, Defect};
-use crate::round_trip::RoundTrip;
 use crate::{
     Channel, Code, Counters, Failure, Fault, Records, SessionCommand, SessionConfig, SessionEvent,
 };
+
+/// A peer that wants signs of life more often gets them this often; reason: a hostile peer must not
+/// make this side busy.
+const KEEP_ALIVE_MIN: Duration = Duration::from_millis(200);
 
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +30,10 @@ pub(crate) struct Asked {
     pub(crate) next: u64,
     /// How many the peer does not have.
     pub(crate) missing: u64,
-    /// What comes next.
+    /// The next number to request.
     at: u64,
-    again_at: Instant,
-    attempts: u32,
+    /// When the answer counts as missing.
+    wait_until: Instant,
 }
 
 impl Asked {
@@ -52,8 +54,6 @@ pub(crate) struct Session<E> {
     pub(crate) config: SessionConfig,
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
-    pub(crate) random: fastrand::Rng,
-    pub(crate) round_trip: RoundTrip,
     frames: VecDeque<Bytes>,
     events: VecDeque<E>,
     writer: FrameWriter,
@@ -66,8 +66,8 @@ pub(crate) struct Session<E> {
     heard_at: Instant,
     said_at: Instant,
     keep_alive: Duration,
-    ping: Option<(u64, Instant)>,
-    damaged_in_a_row: u32,
+    /// Pings sent: the token of the last.
+    pings: u64,
     /// Repairs that this side asks for, by the number of the present question.
     asked: BTreeMap<u64, Asked>,
     next_request: u64,
@@ -76,12 +76,10 @@ pub(crate) struct Session<E> {
 }
 
 impl<E: From<SessionEvent>> Session<E> {
-    pub(crate) fn new(config: SessionConfig, seed: u64) -> Self {
+    pub(crate) fn new(config: SessionConfig) -> Self {
         Self {
             now: Instant::ZERO,
             counters: Counters::default(),
-            random: fastrand::Rng::with_seed(seed),
-            round_trip: RoundTrip::new(config.retry),
             frames: VecDeque::new(),
             events: VecDeque::new(),
             writer: FrameWriter::default(),
@@ -92,8 +90,7 @@ impl<E: From<SessionEvent>> Session<E> {
             heard_at: Instant::ZERO,
             said_at: Instant::ZERO,
             keep_alive: config.keep_alive,
-            ping: None,
-            damaged_in_a_row: 0,
+            pings: 0,
             asked: BTreeMap::new(),
             next_request: 1,
             answering: BTreeSet::new(),
@@ -124,8 +121,7 @@ impl<E: From<SessionEvent>> Session<E> {
         self.peer_frame_max = usize::try_from(peer_frame_max).unwrap_or(usize::MAX);
         let third = Duration::from_millis(peer_dead_after_ms / 3);
         // A peer that wants signs of life all the time does not get them.
-        self.keep_alive = self.config.keep_alive.min(third.max(self.config.retry.0));
-        self.ask_ping();
+        self.keep_alive = self.config.keep_alive.min(third.max(KEEP_ALIVE_MIN));
     }
 
     /// Bytes of a frame's largest content now.
@@ -258,21 +254,15 @@ impl<E: From<SessionEvent>> Session<E> {
     /// A frame is sound.
     pub(crate) fn sound(&mut self) {
         self.heard_at = self.now;
-        self.damaged_in_a_row = 0;
     }
 
+    /// A frame or a message of it cannot be used. Nothing is sent twice, so the session ends.
     pub(crate) fn not_decoded(&mut self, error: DecodeError) {
-        if let DecodeError::Malformed { .. } = error {
-            return self.fail(Failure::peer(Code::Malformed, error.to_string()));
-        }
-        // As good as lost; whatever was in it is asked for again.
-        self.counters.damaged += 1;
-        self.damaged_in_a_row += 1;
-        if self.damaged_in_a_row > DAMAGED_FRAMES_MAX {
-            let count = self.damaged_in_a_row;
-            let text = format!("{count} frames in a row do not fit their checksum");
-            self.fail(Failure::new(Fault::Connection, Code::Damaged, text));
-        }
+        let text = error.to_string();
+        self.fail(match error {
+            DecodeError::Checksum(_) => Failure::new(Fault::Connection, Code::Damaged, text),
+            _ => Failure::peer(Code::Malformed, text),
+        });
     }
 
     /// The messages that both ends treat alike; `false`: it is another.
@@ -287,13 +277,8 @@ impl<E: From<SessionEvent>> Session<E> {
                 let token = *token;
                 self.push(&Message::Pong { token });
             }
-            Message::Pong { token } => match self.ping {
-                Some((asked, at)) if asked == *token => {
-                    self.ping = None;
-                    self.round_trip.sample(self.now - at);
-                }
-                _ => self.counters.stale += 1,
-            },
+            // That the peer was heard is all that counts.
+            Message::Pong { .. } => {}
             _ => return false,
         }
         true
@@ -307,13 +292,9 @@ impl<E: From<SessionEvent>> Session<E> {
 
     // -- time --
 
-    pub(crate) fn token(&mut self) -> u64 {
-        self.random.u64(1..=u64::from(u32::MAX))
-    }
-
-    fn ask_ping(&mut self) {
-        let token = self.token();
-        self.ping = Some((token, self.now));
+    fn ping(&mut self) {
+        self.pings += 1;
+        let token = self.pings;
         self.push(&Message::Ping { token });
     }
 
@@ -334,21 +315,21 @@ impl<E: From<SessionEvent>> Session<E> {
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
         }
         if self.speaks_at() <= self.now {
-            self.ask_ping();
+            self.ping();
             // What is pushed now goes out with this input.
             self.said_at = self.now;
         }
         while let Some(request) = self.fetch_due() {
-            self.ask_again(request);
+            if let Some(mut asked) = self.asked.remove(&request) {
+                asked.missing += asked.next - asked.at;
+                self.event(asked.ended());
+            }
         }
     }
 
-    /// When the peer is asked whether it is there: when this side was silent for long, and more often
-    /// when the peer was, since questions may be lost.
+    /// When this side has been silent for too long and pings the peer.
     fn speaks_at(&self) -> Instant {
-        let dead_after = self.config.dead_after;
-        let doubted = (self.heard_at + dead_after / 2).max(self.said_at + dead_after / 20);
-        (self.said_at + self.keep_alive).min(doubted)
+        self.said_at + self.keep_alive
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -356,7 +337,7 @@ impl<E: From<SessionEvent>> Session<E> {
             return None;
         }
         let life = self.speaks_at().min(self.heard_at + self.dead_after());
-        let fetch = self.asked.values().map(|asked| asked.again_at).min();
+        let fetch = self.asked.values().map(|asked| asked.wait_until).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }
 
@@ -406,25 +387,16 @@ impl<E: From<SessionEvent>> Session<E> {
             next,
             missing: 0,
             at: from,
-            again_at: self.now,
-            attempts: 0,
+            wait_until: self.now,
         };
         self.counters.fetches += 1;
         self.send_fetch(asked);
     }
 
-    fn send_fetch(&mut self, asked: Asked) {
+    fn send_fetch(&mut self, mut asked: Asked) {
         let request = self.next_request;
         self.next_request += 1;
-        self.send_request(request, asked);
-    }
-
-    /// Each time it waits twice as long: a large answer may take long on its way.
-    fn send_request(&mut self, request: u64, mut asked: Asked) {
-        let first = self.round_trip.timeout().max(self.config.retry.0) * 2;
-        let wait = first * (1 << asked.attempts.min(FETCH_ATTEMPTS_MAX));
-        asked.again_at = self.now + wait.min(self.config.retry.1.max(first));
-        asked.attempts += 1;
+        asked.wait_until = self.now + FETCH_WAIT;
         self.push(&Message::Fetch {
             request,
             channel: asked.channel,
@@ -437,23 +409,20 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 
     fn fetch_due(&self) -> Option<u64> {
-        let due = |asked: &Asked| asked.again_at <= self.now;
+        let due = |asked: &Asked| asked.wait_until <= self.now;
         self.asked
             .iter()
             .find(|(_, asked)| due(asked))
             .map(|(request, _)| *request)
     }
 
-    fn ask_again(&mut self, request: u64) {
-        let Some(mut asked) = self.asked.remove(&request) else {
-            return;
-        };
-        if asked.attempts < FETCH_ATTEMPTS_MAX {
-            // The same question: a late answer to it is one.
-            return self.send_request(request, asked);
-        }
-        asked.missing += asked.next - asked.at;
-        self.event(asked.ended());
+    /// The peer asks for records of a channel that has ended: there are none.
+    pub(crate) fn answer_none(&mut self, request: u64, first: u64) {
+        self.push(&Message::Fetched {
+            request,
+            first,
+            records: Records::default(),
+        });
     }
 
     /// The peer asks for records.
@@ -466,8 +435,11 @@ impl<E: From<SessionEvent>> Session<E> {
         bytes: u64,
     ) {
         if self.answering.len() >= FETCHES_MAX || !self.answering.insert(request) {
-            self.counters.fetches_dropped += 1;
-            return;
+            let open = self.answering.len();
+            let text = format!(
+                "repair request {request} with {open} open: the limit is {FETCHES_MAX}, each with a number of its own"
+            );
+            return self.fail(Failure::peer(Code::TooLarge, text));
         }
         let room = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
         self.event(SessionEvent::Fetch {
@@ -499,7 +471,8 @@ impl<E: From<SessionEvent>> Session<E> {
         });
     }
 
-    /// The peer answers. `false`: what it says contradicts the question, and the session has failed.
+    /// The peer answers. An answer that contradicts the request ends the session; one that comes after
+    /// [`FETCH_WAIT`] is dropped.
     pub(crate) fn fetched(&mut self, request: u64, first: u64, records: Records) {
         let Some(mut asked) = self.asked.remove(&request) else {
             self.counters.stale += 1;
@@ -521,7 +494,6 @@ impl<E: From<SessionEvent>> Session<E> {
         }
         asked.missing += first - asked.at;
         asked.at = end;
-        asked.attempts = 0;
         self.event(SessionEvent::Fetched {
             channel: asked.channel,
             epoch: asked.epoch,

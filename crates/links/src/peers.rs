@@ -163,7 +163,6 @@ impl Peer {
         let status = &mut state.0;
         status.streams = streams;
         status.sent = counters.elements;
-        status.sent_again = counters.sent_again;
         status.acknowledged = counters.acknowledged;
         status.stalls = counters.stalls;
         status.pacing = Some(pacer.into());

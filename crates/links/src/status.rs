@@ -207,7 +207,7 @@ pub struct PeerStatus {
     pub rate_per_s: f64,
     /// Elements sent.
     pub sent: u64,
-    /// Elements sent again.
+    /// Elements sent again: over HTTP push, since a session sends nothing twice.
     pub sent_again: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,

@@ -1,9 +1,9 @@
 //! What a session between nodes would see on a network: rate, lag, repeats, queue.
 //!
-//! One origin and its subscribers, each with a session of `chappe_flow` over a connection (or over
-//! datagrams), elements at an even rate. Storing takes no time here: what is seen is the network and
-//! the session. Connections have no congestion control, so on a path that others use too the rate
-//! will be lower.
+//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements at
+//! an even rate. Storing takes no time here: what is seen is the network and the session. Connections
+//! have no congestion control, so on a path that others use too the rate will be lower. Over datagrams
+//! a session ends with the first frame that is lost: sessions send nothing twice.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Study {
     pub payload_bytes: usize,
     /// How long elements come.
     pub duration: Duration,
-    /// Frames travel as datagrams instead of on connections.
+    /// Frames travel as datagrams instead of on connections; the first that is lost ends its session.
     pub datagrams: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Sight {
     pub latency_max_s: f64,
     /// How long after the last element everything was received, seconds; `None`: never.
     pub caught_up_after_s: Option<f64>,
-    /// The share of elements that the session sent again.
+    /// The share of messages that the connections retransmitted.
     pub sent_again: f64,
     /// Messages that the network lost or dropped.
     pub dropped: u64,
@@ -192,17 +192,12 @@ impl<'a> Running<'a> {
         let at = |percent| percentile(&self.latencies, percent).map_or(0.0, f64::from);
         let (p50, p99, max) = (at(50.0), at(99.0), at(100.0));
         let counters = self.network.counters();
-        let again: u64 = self
-            .senders
-            .iter()
-            .map(|it| it.machine.counters().sent_again)
-            .sum();
-        let sent = (self.last * self.receivers.len() as u64).max(1);
+        let sent = (counters.received + counters.sent_again).max(1);
         Sight {
             latency_p50_s: p50,
             latency_p99_s: p99,
             latency_max_s: max,
-            sent_again: again as f64 / sent as f64,
+            sent_again: counters.sent_again as f64 / sent as f64,
             dropped: counters.lost + counters.queue_full + counters.sent_again,
             ..self.sight
         }
@@ -219,9 +214,8 @@ impl<'a> Running<'a> {
             Step::Accepted {
                 connection, from, ..
             } => {
-                let seed = self.study.seed ^ u64::from(from.0) << 32;
                 self.senders.push(Line {
-                    machine: Sender::new(SenderConfig::default(), seed),
+                    machine: Sender::new(SenderConfig::default()),
                     peer: from,
                     connection,
                     outbox: VecDeque::new(),

@@ -4,7 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use super::channel::{ChannelState, Phase};
-use super::{Greeting, Receiver, Timer};
+use super::{Greeting, Receiver};
 use crate::message::{Hello, Message};
 use crate::planted::{self, Defect};
 use crate::session::cut;
@@ -38,25 +38,9 @@ impl Receiver {
             acknowledge_ms: milliseconds(config.acknowledge_delay),
             dead_after_ms: milliseconds(config.session.dead_after),
         };
-        self.phase = match self.phase {
-            Greeting::Silent => {
-                let until = now + config.session.handshake;
-                self.timers.set(Timer::Handshake, until);
-                Greeting::Said {
-                    since: now,
-                    attempts: 1,
-                }
-            }
-            // Without doubling the wait: the time of the handshake bounds it.
-            Greeting::Said { since, attempts } => Greeting::Said {
-                since,
-                attempts: attempts + 1,
-            },
-            Greeting::Done(_) => return,
-        };
+        self.phase = Greeting::Said;
+        self.handshake_until = Some(now + config.session.handshake);
         self.session.push(&Message::Hello(hello));
-        let again = now + self.session.round_trip.timeout();
-        self.timers.set(Timer::Hello, again);
     }
 
     // -- channels --
@@ -93,42 +77,27 @@ impl Receiver {
         }
     }
 
-    /// Asks for a channel, or for its end, and again until it is answered.
+    /// Asks for a channel.
     pub(super) fn ask(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
-        let wait = self.session.round_trip.timeout_after(state.attempts);
-        state.attempts = state.attempts.saturating_add(1);
         let subscription = &state.subscription;
         let mut start = subscription.start;
         if let Start::After(position) = &mut start {
             position.sequence += u64::from(planted::is(Defect::ResumesTooFar));
         }
-        let message = match state.phase {
-            Phase::Waiting | Phase::Asked => {
-                state.phase = Phase::Asked;
-                Message::Subscribe {
-                    channel,
-                    start,
-                    earlier: subscription.earlier.clone(),
-                    level: subscription.level,
-                    credit: state.credit,
-                    serialization: &subscription.serialization,
-                    stream: &subscription.stream,
-                    known: subscription.known,
-                }
-            }
-            Phase::Leaving => Message::Unsubscribe {
-                channel,
-                reason: RefusalReason::Ended,
-                text: "",
-            },
-            Phase::Open => return,
-        };
-        self.session.push(&message);
-        let again = self.session.now + wait;
-        self.timers.set(Timer::Answer(channel), again);
+        state.phase = Phase::Asked;
+        self.session.push(&Message::Subscribe {
+            channel,
+            start,
+            earlier: subscription.earlier.clone(),
+            level: subscription.level,
+            credit: state.credit,
+            serialization: &subscription.serialization,
+            stream: &subscription.stream,
+            known: subscription.known,
+        });
     }
 
     pub(super) fn unsubscribe(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
@@ -147,17 +116,13 @@ impl Receiver {
                 self.held_bytes -= state.held_bytes();
                 *state = left;
                 state.phase = Phase::Leaving;
-                state.attempts = 1;
                 let text = cut(text);
                 self.session.push(&Message::Unsubscribe {
                     channel,
                     reason,
                     text,
                 });
-                self.timers.cancel(&Timer::Hole(channel));
                 self.news.retain(|other| *other != channel);
-                let again = self.session.now + self.session.round_trip.timeout();
-                self.timers.set(Timer::Answer(channel), again);
             }
         }
     }
@@ -167,8 +132,6 @@ impl Receiver {
         if let Some(state) = self.channels.remove(&channel) {
             self.held_bytes -= state.held_bytes();
             self.news.retain(|other| *other != channel);
-            self.timers.cancel(&Timer::Answer(channel));
-            self.timers.cancel(&Timer::Hole(channel));
         }
         self.ended.insert(channel);
     }
@@ -274,10 +237,6 @@ impl Receiver {
 
     /// Acknowledges everything of which there is news.
     pub(super) fn acknowledge(&mut self) {
-        self.acknowledge_channels(0);
-    }
-
-    pub(super) fn acknowledge_channels(&mut self, probe: u64) {
         self.acknowledge_now = false;
         self.acknowledge_at = None;
         self.entries.clear();
@@ -289,7 +248,7 @@ impl Receiver {
             if state.phase != Phase::Open {
                 continue;
             }
-            state.told = state.limit();
+            state.announced = state.limit();
             self.session.counters.acknowledged += state.unacknowledged.elements;
             state.unacknowledged = Credit {
                 bytes: 0,
@@ -299,10 +258,9 @@ impl Receiver {
         }
         let limit = self.session.frame_fill();
         for entries in self.entries.chunks(ENTRIES_MAX) {
-            self.serial += 1;
             self.session.counters.acknowledgements += 1;
             let writer = self.session.writer();
-            let full = writer.push_acknowledge(self.serial, probe, entries, limit);
+            let full = writer.push_acknowledge(entries, limit);
             self.session.transmit(full);
         }
     }
@@ -315,17 +273,10 @@ impl Receiver {
             return;
         }
         self.session.timers();
-        while let Some(timer) = self.timers.pop(now) {
-            match timer {
-                Timer::Hello => self.say_hello(),
-                Timer::Handshake => {
-                    let text = "no answer to Hello came in time";
-                    let failure = Failure::new(Fault::Connection, Code::Handshake, text);
-                    self.session.fail(failure);
-                }
-                Timer::Answer(channel) => self.ask(channel),
-                Timer::Hole(channel) => self.ask_missing(channel),
-            }
+        if self.handshake_until.is_some_and(|at| at <= now) {
+            let text = "no answer to Hello came in time";
+            let failure = Failure::new(Fault::Connection, Code::Handshake, text);
+            self.session.fail(failure);
         }
         if self.session.is_ended() {
             return;
@@ -334,26 +285,5 @@ impl Receiver {
         if due || self.acknowledge_now {
             self.acknowledge();
         }
-    }
-
-    /// A hole has been open for too long.
-    fn ask_missing(&mut self, channel: Channel) {
-        let Some(state) = self.channels.get_mut(&channel) else {
-            return;
-        };
-        let Some((first, _)) = state.ahead.first_key_value() else {
-            state.hole = false;
-            return;
-        };
-        self.session.counters.holes += 1;
-        let message = Message::Missing {
-            channel,
-            stage: state.stage.number,
-            from: state.delivered + 1,
-            next: *first,
-        };
-        self.session.push(&message);
-        let again = self.session.now + self.session.round_trip.timeout();
-        self.timers.set(Timer::Hole(channel), again);
     }
 }

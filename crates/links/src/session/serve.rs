@@ -43,7 +43,7 @@ pub(crate) async fn serve<C: FrameConnection>(
     };
     let mut session = Session {
         reader: connection.peer(),
-        origin: Origin::new(config, shared.host.random()),
+        origin: Origin::new(config),
         wire: Wire::new(connection),
         clock: Clock::process(),
         mailbox: Arc::default(),

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use crate::judge::{Event, Judge, Violation};
 use crate::network::{Connection, Network, Node, SendError};
 
-/// A frame of a session; the connection names the session when frames travel as datagrams.
+/// A frame of a session, with its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) connection: Connection,
@@ -120,7 +120,6 @@ impl World {
 pub(super) struct Line<M> {
     pub(super) serial: u32,
     pub(super) connection: Connection,
-    pub(super) peer: Node,
     pub(super) machine: M,
     /// Frames that the connection had no room for.
     outbox: VecDeque<Bytes>,
@@ -131,11 +130,10 @@ impl<M> Line<M>
 where
     M: Machine<Transmit = Bytes> + Invariant,
 {
-    pub(super) fn new(serial: u32, connection: Connection, peer: Node, machine: M) -> Self {
+    pub(super) fn new(serial: u32, connection: Connection, machine: M) -> Self {
         Self {
             serial,
             connection,
-            peer,
             machine,
             outbox: VecDeque::new(),
             timer: None,
@@ -196,10 +194,6 @@ where
         while let Some(bytes) = self.outbox.pop_front() {
             let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let frame = Frame { connection, bytes };
-            if world.plan.raw {
-                world.network.send(node, self.peer, size, frame);
-                continue;
-            }
             match world.network.write(node, connection, size, frame) {
                 Ok(()) => {}
                 Err(SendError::Full(frame)) => {
