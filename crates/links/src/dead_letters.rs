@@ -17,7 +17,6 @@ use chappe_stream::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::handle::Shared;
 use super::serialization::widen;
 use super::{DeadLetter, DeadLetterReason, LinkConfig, LinkError};
 
@@ -393,20 +392,25 @@ impl DeadLetters {
     }
 
     /// Stores a letter in its stream after all.
-    pub(crate) async fn send_again(&self, shared: &Shared, number: u64) -> Result<(), LinkError> {
+    pub(crate) async fn send_again(
+        &self,
+        store: &StreamStore,
+        now: Timestamp,
+        number: u64,
+    ) -> Result<(), LinkError> {
         let letter = match self.entry(number)? {
             Entry::Letter(letter) => letter,
             _ => return Err(LinkError::NoLetter(number)),
         };
         let still = |why: String| LinkError::StillDead { number, why };
-        let log = shared.store.existing(&letter.stream)?;
+        let log = store.existing(&letter.stream)?;
         let log = log.ok_or_else(|| still(format!("there is no stream {:?}", letter.stream)))?;
         let mut element = letter.element().map_err(still)?;
         let values = std::mem::take(&mut element.values);
         element.values = fit(&letter.schema, values, &log.schema()).map_err(still)?;
         // Not its origin: it stands behind newer elements, and the newest says where the link goes on.
         element.origin = None;
-        element.receive_time = shared.host.now();
+        element.receive_time = now;
         let appended = log
             .append(&[element])
             .map_err(|error| still(error.to_string()))?;

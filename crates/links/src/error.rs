@@ -44,7 +44,7 @@ pub enum LinkError {
     },
     /// The host refuses a stream.
     #[error(transparent)]
-    Host(#[from] super::HostError),
+    Host(#[from] HostError),
     /// The log refuses or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,6 +105,16 @@ impl LinkError {
             _ => None,
         }
     }
+}
+
+/// The host does not give a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct HostError {
+    /// Why.
+    pub text: String,
+    /// Whether another try may succeed without anything being changed.
+    pub transient: bool,
 }
 
 /// An HTTP request that is refused.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use chappe_identity::AddressPolicy;
 use chappe_log::Level;
-use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_stream::{Position, StreamLog, StreamSchema, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use super::LossReason;
-use super::http::KeptSubscription;
+use super::{HostError, LossReason, Serialization};
 
 /// The node, as its links see it. All calls return soon; none is made for each element.
 pub trait LinkHost: Send + Sync + 'static {
@@ -97,6 +97,29 @@ pub trait Arrivals: Send + Sync {
     fn came(&self, elements: u64, newest: Timestamp);
 }
 
+/// A subscription as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSubscription {
+    /// Its id.
+    pub id: String,
+    /// Its subscriber's secret; empty in files that were written before there was one.
+    #[serde(default)]
+    pub secret: String,
+    /// The stream.
+    pub stream: String,
+    /// Where its elements go.
+    pub contact_point: String,
+    /// The fingerprint of the certificate there.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
+    /// Who asked for it.
+    pub reader: SocketAddr,
+    /// Everything up to here is there.
+    pub after: Position,
+    /// How elements are written.
+    pub serialization: Serialization,
+}
+
 /// Who reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
@@ -145,16 +168,6 @@ impl DirectoryEntry {
             source: log.origin(),
         }
     }
-}
-
-/// The host does not give a stream.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct HostError {
-    /// Why.
-    pub text: String,
-    /// Whether another try may succeed without anything being changed.
-    pub transient: bool,
 }
 
 /// Something that people should know.

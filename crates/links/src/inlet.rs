@@ -145,7 +145,7 @@ impl Inlet {
                     self.append(&intake, &mut batch, pending)?;
                     let sequence = have.sequence + 1;
                     let from = Position { sequence, ..origin };
-                    self.told_lost(from, origin.sequence, LossReason::Skipped)?;
+                    self.lost(from, origin.sequence, LossReason::Skipped)?;
                 }
                 Some(have) => {
                     self.append(&intake, &mut batch, pending)?;
@@ -224,7 +224,7 @@ impl Inlet {
     ///
     /// # Errors
     /// See [`InletError`]; then nothing is counted, and the same may be said again.
-    pub(crate) fn told_lost(
+    pub(crate) fn lost(
         &mut self,
         from: Position,
         next: u64,

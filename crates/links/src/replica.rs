@@ -11,7 +11,8 @@ use std::time::Duration;
 use chappe_log::Appended;
 use chappe_stream::{
     CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
-    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
+    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore,
+    Timestamp,
 };
 
 use super::dead_letters::{Letter, Reason};
@@ -67,8 +68,8 @@ pub(crate) enum Pending {
 /// Why elements were not taken.
 #[derive(Debug)]
 pub(crate) enum InletError {
-    /// The log's queue is full: give the same again a little later.
-    Busy,
+    /// The log's queue is full: give the same again when so many bytes fit.
+    Busy(usize),
     /// The stream, or the version of its schema, is not safe yet: give the same again a little later.
     Defining,
     /// The origin did not say what its elements look like.
@@ -106,7 +107,9 @@ impl InletError {
 impl From<LinkError> for InletError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
+            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { bytes, .. })) => {
+                Self::Busy(bytes)
+            }
             LinkError::Host(error) if error.transient => Self::Defining,
             other => Self::Link(other),
         }
@@ -122,7 +125,7 @@ impl From<StoreError> for InletError {
 impl std::fmt::Display for InletError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Busy => f.write_str("the log's queue is full"),
+            Self::Busy(_) => f.write_str("the log's queue is full"),
             Self::Defining => f.write_str("the stream is being defined"),
             Self::UnknownSchema(schema) => {
                 let (id, version) = (schema.id, schema.version);
@@ -145,7 +148,7 @@ impl Replica {
     ) -> Result<(Self, Option<Position>), LinkError> {
         let local = link.config.local_name(name);
         link.shared.host.may_feed(&link.config.name, &local)?;
-        let claim = Claim::new(link, &local).await?;
+        let claim = Claim::new(&link.shared.feeding, &link.feeder, &local).await?;
         let log = link.shared.store.existing(&local)?;
         let mut replica = Self {
             link: link.clone(),
@@ -198,6 +201,11 @@ impl Replica {
             settled(log, "dead letters").await?;
         }
         Ok(())
+    }
+
+    /// The node's streams: where there is room, or none.
+    pub(crate) fn store(&self) -> StreamStore {
+        self.link.shared.store.clone()
     }
 
     /// Waits until everything up to the newest element is stored, also what was queued for a caller who is
@@ -580,7 +588,7 @@ impl Replica {
     ) -> Result<(), InletError> {
         let sequence = next.saturating_sub(1);
         self.remember(Position { sequence, ..from })?;
-        let elements = self.claim.told_lost(from, next);
+        let elements = self.claim.count_lost(to_flow(from), next);
         if elements > 0 {
             self.report_lost(reason, elements);
         }
@@ -631,7 +639,7 @@ impl Replica {
 
     /// Elements up to this one are stored at their level.
     pub(crate) fn stored(&self, position: Position, count: u64) {
-        self.claim.stored(position);
+        self.claim.stored(to_flow(position));
         self.count(|stream| {
             stream.status.stored = Some(position);
             stream.status.counts.acknowledged += count;

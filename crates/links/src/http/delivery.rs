@@ -1,7 +1,7 @@
 //! One subscription by contact point at work: elements one after another, each until it is stored
 //! there or refused; and what was refused, sent again by hand.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use chappe_flow::ReconnectCommand;
@@ -11,21 +11,18 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use super::outflow::Outflow;
-use super::push::Destination;
+use super::subscriptions::Destination;
 use super::{CONTACT_ELEMENTS_MAX, ELEMENTS_MAX_HEADER, SENT_AGAIN};
-use crate::dead_letters::{DeadLetters, Letter, Reason, Refused, fit, record_of};
+use crate::dead_letters::{Letter, Reason, Refused, fit, record_of};
 use crate::dial::Again;
-use crate::handle::{Links, Shared};
+use crate::handle::Links;
 use crate::peers::Place;
 use crate::serialization::{
     Document, Elements, SchemaId, SchemaRef, SerializationError, Structure,
 };
+use crate::shared::Shared;
 use crate::{LinkError, Reader, Serialization};
 
-/// The name under which what contact points refuse is kept as dead letters; no link may have it.
-pub const PUSH_LETTERS: &str = "http-push";
-/// Dead letters of pushing that are kept; as of a link.
-pub(crate) const LETTERS_MAX: u64 = 10_000;
 /// Elements of one request at most, where a request takes more than one.
 const ELEMENTS_MAX: usize = CONTACT_ELEMENTS_MAX;
 
@@ -303,21 +300,6 @@ impl Unstored {
             }
             _ => Self::Later,
         }
-    }
-}
-
-impl Shared {
-    /// The dead letters of pushing.
-    pub(crate) fn push_letters(&self) -> Result<Arc<DeadLetters>, LinkError> {
-        let mut letters = self
-            .push_letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = &*letters {
-            return Ok(open.clone());
-        }
-        let open = DeadLetters::named(&self.store, PUSH_LETTERS, LETTERS_MAX)?;
-        Ok(letters.insert(Arc::new(open)).clone())
     }
 }
 

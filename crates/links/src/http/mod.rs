@@ -2,7 +2,7 @@
 //!
 //! Both carry the documents of [`serialization`](super::serialization), and both give each element
 //! exactly once: it carries its position at the origin, and the receiver knows the newest it has
-//! stored. The functions on [`Links`] answer requests; whoever has an HTTP server calls
+//! stored. The functions on [`Links`](super::Links) answer requests; whoever has an HTTP server calls
 //! them, after it has decided who may read:
 //!
 //! | request | function |
@@ -25,27 +25,31 @@
 //! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
 
 mod contact;
+mod contact_point;
 mod delivery;
+mod directory;
 mod kept;
 mod outflow;
 mod pull;
 mod push;
 mod request;
+mod secret;
 mod storing;
 mod subscriber;
+mod subscriptions;
 
 use chappe_stream::Position;
 use serde::{Deserialize, Serialize};
 
-pub use kept::KeptSubscription;
+pub use super::host::KeptSubscription;
+pub use super::shared::PUSH_LETTERS;
 pub use pull::PullBody;
 
-pub(crate) use contact::{ContactPoint, apply, patiently};
-pub use delivery::PUSH_LETTERS;
-pub(crate) use push::Pushes;
+pub(crate) use contact_point::ContactPoint;
 pub(crate) use subscriber::{pull_link, push_link};
+pub(crate) use subscriptions::Pushes;
 
-use super::{HttpRefusal, LinkStart, Links, Reader, Serialization, directory};
+use super::{LinkStart, Serialization};
 
 /// Where subscriptions are made.
 pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
@@ -143,24 +147,4 @@ pub struct Taken {
     pub status: u16,
     /// The body, JSON.
     pub body: Option<String>,
-}
-
-impl Links {
-    /// The directory for other nodes: those of the streams `streams` (a name, or a beginning with `*`
-    /// behind it; empty: the list of names) that `reader` may read, as documents.
-    ///
-    /// # Errors
-    /// A selection that is none.
-    pub fn http_directory(
-        &self,
-        streams: &str,
-        serialization: Serialization,
-        reader: &Reader,
-    ) -> Result<bytes::Bytes, HttpRefusal> {
-        let entries = self.shared().host.directory(reader);
-        let question = format!("{streams}\n{}", serialization.as_str());
-        let most = super::serialization::DOCUMENT_BYTES_MAX;
-        directory::answer(question.as_bytes(), &entries, most)
-            .map_err(|error| HttpRefusal::new(400, "no selection", error.to_string()))
-    }
 }

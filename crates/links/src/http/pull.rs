@@ -7,9 +7,10 @@ use chappe_stream::{Position, StoreError, StreamSchema};
 
 use super::PullRequest;
 use super::outflow::Outflow;
-use crate::handle::{Links, Shared};
+use crate::handle::Links;
 use crate::peers::Place;
 use crate::serialization::{Document, Elements, Lost};
+use crate::shared::Shared;
 use crate::{HttpRefusal, LinkKind, LinkStart, LossReason, Reader, Serialization};
 
 /// Elements of one document at most; reason: small documents spread the work.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use chappe_stream::StoreError;
 
-use super::contact::take;
+use crate::documents::take;
 use crate::inlet::{Inlet, InletError, Pending};
 use crate::serialization::Document;
 

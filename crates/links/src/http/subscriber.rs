@@ -11,12 +11,12 @@ use hyper::{Method, StatusCode};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use super::contact::stream_of;
 use super::request::{Ask, Origin, detail, unwanted};
 use super::storing::Storing;
 use super::{SubscriptionAnswer, SubscriptionRequest};
 use crate::dial::Again;
 use crate::directory;
+use crate::documents::stream_of;
 use crate::inlet::{self, Inlet, InletError};
 use crate::link::Link;
 use crate::serialization::{DOCUMENT_BYTES_MAX, SerializationError};

@@ -16,9 +16,9 @@ use super::wire::Wire;
 use super::{ConnectionError, FrameConnection, LinkFrame, reading};
 use crate::directory;
 use crate::feed::{Mailbox, News, Reading};
-use crate::handle::Shared;
 use crate::peers::Peer;
 use crate::replica::to_flow;
+use crate::shared::Shared;
 use crate::{Reader, Serialization, serialization};
 
 /// The period of status updates.

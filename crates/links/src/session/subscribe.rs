@@ -405,7 +405,7 @@ impl<C: FrameConnection> Session<C> {
         };
         match outcome {
             Ok(()) => Some(StorageOutcome::Done),
-            Err(InletError::Busy) => Some(StorageOutcome::Busy),
+            Err(InletError::Busy(_)) => Some(StorageOutcome::Busy),
             Err(InletError::Defining) => Some(StorageOutcome::Defining),
             Err(error) => {
                 let hint = match &error {
@@ -447,7 +447,7 @@ impl<C: FrameConnection> Session<C> {
         let text = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
             Ok((id, schema)) if id.0 == said.id.0 => match replica.learn(said.version, &schema) {
                 Ok(()) => return StorageOutcome::Done,
-                Err(InletError::Busy) => return StorageOutcome::Busy,
+                Err(InletError::Busy(_)) => return StorageOutcome::Busy,
                 Err(InletError::Defining) => return StorageOutcome::Defining,
                 Err(error) => error.to_string(),
             },

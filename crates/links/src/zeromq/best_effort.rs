@@ -15,8 +15,8 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{ZeromqConfig, told};
+use crate::documents::{apply, when_room};
 use crate::handle::Links;
-use crate::http::{apply, patiently};
 use crate::inlet::{self, Inlet, InletError};
 use crate::link::Link;
 use crate::serialization::{
@@ -391,7 +391,11 @@ impl Receiving {
         let structure = structure.ok_or_else(unknown)?;
         match self.inlets.get_mut(name) {
             Some(inlet) => {
-                patiently(|| inlet.structure(structure.version, &structure.schema)).await
+                let store = inlet.replica().store();
+                when_room(&store, || {
+                    inlet.structure(structure.version, &structure.schema)
+                })
+                .await
             }
             None => Ok(()),
         }

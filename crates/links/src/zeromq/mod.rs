@@ -7,8 +7,8 @@
 //! `NAME`, `BEGINNING*` or nothing, and behind a line break the serialization of the answer.
 
 mod best_effort;
-mod directory;
 mod reliable;
+mod serve;
 
 pub(crate) use best_effort::subscribe as best_effort_link;
 pub(crate) use reliable::RouterDialler;

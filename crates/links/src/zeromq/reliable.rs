@@ -3,11 +3,10 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use chappe_transport::zeromq::{Connection, Dealer, Message, Router};
+use chappe_transport::zeromq::{Connection, Dealer, Message};
 
 use super::{ZeromqConfig, told};
 use crate::dial::Dialler;
-use crate::handle::Links;
 use crate::session::{ConnectionError, FrameConnection, LinkFrame};
 use crate::{LinkConfig, LinkError, Reader};
 
@@ -86,32 +85,5 @@ impl Dialler for RouterDialler {
         let (security, limits) = (self.security.clone(), self.limits.clone());
         let dialled = Dealer::connect(&self.address, security, limits).await;
         dialled.map_err(|error| told(&error))
-    }
-}
-
-impl Links {
-    /// Serves sessions to whoever connects to `router`, until the runtime shuts down. Dropping the
-    /// future ends them all.
-    pub async fn serve_zeromq(&self, mut router: Router) {
-        let mut sessions = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                connection = router.accept() => match connection {
-                    Ok(connection) => {
-                        let links = self.clone();
-                        sessions.spawn(async move {
-                            if let Err(error) = links.serve(connection).await {
-                                tracing::debug!(%error, "a session ended");
-                            }
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "no more sessions are accepted");
-                        return;
-                    }
-                },
-                Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
-            }
-        }
     }
 }
