@@ -16,12 +16,12 @@ pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 pub const TEXT_BYTES_MAX: usize = 512;
 /// Most bytes of the name of a serialization.
 pub const SERIALIZATION_BYTES_MAX: usize = 64;
-/// Most earlier epochs of which a subscription says what it has.
+/// The largest number of earlier epochs whose newest element a subscription names.
 pub const EARLIER_MAX: usize = 64;
 /// Channel numbers are below this, within one session: ended ones are remembered in a bit each.
 pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
 /// Most schemas announced on one channel in one session. A stream whose schema changes more often
-/// ends the channel; the subscriber subscribes anew.
+/// ends the channel; the subscriber subscribes again.
 pub const SCHEMAS_MAX: u32 = 1_024;
 /// The largest number of unanswered repair requests, in each direction. A peer that exceeds it breaks
 /// the protocol.
@@ -43,8 +43,7 @@ pub struct SessionConfig {
     /// The largest frame that is taken. Default 2 MiB and 64 KiB: the largest element of a stream in
     /// a frame of its own. A larger record is named lost (`too_large`).
     pub frame_bytes_max: usize,
-    /// After so much silence of this side the peer is told that it is there. Default 5 s. It is told
-    /// more often if the peer wants that.
+    /// After so much silence this side sends a ping. Default 5 s; more often if the peer wants that.
     pub keep_alive: Duration,
     /// After so much silence of the peer the session fails. Default 20 s.
     pub dead_after: Duration,
@@ -91,7 +90,7 @@ pub struct SenderConfig {
     /// A channel that lags by more elements than this catches up; it is live again at a tenth.
     /// Default 1,000.
     pub live_lag: u64,
-    /// Bytes on the way, over all channels that catch up. Default 512 KiB: so much may lie before
+    /// Bytes in flight, over all channels that catch up. Default 512 KiB: so much may lie before
     /// live data in the connection's buffers.
     pub catch_up_bytes: u64,
     /// Reads asked of the caller and not answered, over all channels. Default 16.
@@ -120,7 +119,7 @@ pub struct ReceiverConfig {
     pub channels_max: usize,
     /// Packed bytes that may be unstored over all channels. Default 8 MiB.
     pub window_bytes: u64,
-    /// The credit of a channel unless its subscription says otherwise. Default 1 MiB and 16,384
+    /// The credit of a channel unless its subscription has its own. Default 1 MiB and 16,384
     /// elements.
     pub credit: Credit,
     /// Acknowledge after so many stored elements of a channel. Default 1,024.

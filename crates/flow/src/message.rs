@@ -42,7 +42,7 @@ pub enum Message<'a> {
         code: Code,
         /// The versions that the speaker speaks.
         versions: (u32, u32),
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// A stream is wanted.
@@ -55,7 +55,7 @@ pub enum Message<'a> {
         earlier: Vec<Position>,
         /// What an acknowledgement will mean.
         level: Level,
-        /// How much may be on the way.
+        /// How much may be in flight.
         credit: Credit,
         /// How payloads are written.
         serialization: &'a str,
@@ -87,7 +87,7 @@ pub enum Message<'a> {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// Another schema of the channel.
@@ -118,7 +118,7 @@ pub enum Message<'a> {
         place: Place,
         /// The first.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// Why.
         reason: LossReason,
@@ -149,7 +149,7 @@ pub enum Message<'a> {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// Answers that.
@@ -167,7 +167,7 @@ pub enum Message<'a> {
         epoch: u64,
         /// The first.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// So many bytes at most, but at least one record.
         bytes: u64,
@@ -308,7 +308,7 @@ mod kind {
 }
 
 impl Message<'_> {
-    /// The word for errors and traces.
+    /// The name in errors and traces.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_millis(200);
 
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Repair {
     pub(crate) channel: Channel,
     pub(crate) epoch: u64,
     /// Where it began.
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
     wait_until: Instant,
 }
 
-impl Asked {
+impl Repair {
     fn ended(&self) -> SessionEvent {
         SessionEvent::FetchEnded {
             channel: self.channel,
@@ -63,13 +63,13 @@ pub(crate) struct Session<E> {
     ended: bool,
     /// Whether signs of life are given and expected.
     open: bool,
-    heard_at: Instant,
-    said_at: Instant,
+    last_received_at: Instant,
+    last_sent_at: Instant,
     keep_alive: Duration,
     /// Pings sent: the token of the last.
     pings: u64,
     /// Repairs that this side asks for, by the number of the present question.
-    asked: BTreeMap<u64, Asked>,
+    repairs: BTreeMap<u64, Repair>,
     next_request: u64,
     /// The peer's questions that the caller has not answered.
     answering: BTreeSet<u64>,
@@ -87,26 +87,26 @@ impl<E: From<SessionEvent>> Session<E> {
             started: false,
             ended: false,
             open: false,
-            heard_at: Instant::ZERO,
-            said_at: Instant::ZERO,
+            last_received_at: Instant::ZERO,
+            last_sent_at: Instant::ZERO,
             keep_alive: config.keep_alive,
             pings: 0,
-            asked: BTreeMap::new(),
+            repairs: BTreeMap::new(),
             next_request: 1,
             answering: BTreeSet::new(),
             config,
         }
     }
 
-    /// To be called with each input; says whether it is the first.
+    /// Called with each input; returns whether it is the first.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         self.now = now;
         if self.started {
             return false;
         }
         self.started = true;
-        self.heard_at = now;
-        self.said_at = now;
+        self.last_received_at = now;
+        self.last_sent_at = now;
         true
     }
 
@@ -114,8 +114,8 @@ impl<E: From<SessionEvent>> Session<E> {
         self.ended
     }
 
-    /// The handshake is done: the peer takes frames of so many bytes, and is told that this side is
-    /// there often enough for it.
+    /// The handshake is done: the peer takes frames of so many bytes, and hears from this side at least
+    /// three times in the silence after which it would give up.
     pub(crate) fn opened(&mut self, peer_frame_max: u64, peer_dead_after_ms: u64) {
         self.open = true;
         self.peer_frame_max = usize::try_from(peer_frame_max).unwrap_or(usize::MAX);
@@ -140,7 +140,7 @@ impl<E: From<SessionEvent>> Session<E> {
         self.events.push_back(event.into());
     }
 
-    /// Frames first: what the caller answers to an event goes out behind them.
+    /// Frames first: frames that the caller's answers cause are sent after them.
     pub(crate) fn pop(&mut self) -> Option<Output<Bytes, E>> {
         let frame = self.frames.pop_front().map(Output::Transmit);
         frame.or_else(|| self.events.pop_front().map(Output::Event))
@@ -161,7 +161,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     pub(crate) fn transmit(&mut self, frame: Option<Bytes>) {
         if let Some(frame) = frame {
-            self.said_at = self.now;
+            self.last_sent_at = self.now;
             self.counters.frames_sent += 1;
             self.counters.bytes_sent += frame.len() as u64;
             self.frames.push_back(frame);
@@ -197,7 +197,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     fn goodbye(&mut self, code: Code, text: &str) {
         let versions = self.config.versions;
-        let text = cut(text);
+        let text = truncated(text);
         self.push(&Message::Goodbye {
             code,
             versions,
@@ -210,12 +210,12 @@ impl<E: From<SessionEvent>> Session<E> {
     fn end(&mut self) {
         self.ended = true;
         self.open = false;
-        self.asked.clear();
+        self.repairs.clear();
         self.answering.clear();
     }
 
     /// The peer has ended the session.
-    pub(crate) fn peer_said_goodbye(&mut self, code: Code, versions: (u32, u32), text: &str) {
+    pub(crate) fn goodbye_received(&mut self, code: Code, versions: (u32, u32), text: &str) {
         self.end();
         let fault = match code {
             Code::Closed => {
@@ -239,7 +239,7 @@ impl<E: From<SessionEvent>> Session<E> {
     // -- in --
 
     /// Looks at a frame before its messages; `false`: it is not to be used.
-    pub(crate) fn heard(&mut self, frame: &Bytes) -> bool {
+    pub(crate) fn check_frame(&mut self, frame: &Bytes) -> bool {
         self.counters.frames_received += 1;
         self.counters.bytes_received += frame.len() as u64;
         let limit = self.config.frame_bytes_max;
@@ -252,12 +252,12 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 
     /// A frame is sound.
-    pub(crate) fn sound(&mut self) {
-        self.heard_at = self.now;
+    pub(crate) fn accept_frame(&mut self) {
+        self.last_received_at = self.now;
     }
 
     /// A frame or a message of it cannot be used. Nothing is sent twice, so the session ends.
-    pub(crate) fn not_decoded(&mut self, error: DecodeError) {
+    pub(crate) fn decode_failed(&mut self, error: DecodeError) {
         let text = error.to_string();
         self.fail(match error {
             DecodeError::Checksum(_) => Failure::new(Fault::Connection, Code::Damaged, text),
@@ -272,7 +272,7 @@ impl<E: From<SessionEvent>> Session<E> {
                 code,
                 versions,
                 text,
-            } => self.peer_said_goodbye(*code, *versions, text),
+            } => self.goodbye_received(*code, *versions, text),
             Message::Ping { token } => {
                 let token = *token;
                 self.push(&Message::Pong { token });
@@ -309,35 +309,37 @@ impl<E: From<SessionEvent>> Session<E> {
         if !self.open {
             return;
         }
-        if self.heard_at + self.dead_after() <= self.now {
-            let silent = self.now - self.heard_at;
+        if self.last_received_at + self.dead_after() <= self.now {
+            let silent = self.now - self.last_received_at;
             let text = format!("nothing was heard of the peer for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
         }
-        if self.speaks_at() <= self.now {
+        if self.ping_at() <= self.now {
             self.ping();
             // What is pushed now goes out with this input.
-            self.said_at = self.now;
+            self.last_sent_at = self.now;
         }
         while let Some(request) = self.fetch_due() {
-            if let Some(mut asked) = self.asked.remove(&request) {
-                asked.missing += asked.next - asked.at;
-                self.event(asked.ended());
+            if let Some(mut repair) = self.repairs.remove(&request) {
+                repair.missing += repair.next - repair.at;
+                self.event(repair.ended());
             }
         }
     }
 
     /// When this side has been silent for too long and pings the peer.
-    fn speaks_at(&self) -> Instant {
-        self.said_at + self.keep_alive
+    fn ping_at(&self) -> Instant {
+        self.last_sent_at + self.keep_alive
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if !self.open {
             return None;
         }
-        let life = self.speaks_at().min(self.heard_at + self.dead_after());
-        let fetch = self.asked.values().map(|asked| asked.wait_until).min();
+        let life = self
+            .ping_at()
+            .min(self.last_received_at + self.dead_after());
+        let fetch = self.repairs.values().map(|repair| repair.wait_until).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }
 
@@ -345,10 +347,10 @@ impl<E: From<SessionEvent>> Session<E> {
 
     /// How many more repairs may be asked for.
     pub(crate) fn fetch_room(&self) -> usize {
-        FETCHES_MAX.saturating_sub(self.asked.len())
+        FETCHES_MAX.saturating_sub(self.repairs.len())
     }
 
-    /// What the programs of both ends say; `is_open` tells whether a channel can be asked about.
+    /// Commands of both ends; `is_open` tells whether records of a channel can be requested.
     pub(crate) fn command(
         &mut self,
         command: SessionCommand,
@@ -373,14 +375,14 @@ impl<E: From<SessionEvent>> Session<E> {
 
     /// Asks the peer for records.
     fn ask(&mut self, channel: Channel, epoch: u64, from: u64, next: u64) {
-        if from == 0 || from >= next || next == u64::MAX || self.asked.len() >= FETCHES_MAX {
+        if from == 0 || from >= next || next == u64::MAX || self.repairs.len() >= FETCHES_MAX {
             let text = format!(
                 "a repair of {from} to {next} with {} open, the limit is {FETCHES_MAX}",
-                self.asked.len()
+                self.repairs.len()
             );
             return self.fail(Failure::new(Fault::Caller, Code::Misuse, text));
         }
-        let asked = Asked {
+        let repair = Repair {
             channel,
             epoch,
             from,
@@ -390,29 +392,29 @@ impl<E: From<SessionEvent>> Session<E> {
             wait_until: self.now,
         };
         self.counters.fetches += 1;
-        self.send_fetch(asked);
+        self.send_fetch(repair);
     }
 
-    fn send_fetch(&mut self, mut asked: Asked) {
+    fn send_fetch(&mut self, mut repair: Repair) {
         let request = self.next_request;
         self.next_request += 1;
-        asked.wait_until = self.now + FETCH_WAIT;
+        repair.wait_until = self.now + FETCH_WAIT;
         self.push(&Message::Fetch {
             request,
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.at,
-            next: asked.next,
+            channel: repair.channel,
+            epoch: repair.epoch,
+            from: repair.at,
+            next: repair.next,
             bytes: self.config.frame_bytes as u64,
         });
-        self.asked.insert(request, asked);
+        self.repairs.insert(request, repair);
     }
 
     fn fetch_due(&self) -> Option<u64> {
-        let due = |asked: &Asked| asked.wait_until <= self.now;
-        self.asked
+        let due = |repair: &Repair| repair.wait_until <= self.now;
+        self.repairs
             .iter()
-            .find(|(_, asked)| due(asked))
+            .find(|(_, repair)| due(repair))
             .map(|(request, _)| *request)
     }
 
@@ -426,7 +428,7 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 
     /// The peer asks for records.
-    pub(crate) fn asked_for(
+    pub(crate) fn fetch_requested(
         &mut self,
         request: u64,
         channel: Channel,
@@ -474,42 +476,42 @@ impl<E: From<SessionEvent>> Session<E> {
     /// The peer answers. An answer that contradicts the request ends the session; one that comes after
     /// [`FETCH_WAIT`] is dropped.
     pub(crate) fn fetched(&mut self, request: u64, first: u64, records: Records) {
-        let Some(mut asked) = self.asked.remove(&request) else {
+        let Some(mut repair) = self.repairs.remove(&request) else {
             self.counters.stale += 1;
             return;
         };
         if records.is_empty() {
-            asked.missing += asked.next - asked.at;
-            return self.event(asked.ended());
+            repair.missing += repair.next - repair.at;
+            return self.event(repair.ended());
         }
         let end = first + records.len() as u64;
-        if first < asked.at || end > asked.next {
+        if first < repair.at || end > repair.next {
             let text = format!(
                 "records {first} to {} answer a question for {} to {}",
                 end - 1,
-                asked.at,
-                asked.next - 1
+                repair.at,
+                repair.next - 1
             );
             return self.fail(Failure::peer(Code::Contradiction, text));
         }
-        asked.missing += first - asked.at;
-        asked.at = end;
+        repair.missing += first - repair.at;
+        repair.at = end;
         self.event(SessionEvent::Fetched {
-            channel: asked.channel,
-            epoch: asked.epoch,
+            channel: repair.channel,
+            epoch: repair.epoch,
             first,
             records,
         });
-        if asked.at == asked.next {
-            self.event(asked.ended());
+        if repair.at == repair.next {
+            self.event(repair.ended());
         } else {
-            self.send_fetch(asked);
+            self.send_fetch(repair);
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.asked.len() > FETCHES_MAX || self.answering.len() > FETCHES_MAX {
-            return Err(format!("{} repairs are open", self.asked.len()));
+        if self.repairs.len() > FETCHES_MAX || self.answering.len() > FETCHES_MAX {
+            return Err(format!("{} repairs are open", self.repairs.len()));
         }
         if !self.writer.is_empty() {
             return Err(String::from("a frame was begun and not sent"));
@@ -528,7 +530,7 @@ pub(crate) fn version_failure(own: (u32, u32), peer: (u32, u32)) -> Failure {
 }
 
 /// The longest beginning of a text that may be sent.
-pub(crate) fn cut(text: &str) -> &str {
+pub(crate) fn truncated(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -21,7 +21,7 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Messages about a channel or a request that had ended; they changed nothing.
     pub stale: u64,
-    /// Numbers that never come, with the reason told in an event.
+    /// Numbers that never arrive, each reported in an event.
     pub lost: u64,
     /// Rollbacks.
     pub rollbacks: u64,
@@ -32,7 +32,7 @@ pub struct Counters {
     pub refused: [u64; DeadLetterReason::ALL.len()],
     /// Repairs asked for by this side.
     pub fetches: u64,
-    /// Answers of the caller that nobody waited for any more.
+    /// Answers of the caller that came too late to be used.
     pub answers_unused: u64,
 }
 
@@ -43,7 +43,7 @@ impl Counters {
     }
 }
 
-/// A channel of a sender at a glance.
+/// A channel of a sender at a status_of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {
     /// The epoch that is being sent.
@@ -54,11 +54,11 @@ pub struct SenderChannel {
     pub next: u64,
     /// The last one that the subscriber has stored.
     pub acknowledged: u64,
-    /// Elements on the way: sent and not stored.
+    /// Elements in flight: sent and not stored.
     pub in_flight_elements: u64,
-    /// Packed bytes on the way.
+    /// Packed bytes in flight.
     pub in_flight_bytes: u64,
-    /// How much may be on the way.
+    /// How much may be in flight.
     pub window_bytes: u64,
     /// Whether it catches up.
     pub catching_up: bool,
@@ -68,7 +68,7 @@ pub struct SenderChannel {
     pub refused: u64,
 }
 
-/// A channel of a receiver at a glance.
+/// A channel of a receiver at a status_of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverChannel {
     /// Whether the origin has accepted it.

@@ -19,7 +19,7 @@ use chappe_machine::wire::Reader;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The checksum does not fit: the frame was changed on the way.
+    /// The checksum does not fit: the frame was changed in transit.
     #[error("the frame of {0} bytes does not fit its checksum")]
     Checksum(usize),
     /// The checksum is right, and a message is wrong: a defect of the program that wrote it.
@@ -91,7 +91,7 @@ impl<'a> Iterator for Messages<'a> {
 fn read<'a>(kind: u8, frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Message<'a>> {
     let reader = &mut Reader::new(body);
     let message = match kind {
-        // These two may have more behind what is known: later versions add terms there.
+        // Later versions add fields at the end of these two.
         kind::HELLO => return read_hello(reader),
         kind::WELCOME => return read_welcome(reader),
         kind::RECORDS => return read_records(frame, at, body),

@@ -21,7 +21,7 @@ pub(super) struct ChannelState {
     pub(super) stored: u64,
     /// What was handed out and is not stored, in order.
     pub(super) unstored: VecDeque<Run>,
-    /// Refused elements behind the first that is not stored.
+    /// Refused elements after the first that is not stored.
     pub(super) refused_ahead: BTreeSet<u64>,
     /// Elements and packed bytes handed out and stored in this stage.
     pub(super) handed_out: Credit,
@@ -30,7 +30,7 @@ pub(super) struct ChannelState {
     pub(super) residue: VecDeque<Run>,
     /// The versions of the schemas, by their index.
     pub(super) schemas: Vec<u32>,
-    /// How many are at the origin behind what was handed out.
+    /// How many elements the origin has after the last one handed out.
     pub(super) behind: u64,
     pub(super) refused: u64,
     /// Whether there is something to acknowledge.
@@ -58,7 +58,7 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) epoch: u64,
-    /// One behind the last number.
+    /// One after the last number.
     pub(super) next: u64,
     pub(super) elements: u64,
     pub(super) bytes: u64,
@@ -126,7 +126,7 @@ impl ChannelState {
         self.unstored_bytes() + residue
     }
 
-    /// What was handed out in earlier stages is stored up to here. Gives back the bytes freed.
+    /// What was handed out in earlier stages is stored up to here. Returns the bytes freed.
     pub(super) fn store_residue(&mut self, position: Position) -> u64 {
         let present = position.epoch == self.epoch;
         let mut freed = 0;
@@ -155,7 +155,7 @@ impl ChannelState {
         self.announced = self.credit;
     }
 
-    /// Everything up to here is stored, as the caller says. Gives back the packed bytes freed.
+    /// Notes that everything up to here is stored; returns the packed bytes freed.
     pub(super) fn store(&mut self, sequence: u64) -> u64 {
         let mut stored = self.stored.max(sequence);
         let mut freed = 0;

@@ -116,7 +116,7 @@ impl Receiver {
                 reason: LossReason::Skipped,
             });
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Receiver {
             records,
             behind,
         });
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 
     /// What an honest origin never exceeds: a window and one record beyond it, once more for what
@@ -195,7 +195,7 @@ impl Receiver {
                 reason,
             });
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 }
 
@@ -209,7 +209,7 @@ fn exceeded(state: &ChannelState, window: u64, held: (u64, u64)) -> Option<Strin
             sent.elements, sent.bytes, limit.elements, limit.bytes
         ));
     }
-    // What was left behind by stages counts too, but not against an honest origin.
+    // Elements of earlier stages count too, but not against an honest origin.
     if state.unstored_bytes() >= window || held.0 >= held.1 {
         return Some(format!(
             "{} bytes are not stored, the window is {window}",

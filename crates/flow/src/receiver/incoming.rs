@@ -1,4 +1,4 @@
-//! What the origin says, except for the elements.
+//! Messages of the origin, except elements.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -54,7 +54,7 @@ impl Receiver {
             } => self.lost(place, *from, *next, *reason),
             Message::Stage { place } => {
                 if self.in_place(place, place.stage.first) {
-                    self.has_news(place.channel);
+                    self.needs_acknowledgement(place.channel);
                 }
             }
             Message::Ended { channel } => self.ended_by_origin(*channel),
@@ -69,7 +69,7 @@ impl Receiver {
                 let range = (*from, *next);
                 if self.is_open(*channel, "Fetch") {
                     self.session
-                        .asked_for(*request, *channel, *epoch, range, *bytes);
+                        .fetch_requested(*request, *channel, *epoch, range, *bytes);
                 } else {
                     self.session.answer_none(*request, *from);
                 }
@@ -182,7 +182,7 @@ impl Receiver {
         if let Some(gap) = gap {
             self.session.event(gap);
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 
     /// Compares what this side has with what it is offered: tells a rollback, gives back a gap.

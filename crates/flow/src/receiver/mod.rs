@@ -1,6 +1,6 @@
 //! The subscriber's end of a session: one for each connection that it makes.
 //!
-//! It hands out what arrives in order and once, and acknowledges what its program says is stored.
+//! It hands out elements in order and once, and acknowledges those that its program has stored.
 //! It keeps nothing beyond the connection: where to go on is known by the newest stored element,
 //! which carries its origin's position.
 
@@ -53,9 +53,9 @@ pub struct Receiver {
 /// How far the handshake is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Greeting {
-    /// Nothing was said.
+    /// Hello was not sent.
     Silent,
-    /// Hello was said.
+    /// Hello was sent.
     Said,
     /// The origin has agreed on this version.
     Done(u32),
@@ -115,10 +115,10 @@ impl Receiver {
     pub fn channels(&self) -> impl Iterator<Item = (Channel, ReceiverChannel)> + '_ {
         self.channels
             .iter()
-            .map(|(channel, state)| (*channel, glance(state)))
+            .map(|(channel, state)| (*channel, status_of(state)))
     }
 
-    fn caller_erred(&mut self, text: String) {
+    fn fail_caller(&mut self, text: String) {
         self.session
             .fail(Failure::new(Fault::Caller, Code::Misuse, text));
     }
@@ -155,18 +155,18 @@ impl Receiver {
     }
 
     fn frame(&mut self, frame: &Bytes) {
-        if !self.session.heard(frame) {
+        if !self.session.check_frame(frame) {
             return;
         }
         let messages = match decode(frame) {
             Ok(messages) => messages,
-            Err(error) => return self.session.not_decoded(error),
+            Err(error) => return self.session.decode_failed(error),
         };
-        self.session.sound();
+        self.session.accept_frame();
         for message in messages {
             match message {
                 Ok(message) => self.message(&message),
-                Err(error) => self.session.not_decoded(error),
+                Err(error) => self.session.decode_failed(error),
             }
             if self.session.is_ended() {
                 return;
@@ -175,7 +175,7 @@ impl Receiver {
     }
 }
 
-fn glance(state: &ChannelState) -> ReceiverChannel {
+fn status_of(state: &ChannelState) -> ReceiverChannel {
     ReceiverChannel {
         accepted: state.phase == Phase::Open,
         delivered: state.position(),
@@ -202,7 +202,7 @@ impl Machine for Receiver {
             Input::Receive(ReceiverReceive::Frame(frame)) => self.frame(&frame),
             Input::Command(command) => {
                 if self.phase == Greeting::Silent {
-                    self.say_hello();
+                    self.send_hello();
                 }
                 self.command(command);
             }

@@ -7,7 +7,7 @@ use super::channel::{ChannelState, Phase};
 use super::{Greeting, Receiver};
 use crate::message::{Hello, Message};
 use crate::planted::{self, Defect};
-use crate::session::cut;
+use crate::session::truncated;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, Credit, DeadLetterReason, EARLIER_MAX, Failure, Fault,
     NAME_BYTES_MAX, Position, ReceiverEvent, RefusalReason, SERIALIZATION_BYTES_MAX, Start,
@@ -27,7 +27,7 @@ fn milliseconds(duration: Duration) -> u64 {
 impl Receiver {
     // -- the handshake --
 
-    pub(super) fn say_hello(&mut self) {
+    pub(super) fn send_hello(&mut self) {
         let now = self.session.now;
         let config = &self.config;
         let hello = Hello {
@@ -48,22 +48,22 @@ impl Receiver {
     pub(super) fn subscribe(&mut self, channel: Channel, subscription: Subscription) {
         let used = self.channels.contains_key(&channel) || self.ended.contains(channel);
         if channel.0 >= CHANNEL_NUMBERS_MAX || used {
-            return self.caller_erred(format!("the number of {channel} was used, or is too large"));
+            return self.fail_caller(format!("the number of {channel} was used, or is too large"));
         }
         if self.channels.len() >= self.config.channels_max {
             let limit = self.config.channels_max;
-            return self.caller_erred(format!("{limit} channels are open, which is the limit"));
+            return self.fail_caller(format!("{limit} channels are open, which is the limit"));
         }
         let name = subscription.stream.len();
         if name > NAME_BYTES_MAX || subscription.serialization.len() > SERIALIZATION_BYTES_MAX {
-            return self.caller_erred(format!("{channel}: a name of {name} bytes is too long"));
+            return self.fail_caller(format!("{channel}: a name of {name} bytes is too long"));
         }
         let have = subscription.start.have();
         let mut given = subscription.earlier.iter().copied().chain(have);
         if given.any(|one| one.sequence >= u64::MAX - 1) || subscription.earlier.len() > EARLIER_MAX
         {
             let text = format!("{channel}: no stream has so many elements or epochs");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         let credit = subscription.credit.unwrap_or(self.config.credit);
         let credit = Credit {
@@ -116,7 +116,7 @@ impl Receiver {
                 self.held_bytes -= state.held_bytes();
                 *state = left;
                 state.phase = Phase::Leaving;
-                let text = cut(text);
+                let text = truncated(text);
                 self.session.push(&Message::Unsubscribe {
                     channel,
                     reason,
@@ -152,7 +152,7 @@ impl Receiver {
             return;
         };
         if position.epoch != state.epoch {
-            // Of an earlier stage: there is nobody any more to tell.
+            // Of an earlier stage, which is not acknowledged any more.
             let freed = state.store_residue(position);
             self.held_bytes -= freed;
             return;
@@ -160,12 +160,12 @@ impl Receiver {
         if position.sequence > state.delivered {
             let delivered = state.position();
             let text = format!("{channel}: {position} is stored, the last given is {delivered}");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         let mut freed = state.store_residue(position);
         freed += state.store(position.sequence);
         self.held_bytes -= freed;
-        self.stored_some(channel);
+        self.note_stored(channel);
     }
 
     pub(super) fn refused(
@@ -183,7 +183,7 @@ impl Receiver {
         if position.sequence > state.delivered {
             let delivered = state.position();
             let text = format!("{channel}: {position} is refused, the last given is {delivered}");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         if position.sequence <= state.stored || !state.refused_ahead.insert(position.sequence) {
             self.session.counters.answers_unused += 1;
@@ -193,11 +193,11 @@ impl Receiver {
         let freed = state.store(0);
         self.held_bytes -= freed;
         self.session.counters.refused[reason.index()] += 1;
-        self.stored_some(channel);
+        self.note_stored(channel);
     }
 
     /// Something was stored: acknowledges it, now or a little later with more.
-    fn stored_some(&mut self, channel: Channel) {
+    fn note_stored(&mut self, channel: Channel) {
         let (elements, bytes) = (
             self.config.acknowledge_elements,
             self.config.acknowledge_bytes,
@@ -216,13 +216,13 @@ impl Receiver {
         if much || (waiting.bytes > 0 && state.credit_runs_low()) {
             self.acknowledge_now = true;
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 
     // -- acknowledgements --
 
     /// There is something to tell of a channel.
-    pub(super) fn has_news(&mut self, channel: Channel) {
+    pub(super) fn needs_acknowledgement(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };

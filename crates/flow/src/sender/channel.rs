@@ -26,7 +26,7 @@ pub(super) struct Open {
     pub(super) next: u64,
     /// The newest number here.
     pub(super) last: u64,
-    /// One behind the highest number sent in this stage; above `next` after a rollback.
+    /// One after the highest number sent in this stage; above `next` after a rollback.
     pub(super) sent_next: u64,
     /// The last acknowledgement of the stage, at first what follows from the grant.
     pub(super) acknowledged: Entry,
@@ -123,7 +123,7 @@ impl Open {
     }
 
     /// Whether the subscriber has room for more, and not for a crumb: a frame of `fill` bytes, or of
-    /// the whole credit, must be a quarter full, unless nothing is on the way.
+    /// the whole credit, must be a quarter full, unless nothing is in flight.
     pub(super) fn has_credit(&self, credit: Credit, fill: u64) -> bool {
         let bytes = self
             .acknowledged

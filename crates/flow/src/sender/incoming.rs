@@ -1,4 +1,4 @@
-//! What the subscriber says.
+//! Messages of the subscriber.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -50,7 +50,7 @@ impl Sender {
                 if self.channels.contains_key(channel) {
                     let range = (*from, *next);
                     self.session
-                        .asked_for(*request, *channel, *epoch, range, *bytes);
+                        .fetch_requested(*request, *channel, *epoch, range, *bytes);
                 } else {
                     self.unknown(*channel, "Fetch");
                     self.session.answer_none(*request, *from);
@@ -244,7 +244,7 @@ impl Sender {
 }
 
 impl Open {
-    /// What no honest subscriber says, however late.
+    /// Refuses what no honest subscriber sends, however late.
     fn check_entry(&self, entry: &Entry) -> Result<(), (Code, alloc::string::String)> {
         let unsent = |text| Err((Code::AcknowledgedUnsent, text));
         if entry.stage > self.stage.number {

@@ -124,7 +124,7 @@ impl Sender {
         self.peer.map(|peer| peer.version)
     }
 
-    /// What is on the way over all channels.
+    /// What is in flight over all channels.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
         InFlight {
@@ -145,10 +145,10 @@ impl Sender {
     pub fn channels(&self) -> impl Iterator<Item = (Channel, SenderChannel)> + '_ {
         self.channels
             .iter()
-            .filter_map(|(channel, state)| Some((*channel, glance(state.open.as_ref()?))))
+            .filter_map(|(channel, state)| Some((*channel, status_of(state.open.as_ref()?))))
     }
 
-    fn caller_erred(&mut self, text: String) {
+    fn fail_caller(&mut self, text: String) {
         self.session
             .fail(Failure::new(Fault::Caller, Code::Misuse, text));
     }
@@ -188,18 +188,18 @@ impl Sender {
     }
 
     fn frame(&mut self, frame: &Bytes) {
-        if !self.session.heard(frame) {
+        if !self.session.check_frame(frame) {
             return;
         }
         let messages = match decode(frame) {
             Ok(messages) => messages,
-            Err(error) => return self.session.not_decoded(error),
+            Err(error) => return self.session.decode_failed(error),
         };
-        self.session.sound();
+        self.session.accept_frame();
         for message in messages {
             match message {
                 Ok(message) => self.message(&message),
-                Err(error) => self.session.not_decoded(error),
+                Err(error) => self.session.decode_failed(error),
             }
             if self.session.is_ended() {
                 return;
@@ -208,7 +208,7 @@ impl Sender {
     }
 }
 
-fn glance(open: &Open) -> SenderChannel {
+fn status_of(open: &Open) -> SenderChannel {
     let in_flight = open.in_flight();
     SenderChannel {
         epoch: open.epoch,
@@ -283,12 +283,12 @@ impl Invariant for Sender {
         let in_flight: u64 = open().map(|open| open.in_flight().bytes).sum();
         if in_flight != self.in_flight.bytes {
             let counted = self.in_flight.bytes;
-            return Err(format!("{in_flight} bytes on the way, counted {counted}"));
+            return Err(format!("{in_flight} bytes in flight, counted {counted}"));
         }
         let catching_up = open().filter(|open| open.catching_up);
         let catching_up: u64 = catching_up.map(|open| open.in_flight().bytes).sum();
         if catching_up != self.in_flight_catch_up {
-            return Err(format!("{catching_up} bytes on the way that catch up"));
+            return Err(format!("{catching_up} bytes in flight that catch up"));
         }
         for state in open() {
             if state.acknowledged.stored >= state.sent_next {

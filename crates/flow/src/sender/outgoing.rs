@@ -1,4 +1,4 @@
-//! What the caller says of channels: answers, schemas, rollbacks.
+//! Commands of the caller about channels: answers, schemas, rollbacks.
 
 use alloc::format;
 
@@ -6,7 +6,7 @@ use super::Sender;
 use super::channel::{ChannelState, Open, Switch};
 use crate::config::SCHEMAS_MAX;
 use crate::message::{Message, RECORDS_OVERHEAD_MAX, Rolled, SchemaText};
-use crate::session::cut;
+use crate::session::truncated;
 use crate::{Channel, Grant, Offer, RefusalReason, SCHEMA_BYTES_MAX, Schema};
 
 impl Sender {
@@ -20,7 +20,7 @@ impl Sender {
         };
         let is_open = state.open.is_some();
         match offer {
-            Offer::Refuse { reason, text } => self.refuse(channel, reason, cut(&text).into()),
+            Offer::Refuse { reason, text } => self.refuse(channel, reason, truncated(&text).into()),
             Offer::Accept(grant) if !is_open => self.accept(channel, Rolled::No, grant),
             Offer::Rollback { kept, grant } if !is_open => {
                 self.accept(channel, Rolled::of(kept), grant);
@@ -28,13 +28,13 @@ impl Sender {
             Offer::Rollback { kept, grant } => {
                 self.rolled_back(channel, kept.map_or(0, |kept| kept.sequence), grant);
             }
-            Offer::Accept(_) => self.caller_erred(format!("{channel} was accepted twice")),
+            Offer::Accept(_) => self.fail_caller(format!("{channel} was accepted twice")),
         }
     }
 
     fn accept(&mut self, channel: Channel, rolled: Rolled, grant: Grant) {
         if grant.next == 0 || grant.last == u64::MAX {
-            return self.caller_erred(format!("{channel} is granted from number 0 on"));
+            return self.fail_caller(format!("{channel} is granted from number 0 on"));
         }
         if !self.fits(&grant.schema) {
             return self.schema_too_large(channel);
@@ -66,7 +66,7 @@ impl Sender {
     /// The log went back while the channel is open.
     fn rolled_back(&mut self, channel: Channel, kept: u64, grant: Grant) {
         if grant.next == 0 || kept >= grant.next {
-            return self.caller_erred(format!("{channel} goes back to before what is kept"));
+            return self.fail_caller(format!("{channel} goes back to before what is kept"));
         }
         let Some(open) = self.open_mut(channel) else {
             return;

@@ -227,7 +227,7 @@ impl Sender {
 }
 
 /// Whether what is left of a window is worth a frame: a quarter of one, or of the window. Crumbs
-/// would cost a frame each. When nothing is on the way, anything is.
+/// would cost a frame each. When nothing is in flight, anything is.
 fn worth_a_frame(used: u64, window: u64, fill: u64) -> bool {
     used == 0 || window.saturating_sub(used) >= (window.min(fill) / 4).max(1)
 }

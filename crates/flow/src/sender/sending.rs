@@ -41,8 +41,9 @@ impl Sender {
             return self.other_epoch(channel, epoch);
         }
         let Some(schema) = schema else {
-            let text = format!("{channel}: version {schema_version} of the schema was not told");
-            return self.caller_erred(text);
+            let text =
+                format!("{channel}: version {schema_version} of the schema was never announced");
+            return self.fail_caller(text);
         };
         let bytes = usize::try_from(reading.bytes).unwrap_or(usize::MAX);
         let elements = usize::try_from(reading.elements).unwrap_or(usize::MAX);
@@ -108,7 +109,7 @@ impl Sender {
             return;
         }
         if next <= from || next == u64::MAX {
-            return self.caller_erred(format!("{channel}: a gap from {from} to {next}"));
+            return self.fail_caller(format!("{channel}: a gap from {from} to {next}"));
         }
         if self
             .open_mut(channel)
@@ -279,7 +280,7 @@ impl Sender {
 
     pub(super) fn may_pace(&mut self) -> bool {
         let (now, in_flight) = (self.session.now, self.in_flight());
-        // Nothing will be acknowledged when nothing is on the way: no pacer may wait for it.
+        // Nothing will be acknowledged when nothing is in flight: no pacer may wait for it.
         let idle = in_flight.bytes == 0 && self.reads == 0;
         match self.pacer.next(now, in_flight) {
             Pace::Now => {
@@ -304,7 +305,7 @@ impl Open {
         }
     }
 
-    /// The number that comes next, behind what waits for more.
+    /// The number that follows those that wait for more.
     fn expected(&self) -> u64 {
         let waiting = self
             .lingering
