@@ -6,7 +6,7 @@ use core::ops::Range;
 use chappe_flow::Position;
 
 /// Ranges of one stream that are remembered; reason: only those matter that a log that becomes full can
-/// take back, and a link has no more losses on its way to the disk unless elements of less than a
+/// take back, and a link has no more losses queued in the log unless elements of less than a
 /// kilobyte are between them. With 16 KiB of them for a stream, memory stays bounded.
 const RANGES_MAX: usize = 1_024;
 

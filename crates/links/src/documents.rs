@@ -96,7 +96,7 @@ pub(crate) fn last_of(document: &Document) -> Option<u64> {
     }
 }
 
-/// Does what a document says, and appends to `pending` what of it is on its way to the disk, also before
+/// Does what a document says, and appends to `pending` what of it is queued in the log, also before
 /// an error. What does not fit becomes a dead letter.
 pub(crate) async fn take(
     inlet: &mut Inlet,

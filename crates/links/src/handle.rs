@@ -117,7 +117,7 @@ impl Links {
     /// Discards dead letters of a link: these, or all.
     ///
     /// # Errors
-    /// There is no such link, or what the log says.
+    /// There is no such link, or an error of the log.
     pub fn discard(&self, name: &str, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
             return self.shared.push_letters()?.discard(numbers);
@@ -134,7 +134,7 @@ impl Links {
     /// name `http-push`.
     ///
     /// # Errors
-    /// There is no such link, or what the log says.
+    /// There is no such link, or an error of the log.
     pub fn dead_letters(
         &self,
         name: &str,
@@ -150,7 +150,7 @@ impl Links {
     /// How many dead letters there are under the name `http-push`.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub fn push_dead_letters(&self) -> Result<u64, LinkError> {
         Ok(self.shared.push_letters()?.count())
     }

@@ -1,4 +1,4 @@
-//! What links need of the node that they belong to.
+//! The interface of the node to its links.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::{HostError, LossReason, Serialization};
 /// The node, as its links see it. All calls return soon; none is made for each element.
 pub trait LinkHost: Send + Sync + 'static {
     /// Creates or opens the stream `name` for what comes over `link`, and registers it. Called when
-    /// the origin has said what its elements look like, and when that changed.
+    /// the origin has announced the structure of its elements, and when that changed.
     ///
     /// # Errors
     /// Another source has a stream of this name, or there are too many.
@@ -26,7 +26,7 @@ pub trait LinkHost: Send + Sync + 'static {
         level: Option<Level>,
     ) -> Result<Opened, HostError>;
 
-    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would say; asked before
+    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would decide; asked before
     /// the origin is.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ pub trait LinkHost: Send + Sync + 'static {
 pub struct Opened {
     /// Where it is stored.
     pub log: StreamLog,
-    /// Is told of what comes.
+    /// Counts arriving elements.
     pub arrivals: Arc<dyn Arrivals>,
 }
 
@@ -197,7 +197,7 @@ pub enum LinkNotice {
         /// Why.
         why: String,
     },
-    /// The origin went back behind what is stored here: a restored backup, or lost data.
+    /// The origin lost elements that are stored here: a restored backup, or lost data.
     Rollback {
         /// The link.
         link: String,

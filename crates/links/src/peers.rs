@@ -1,4 +1,4 @@
-//! Those who read streams of this node.
+//! The readers of this node's streams.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -57,7 +57,7 @@ struct Version {
     intake: Intake,
 }
 
-/// What is on its way to the disk, in order.
+/// What is queued in the log, in order.
 pub(crate) enum Pending {
     /// Elements up to this one.
     Stored(Position, Appended),
@@ -129,7 +129,7 @@ impl std::fmt::Display for InletError {
             Self::Defining => f.write_str("the stream is being defined"),
             Self::UnknownSchema(schema) => {
                 let (id, version) = (schema.id, schema.version);
-                write!(f, "schema {id} (version {version}) was never told")
+                write!(f, "schema {id} (version {version}) was never announced")
             }
             Self::Misfit(why) => f.write_str(why),
             Self::Link(error) => error.fmt(f),
@@ -141,7 +141,7 @@ impl Replica {
     /// The copy of the stream that the origin calls `name`, and how far the origin was read.
     ///
     /// # Errors
-    /// Another link feeds the stream here, or what the log says.
+    /// Another link feeds the stream here, or an error of the log.
     pub(crate) async fn new(
         link: &Arc<Link>,
         name: &str,
@@ -171,7 +171,7 @@ impl Replica {
     /// queued.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) async fn last_position(&mut self) -> Result<Option<Position>, LinkError> {
         self.taken_back = self.link.shared.store.store().taken_back();
         self.wait_until_settled().await?;
@@ -192,7 +192,7 @@ impl Replica {
         Ok(last)
     }
 
-    /// Waits until nothing is on its way to the log.
+    /// Waits until nothing is queued in the log.
     async fn wait_until_settled(&self) -> Result<(), LinkError> {
         if let Some(log) = &self.log {
             settled(log.log(), &self.local).await?;
@@ -232,7 +232,7 @@ impl Replica {
         self.log.as_ref().map(StreamLog::schema)
     }
 
-    /// The schema of this id and version, if the origin has told it.
+    /// The schema of this id and version, if the origin has announced it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
         Some(self.intake_of(schema)?.schema())
     }
@@ -340,7 +340,7 @@ impl Replica {
     }
 
     /// Consecutive new records of one epoch, as the origin's log has them. Adds to `pending` what is
-    /// on its way to the disk. After [`InletError::Busy`] and [`InletError::Defining`] those that are
+    /// queued in the log. After [`InletError::Busy`] and [`InletError::Defining`] those that are
     /// not in `pending` may be given again.
     ///
     /// # Errors
@@ -438,7 +438,7 @@ impl Replica {
         });
     }
 
-    /// Queues that the origin was read up to here, behind all that is on its way to the log.
+    /// Queues that the origin was read up to here, behind all that is queued in the log.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -579,7 +579,7 @@ impl Replica {
     /// are passed over only once, whatever ends before the next element.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is counted, and the same may be said again.
+    /// See [`InletError`]; then nothing is counted, and the call may be repeated.
     pub(crate) fn lost(
         &mut self,
         from: Position,
@@ -613,10 +613,10 @@ impl Replica {
         });
     }
 
-    /// The origin went back behind what is here, and goes on at `next`.
+    /// The origin was rolled back, and continues at `next`.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is told, and the same may be said again.
+    /// See [`InletError`]; then nothing is reported, and the call may be repeated.
     pub(crate) fn rollback(
         &mut self,
         have: Position,

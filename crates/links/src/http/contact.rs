@@ -105,7 +105,7 @@ async fn take_documents(
     stored.map_err(|(error, name)| refusal(link, contact, &name, error))
 }
 
-/// The receiving end of a stream while a request is taken, and what of it is on its way to the disk.
+/// The receiving end of a stream during one request, with its batches queued in the log.
 struct Delivery {
     inlet: OwnedMutexGuard<Inlet>,
     pending: VecDeque<Pending>,
@@ -158,7 +158,7 @@ fn refusal(link: &Link, contact: &ContactPoint, stream: &str, error: InletError)
         InletError::UnknownSchema(_) => HttpRefusal::new(409, "unknown schema", error.to_string()),
         InletError::Misfit(why) => HttpRefusal::new(422, "does not fit", why),
         InletError::Link(error) if error.is_of_stream() => {
-            inlet::refused(link, stream, &error.told());
+            inlet::refused(link, stream, &error.with_hint());
             contact.drop_inlet(stream);
             HttpRefusal::new(404, "not subscribed", error.to_string())
         }

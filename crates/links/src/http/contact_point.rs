@@ -8,7 +8,7 @@ use crate::inlet::Inlet;
 
 /// The contact point of a link.
 pub(crate) struct ContactPoint {
-    /// Stands in its address: whoever knows it may send.
+    /// Part of its address: a peer that knows it may send.
     secret: String,
     inlets: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Inlet>>>>,
 }
@@ -44,7 +44,7 @@ impl ContactPoint {
     }
 
     /// This node does not take a stream, or the origin does not give it: its receiving end gives way
-    /// to that of another link, and is made anew when it is subscribed to once more.
+    /// to that of another link, and is created again by the next subscription.
     pub(super) fn drop_inlet(&self, stream: &str) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.remove(stream);

@@ -40,7 +40,7 @@ pub(super) struct Push {
 
 /// What a contact point did with a request.
 enum Outcome {
-    /// It takes so many elements in a request, if it says so.
+    /// The largest number of elements in a request, if it names one.
     Stored(Option<usize>),
     /// It will never take this.
     Refused(Reason, String),
@@ -315,7 +315,9 @@ impl Links {
         let live = shared.pushes.destination(&letter.stream, &was);
         let (destination, serialization) = live.ok_or_else(|| {
             let (stream, address) = (&letter.stream, was.address);
-            still(format!("nobody at {address} is subscribed to {stream:?}"))
+            still(format!(
+                "no contact point at {address} is subscribed to {stream:?}"
+            ))
         })?;
         let address = destination.contact.address;
         let reader = Reader {
@@ -353,15 +355,15 @@ impl Links {
         match put(&destination, &media_type, encoded(&document)?).await {
             Outcome::Stored(_) => letters.sent_again(number).await,
             Outcome::Refused(_, why) | Outcome::Later(why) => {
-                Err(still(format!("{address} says: {why}")))
+                Err(still(format!("{address} answers: {why}")))
             }
             Outcome::UnknownSchema => Err(still(format!("{address} does not know the schema"))),
-            Outcome::Gone => Err(still(format!("{address} wants nothing any more"))),
+            Outcome::Gone => Err(still(format!("{address} has ended its subscription"))),
         }
     }
 }
 
-/// How many elements a request has at most, when the contact point says that it takes so many.
+/// The largest number of elements of a request, from what the contact point takes.
 pub(super) fn elements_for(serialization: Serialization, told: Option<usize>) -> usize {
     match serialization {
         Serialization::Xml => told.unwrap_or(1).clamp(1, ELEMENTS_MAX),

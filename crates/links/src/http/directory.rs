@@ -5,8 +5,8 @@ use crate::serialization::DOCUMENT_BYTES_MAX;
 use crate::{HttpRefusal, Reader, Serialization, directory};
 
 impl Links {
-    /// The directory for other nodes: those of the streams `streams` (a name, or a beginning with `*`
-    /// behind it; empty: the list of names) that `reader` may read, as documents.
+    /// The directory for other nodes: those of the streams `streams` (a name, or a prefix ending in
+    /// `*`; empty: the list of names) that `reader` may read, as documents.
     ///
     /// # Errors
     /// A selection that is none.

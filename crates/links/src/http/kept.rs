@@ -19,7 +19,7 @@ const KEEP_PAUSE: Duration = Duration::from_secs(2);
 
 impl Links {
     /// Makes the subscriptions that were there before the restart; each has its whole lease again.
-    /// Those that cannot be made are dropped, and the host is told. Call it within a runtime.
+    /// Those that cannot be made are dropped and reported to the host. Call it within a runtime.
     pub fn http_restore(&self, kept: Vec<KeptSubscription>) {
         for subscription in kept {
             let peer = subscription.contact_point.clone();

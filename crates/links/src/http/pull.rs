@@ -22,7 +22,7 @@ pub struct PullBody {
     outflow: Outflow,
     serialization: Serialization,
     place: Place,
-    /// The reader wants only what is new, and was not told behind which position that is.
+    /// The reader wants only new elements, and does not know yet after which position.
     begins: bool,
 }
 

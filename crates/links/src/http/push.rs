@@ -91,7 +91,7 @@ impl Links {
         })
     }
 
-    /// Begins to push; from behind which position.
+    /// Begins to push; returns the position after which it starts.
     pub(super) fn begin(
         &self,
         wanted: Wanted,
@@ -242,7 +242,7 @@ impl Links {
         Ok(Destination { contact, client })
     }
 
-    /// Asks the contact point whether it wants this: it gives back a token that only it was told.
+    /// Asks the contact point whether it wants this: it returns a token that only it was sent.
     async fn confirm(&self, destination: &Destination) -> Result<(), HttpRefusal> {
         let Destination { contact, client } = destination;
         let shared = self.shared();

@@ -92,7 +92,7 @@ impl From<InletError> for Ended {
 impl From<LinkError> for Ended {
     fn from(error: LinkError) -> Self {
         match error.is_of_stream() {
-            true => Self::Refused(error.told()),
+            true => Self::Refused(error.with_hint()),
             false => Self::Down(plain(error.to_string())),
         }
     }
@@ -128,7 +128,7 @@ async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, Connectio
     names.retain(|name| {
         let fits = chappe_stream::check_name(&link.config.local_name(name)).is_ok();
         if !fits {
-            inlet::refused(link, name, "its name is none here");
+            inlet::refused(link, name, "its name is not valid here");
         }
         fits
     });
@@ -428,7 +428,7 @@ async fn keep(
     let Some(contact) = &link.contact else {
         return Err(plain("the link has no contact point").into());
     };
-    // One receiving end for as long as the link lives: it knows what is on its way to the disk.
+    // One receiving end for as long as the link lives: it knows what is queued in the log.
     let have = match contact.inlet(name) {
         Some(inlet) => inlet.lock().await.have(),
         None => {

@@ -8,7 +8,7 @@ use crate::serialization::DOCUMENT_BYTES_MAX;
 use crate::{Reader, directory};
 
 impl Links {
-    /// Serves sessions to whoever connects to `router`, until the runtime shuts down. Dropping the
+    /// Serves a session to each peer that connects to `router`, until the runtime shuts down. Dropping the
     /// future ends them all.
     pub async fn serve_zeromq(&self, mut router: Router) {
         let mut sessions = tokio::task::JoinSet::new();

@@ -236,9 +236,12 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         .await;
     let refusals = refusals();
     assert!(
-        refusals[0].contains("another than the origin says"),
+        refusals[0].contains("not the one that the origin names"),
         "{refusals:?}"
     );
-    assert!(refusals[1].contains("the schema is none"), "{refusals:?}");
+    assert!(
+        refusals[1].contains("the schema does not decode"),
+        "{refusals:?}"
+    );
     assert!(subscriber.store.streams().is_empty(), "nothing was opened");
 }
