@@ -59,7 +59,9 @@ def use_paths(code, reexports=False):
     for match in re.finditer(r"^\s*(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", code, re.M):
         if reexports or not match.group(1):
             expand([], match.group(2))
-    for match in re.finditer(r"\b(?:crate|super)(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code)):
+    # Neither imports, counted above, nor the module that a visibility names.
+    rest = re.sub(r"\buse\s+[^;]+;|\bpub\s*\(in [^)]*\)", "", code)
+    for match in re.finditer(r"\b(?:crate|super)(?:::\w+)+", rest):
         paths.append(match.group(0).split("::"))
     return paths
 

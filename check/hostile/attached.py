@@ -1,9 +1,11 @@
 """Devices that a node has attached, and that attack it: documents that are comments, reports of thousands of
-changes, events of foreign children. An honest client of the node is answered meanwhile, and memory is bounded.
+changes, events of foreign children, names without end. An honest client of the node is answered meanwhile, and
+memory is bounded.
 """
 
 import gzip
 import re
+import time
 import uuid
 
 from datagrams import SOAP
@@ -16,15 +18,20 @@ from wire import Honest, Web, measured
 SDC = "http://standards.ieee.org/downloads/11073/11073-20701-2018"
 BICEPS = "http://standards.ieee.org/downloads/11073/11073-10207-2017"
 MODIFIED = f"{SDC}/DescriptionEventService/DescriptionModificationReport"
+REPORTED = f"{SDC}/StateEventService/EpisodicMetricReport"
 SPACES = (f"xmlns:m='{BICEPS}/message' xmlns:q='{BICEPS}/participant' "
           "xmlns:x='http://www.w3.org/2001/XMLSchema-instance' SequenceId='urn:s'")
 METRICS, SERVICES, COMMENT_BYTES = 512, 16, 4_000_000
+LONG = "x" * 1_000_000  # what is named without end
+NAMED, HANDLES, HANDLE_BYTES = 1_000, 100, 3_500_000
+SETTLED_S = 2  # a report is answered before it is read
 
 
 class Attached(Stranger):
     """A device that grants subscriptions, serves schemas of comments, and posts events."""
 
-    def __init__(self, cable: Cable, types: str, wsdl: str, services: int = 1):
+    def __init__(self, cable: Cable, types: str, wsdl: str, services: int = 1, metrics: str = "", system: str = "d"):
+        self.metrics, self.system = metrics, system
         self.types, self.notify_to, self.action, self.fetched = types, "", "", 0
         super().__init__(cable, wsdl=wsdl, services=services)
         self.namespace = cable.names["B"]
@@ -69,12 +76,11 @@ class Attached(Stranger):
         manager = f"<e:SubscriptionManager><a:Address>{self.url}/m</a:Address></e:SubscriptionManager>" if to else ""
         return f"<e:{answer} xmlns:e='{EVENTING}'>{manager}<e:Expires>PT1H</e:Expires></e:{answer}>"
 
-    @staticmethod
-    def mdib() -> str:
-        metrics = "".join(f"<q:Metric x:type='q:NumericMetricDescriptor' Handle='{handle(n)}'><q:Unit Code='262656'/>"
-                          "</q:Metric>" for n in range(METRICS))
-        return (f"<m:GetMdibResponse {SPACES} MdibVersion='1'><m:Mdib><q:MdDescription><q:Mds Handle='d'>{metrics}"
-                "</q:Mds></q:MdDescription></m:Mdib></m:GetMdibResponse>")
+    def mdib(self) -> str:
+        metrics = self.metrics or "".join(f"<q:Metric x:type='q:NumericMetricDescriptor' Handle='{handle(n)}'>"
+                                          "<q:Unit Code='262656'/></q:Metric>" for n in range(METRICS))
+        return (f"<m:GetMdibResponse {SPACES} MdibVersion='1'><m:Mdib><q:MdDescription><q:Mds Handle='{self.system}'>"
+                f"{metrics}</q:Mds></q:MdDescription></m:Mdib></m:GetMdibResponse>")
 
     def post(self, action: str, body: str) -> int:
         host, port, path = re.match(r"http://([\d.]+):(\d+)(/.*)", self.notify_to).groups()
@@ -116,6 +122,16 @@ def reports() -> dict[str, str]:
     }
 
 
+def reported(states: str, sequence: str = "urn:s") -> str:
+    name = "m:EpisodicMetricReport"
+    spaces = SPACES.replace("urn:s", sequence)
+    return f"<{name} {spaces} MdibVersion='1'><m:ReportPart>{states}</m:ReportPart></{name}>"
+
+
+def state(of: str) -> str:
+    return f"<m:MetricState DescriptorHandle='{of}'/>"
+
+
 def wide() -> str:
     fields = "".join(f"<s:element name='f{n}' type='s:int' minOccurs='0'/>" for n in range(1_000))
     return description(f"<s:schema xmlns:s='{XSD}' xmlns='urn:t' targetNamespace='urn:t'><s:element name='E'>"
@@ -150,7 +166,30 @@ def check(cable: Cable, node: Process, address: str) -> None:
     until(20, "a medical device attached", lambda: medical.notify_to and b'"usable"' in ask()[2])
     for what, body in reports().items():
         judged(what, lambda body=body: expect(medical.post(MODIFIED, body) == 202, "the report is taken"))
+
+    def name(bodies: list[str]) -> None:
+        for body in bodies:
+            medical.post(REPORTED, body)
+        time.sleep(SETTLED_S)
+    judged(f"a sequence of {len(LONG)} bytes, named by {NAMED} states",
+           lambda: name([reported(state("h") * NAMED, LONG)]))
+    judged(f"{HANDLES} handles of {HANDLE_BYTES} bytes",
+           lambda: name([reported(state(f"{n}{'x' * HANDLE_BYTES}")) for n in range(HANDLES)]))
     medical.close()
+    below = "".join(f"<q:Metric Handle='{n}'/>" for n in range(NAMED))
+    described = Attached(cable, f"<p:Types xmlns:t='{SDC}'>{services}</p:Types>", "", 1, below, LONG)
+
+    def read() -> None:
+        until(20, "a description read", lambda: described.notify_to)
+        time.sleep(SETTLED_S)
+    judged(f"{NAMED} descriptors below a handle of {len(LONG)} bytes", read)
+    described.close()
+    names = " ".join(f"t:A{n}" for n in range(250))
+    typed = Attached(cable, f"<p:Types xmlns:t='urn:{'n' * 1_000}'>{names}</p:Types>", wide(), 60)
+    until(20, "a device with names of types described", lambda: typed.notify_to)
+    size = len(ask()[2])
+    expect(size <= 1 << 20, f"the list of devices does not repeat 15,000 names of a kilobyte: {size} bytes")
+    typed.close()
     flat = Attached(cable, "<p:Types xmlns:t='urn:t'>t:P</p:Types>", wide())
     until(20, "a device with a wide event attached", lambda: flat.notify_to)
     event = f"<E xmlns='urn:t'>{'<g/>' * 300_000}</E>"

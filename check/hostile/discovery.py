@@ -7,10 +7,11 @@ are not his. Every datagram that leaves is counted on the cable, repeats include
 import json
 import random
 import time
+import uuid
 
-from datagrams import malformed, probe, valid
+from datagrams import announce, malformed, probe, valid
 from network import Cable, Process, expect, until
-from wire import GROUP, Answers, Paced, Spoofer, inside, measured, resident_bytes
+from wire import GROUP, Answers, Paced, Spoofer, inside, measured, open_files, resident_bytes
 
 SEED = 20_261_121
 DATAGRAMS = 100_000
@@ -21,6 +22,9 @@ DEVICE_GROWTH_MAX = 16 << 20
 # of up to 8 KiB. Measured: 33 MiB after this flood, 63 MiB after one four times as long, 67 MiB after nine times.
 NODE_GROWTH_MAX = 64 << 20
 DEVICE = "10.77.0.1"
+NOWHERE, NOWHERE_PER_S = 1_800, 300
+# A process has 1,024 by default; 256 devices are asked at once whether they are there.
+OPEN_FILES_MAX = 512
 
 
 def honest_probe(cable: Cable, timeout_s: float, to: str = DEVICE) -> float | None:
@@ -89,6 +93,20 @@ def judge(spoofer: Spoofer, counted: Answers) -> None:
     expect(group <= AMPLIFICATION_MAX * everything, "nor to the group")
 
 
+def nowhere(cable: Cable, node: Process) -> None:
+    """Devices at addresses of the link that no host has: a connection to one is under way for a while."""
+    rng = random.Random(SEED)
+    spoofer, paced, most = Spoofer(cable.names["B"], "10.77.0.2"), Paced(NOWHERE_PER_S), 0
+    for number in range(NOWHERE):
+        source = f"10.77.0.{rng.randrange(125, 249)}"
+        spoofer.send(source, GROUP, announce("2009", "Hello", uuid.uuid4().urn, f"http://{source}:{1_000 + number}/"))
+        paced.wait()
+        if number % 50 == 0:
+            most = max(most, open_files(node.process.pid))
+    measured(f"open files of the node while {NOWHERE} devices are announced where nobody is", most)
+    expect(most <= OPEN_FILES_MAX, f"no more than {OPEN_FILES_MAX}")
+
+
 def check(cable: Cable, device: Process, ready: dict, node: Process, address: str) -> None:
     counted = Answers(cable.names["B"], "b0", DEVICE)
     until(10, "an honest Probe answered before", lambda: honest_probe(cable, 2))
@@ -114,3 +132,4 @@ def check(cable: Cable, device: Process, ready: dict, node: Process, address: st
     drops = json.loads(cable.get("A", f"{address}/api/v1/drops"))["drops"]
     reasons = {row["reason"] for row in drops if row["at_hop"] == "discovery"}
     measured("reasons the node gives", ", ".join(sorted(reasons)) or "none")
+    nowhere(cable, node)

@@ -251,15 +251,7 @@ class Check:
             had = {name: node.elements(name) for name in node.streams()}
             ends = {name: elements[-1]["number"] for name, elements in had.items()}
             until(20, "the subscriber has them", lambda: all(pair._reached(*end) for end in ends.items()))
-            node.stop()
-            shutil.rmtree(node.folder / "data")
-            backup.rename(node.folder / "data")
-            node.start().ready()
-            epochs = {name: stream["epoch"] for name, stream in node.streams().items()}
-            until(30, "elements of the new epochs at the subscriber", lambda: all(
-                any(pairs.place(one)[0] == epoch for one in pair.subscriber.get(
-                    f"/api/v1/streams/{name}/elements?newest=5")["elements"])
-                for name, epoch in epochs.items()))
+            epochs = self.put_back(pair, backup)
             judged = 0
             for name, before in had.items():
                 # The origin is read last: it has everything that the subscriber got.
@@ -274,8 +266,31 @@ class Check:
             notices = str(pair.subscriber.get("/api/v1/notices"))
             expect("went back" in notices, f"an origin restored from a backup: the subscriber says so, keeps "
                    f"what it had and takes the new epoch ({judged} elements judged)")
+            self.put_back(pair, backup)
+            copies = {name: [pairs.place(one) for one in pair.subscriber.elements(name)] for name in had}
+            for name, places in copies.items():
+                if len(set(places)) < len(places):
+                    raise Lost(f"{name}: {len(places)} elements, {len(set(places))} of them distinct")
+            expect(True, f"restored from the same backup again: none of the "
+                   f"{sum(len(places) for places in copies.values())} elements at the subscriber is there twice")
         finally:
             pair.end()
+
+    @staticmethod
+    def put_back(pair: Pair, backup: pathlib.Path) -> dict[str, str]:
+        """Starts the origin with the backup's data; gives the epochs of its streams, when the subscriber has
+        elements of them."""
+        node = pair.origin
+        node.stop()
+        shutil.rmtree(node.folder / "data")
+        shutil.copytree(backup, node.folder / "data")
+        node.start().ready()
+        epochs = {name: stream["epoch"] for name, stream in node.streams().items()}
+        until(30, "elements of the new epochs at the subscriber", lambda: all(
+            any(pairs.place(one)[0] == epoch for one in pair.subscriber.get(
+                f"/api/v1/streams/{name}/elements?newest=5")["elements"])
+            for name, epoch in epochs.items()))
+        return epochs
 
 
 def check(chappe: str, work: pathlib.Path, options: argparse.Namespace) -> None:

@@ -14,9 +14,7 @@ Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
 import argparse
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -24,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import model  # noqa: E402
 import node  # noqa: E402
 import writer  # noqa: E402
-from network import CheckFailed, expect  # noqa: E402
+from network import enter, expect, run_in  # noqa: E402
 
 INSIDE = "CHAPPE_LOSS_INSIDE"
 
@@ -46,23 +44,17 @@ def main() -> None:
     parser.add_argument("--boundaries", type=int)
     parser.add_argument("--only", choices=("writer", "node"))
     options = parser.parse_args()
-    if INSIDE not in os.environ:
-        inside = {**os.environ, INSIDE: "1"}
-        apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        os.execvpe("unshare", [*apart, sys.executable, *sys.argv], inside)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    enter(INSIDE, sys.argv)
     chappe, work = options.chappe.resolve(), options.work.resolve()
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    try:
+
+    def check() -> None:
         expect(True, f"the judge finds {model.prove_yourself()} planted losses of as many")
         if options.only != "node":
             writer.check(writer_program(chappe), work / "writer")
         if options.only != "writer":
             node.check(str(chappe), work / "node", options.seconds, options.boundaries)
-    except (CheckFailed, model.Lost) as failure:
-        sys.exit(f"   FAILED: {failure}\n   logs are in {work}")
-    shutil.rmtree(work)
+
+    run_in(work, check, (model.Lost,))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sockets import PATIENCE_MS, Sockets
 SEED = 13
 MUTATED = 3_000
 SILENT = 100
+UNREAD_S, UNREAD_GROWTH_MAX = 3, 16 << 20
 SESSIONS_MAX = 64  # exchange.max_sessions_per_peer
 CHANNELS = 8_400  # more than twice the 4,096 at a time: beyond those they are refused, and then it is enough
 GROWTH_MAX = 64 << 20
@@ -87,8 +88,9 @@ def heard(data: bytes) -> list[tuple[int, bytes]]:
 class Session:
     """One connection that says what it likes."""
 
-    def __init__(self, sockets: Sockets, endpoint: str):
+    def __init__(self, sockets: Sockets, endpoint: str, answers_max: int = 1_000):
         self.socket = sockets.secure(sockets.context.socket(zmq.DEALER))
+        self.socket.rcvhwm = answers_max
         # Gone is gone. Without dialling again libzmq would forget what it has not given out yet.
         self.socket.reconnect_ivl = 3_600_000
         ends = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_CONNECT_RETRIED
@@ -275,6 +277,27 @@ def silent(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
     until(20, "their places are free", lambda: not node.get("/api/v1/links")["peers"])
 
 
+def unread(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
+    """Sessions that ask without end, and take no answer."""
+    questions = {"questions to the directory": (b"D", b"*\nxml"),
+                 "subscriptions said again": (frame(*[subscribe(stream)] * 2_000),)}
+    for what, parts in questions.items():
+        memory, asked = resident_bytes(node), 0
+        session = Session(sockets, endpoint, answers_max=1).say(frame(hello()))
+        end = time.monotonic() + UNREAD_S
+        while time.monotonic() < end:
+            try:
+                session.socket.send_multipart(parts, zmq.NOBLOCK)
+                asked += 1
+            except zmq.Again:
+                time.sleep(0.01)
+        growth = resident_bytes(node) - memory
+        session.close()
+        print(f"   measured: {asked} messages of {what} unread: {growth >> 10} KiB", flush=True)
+        expect(growth <= UNREAD_GROWTH_MAX,
+               f"{what} are not answered beyond {UNREAD_GROWTH_MAX >> 20} MiB to one that does not read")
+
+
 def hostile(node: Node, endpoint: str, stream: str) -> None:
     memory, last = resident_bytes(node), node.streams()[stream]["last"]
     began = time.monotonic()
@@ -283,6 +306,7 @@ def hostile(node: Node, endpoint: str, stream: str) -> None:
         one_by_one(sockets, endpoint, stream)
         storm(sockets, endpoint, stream)
         silent(sockets, endpoint, stream, node)
+        unread(sockets, endpoint, stream, node)
         honest(sockets, endpoint, stream)
     expect(node.running(), "the node lives")
     counted = drops(node)

@@ -6,10 +6,8 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::bits::{BitReader, BitWriter, Packing};
-use crate::decoder::Decoder;
-use crate::encoder::Encoder;
-use crate::error::{Cause, Error};
+use crate::bits::{BitReader, BitWriter};
+use crate::error::Cause;
 use crate::event::{Event, Name};
 use crate::options::{Alignment, Metadata, Options, Profile, QName, Representation, SchemaId};
 use crate::representation::EXI_NAMESPACE as EXI;
@@ -261,47 +259,51 @@ fn declare_options_element(
 }
 
 /// The options with which an options document is encoded, as the specification fixes them.
-fn document_options() -> Options {
+pub(crate) fn document_options() -> Options {
     Options {
         strict: true,
         ..Options::default()
     }
 }
 
-/// Reads the options document.
-pub(crate) fn read_options(
-    decoder: &mut Decoder,
-    reader: &mut BitReader<'_>,
-) -> Result<Options, Error> {
-    let mut body = core::mem::replace(reader, BitReader::new(&[], Packing::Bits));
-    body.set_packing(Packing::Bits);
-    let mut reading = decoder.begin_body(body, &document_options())?;
-    let mut options = Options::default();
-    let mut path: Vec<(String, String)> = Vec::new();
-    let mut map: Vec<QName> = Vec::new();
-    let mut room = METADATA_BYTES_MAX;
-    loop {
-        let offset = reading.bit_offset();
-        let event = reading.next_event()?;
-        let Some(event) = event else { break };
-        let applied = match is_metadata(&path, &event) {
-            true => record_metadata(&mut options.metadata, &mut path, &mut room, &event),
-            false => apply_option_event(&mut options, &mut path, &mut map, &event),
-        };
-        applied.map_err(|cause| Error {
-            offset,
-            path: "/header".into(),
-            cause,
-        })?;
+/// Collects options from the events of an options document.
+pub(crate) struct OptionsReader {
+    options: Options,
+    path: Vec<(String, String)>,
+    map: Vec<QName>,
+    /// Bytes left for user-defined metadata.
+    room: usize,
+}
+
+impl OptionsReader {
+    pub(crate) fn new() -> Self {
+        Self {
+            options: Options::default(),
+            path: Vec::new(),
+            map: Vec::new(),
+            room: METADATA_BYTES_MAX,
+        }
     }
-    *reader = reading.into_reader();
-    let checked = options.check();
-    checked.map_err(|cause| Error {
-        offset: reader.bit_offset(),
-        path: String::new(),
-        cause,
-    })?;
-    Ok(options)
+
+    /// Applies one event of the document.
+    pub(crate) fn apply(&mut self, event: &Event<'_>) -> Result<(), Cause> {
+        let Self {
+            options,
+            path,
+            map,
+            room,
+        } = self;
+        match is_metadata(path, event) {
+            true => record_metadata(&mut options.metadata, path, room, event),
+            false => apply_option_event(options, path, map, event),
+        }
+    }
+
+    /// The options, if they agree with each other.
+    pub(crate) fn finish(self) -> Result<Options, Cause> {
+        self.options.check()?;
+        Ok(self.options)
+    }
 }
 
 /// Returns true if an event belongs to, or starts, an element of another namespace within
@@ -474,23 +476,6 @@ fn set_flag(options: &mut Options, local: &str) {
     }
 }
 
-/// Writes the options document.
-pub(crate) fn write_options(
-    encoder: &mut Encoder,
-    writer: BitWriter,
-    options: &Options,
-) -> Result<BitWriter, Error> {
-    let mut writing = encoder.begin_body(writer, &document_options())?;
-    let mut tree = Vec::new();
-    options_events(options, &mut tree);
-    writing.event(Event::StartDocument)?;
-    for event in tree {
-        writing.event(event)?;
-    }
-    writing.event(Event::EndDocument)?;
-    writing.into_writer()
-}
-
 /// The event of one item of user-defined metadata.
 fn metadata_event(part: &Metadata) -> Event<'_> {
     fn name(name: &QName) -> Name<'_> {
@@ -515,7 +500,7 @@ fn metadata_event(part: &Metadata) -> Event<'_> {
 }
 
 /// The events of an options document.
-fn options_events<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
+pub(crate) fn options_events<'o>(options: &'o Options, events: &mut Vec<Event<'o>>) {
     let start = |local| Event::StartElement(Name::new(EXI, local));
     fn group<'o>(events: &mut Vec<Event<'o>>, local: &'static str, inner: Vec<Event<'o>>) {
         if !inner.is_empty() {

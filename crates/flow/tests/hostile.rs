@@ -207,6 +207,34 @@ fn an_honest_acknowledgement_is_taken() {
 }
 
 #[test]
+fn a_frame_of_repeated_subscriptions_is_answered_once() {
+    const SCHEMA_BYTES: usize = 50_000;
+    let mut origin = Origin::new();
+    origin.frame(frame(&[Message::Hello(hello())]));
+    origin.frame(frame(&[subscribe(CHANNEL)]));
+    let schema = Schema {
+        version: 1,
+        bytes: vec![b' '; SCHEMA_BYTES].into(),
+        ..Schema::default()
+    };
+    let offer = Offer::Accept(Grant {
+        epoch: 9,
+        next: 1,
+        last: 0,
+        level: Level::Power,
+        schema,
+    });
+    let channel = CHANNEL;
+    origin.input(Input::Command(SenderCommand::Answer { channel, offer }));
+    let before = origin.machine.counters().bytes_sent;
+    assert!(before >= SCHEMA_BYTES as u64);
+    origin.frame(frame(&vec![subscribe(CHANNEL); 1_000]));
+    origin.assert_blamed(Code::Contradiction);
+    let answered = origin.machine.counters().bytes_sent - before;
+    assert!(answered < 1_000, "{answered} bytes answer one frame");
+}
+
+#[test]
 fn acknowledgements_of_what_was_never_sent_are_refused() {
     let wrong = [
         entry(11),

@@ -1,14 +1,14 @@
 //! The one policy on addresses that arrive in messages: XAddrs, NotifyTo, EndTo.
 //!
-//! Whoever sends such an address decides where we connect. Allowed is the sender itself, what the
-//! operator allowed, and nothing else; a name is never resolved, since its owner decides what it
-//! means at the moment of use.
+//! The sender of such an address decides where we connect. The policy allows the sender itself and the
+//! prefixes that the operator configured, and nothing else. A host name is never resolved, since its
+//! owner decides at the moment of use which address it means.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
-/// Where clouds keep credentials for whoever asks from inside: never contacted.
+/// Metadata services of clouds, which hand out credentials to any local program: never contacted.
 const METADATA_SERVICES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
@@ -16,7 +16,7 @@ const METADATA_SERVICES: [IpAddr; 2] = [
 /// Characters of an address that are looked at: `MAX_URI_SIZE` of DPWS 1.1, appendix B.
 const URI_BYTES_MAX: usize = 2_048;
 
-/// How the address is spoken to.
+/// The scheme of the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// Plain HTTP.
@@ -28,17 +28,17 @@ pub enum Scheme {
 /// An address that may be contacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Where.
+    /// Host and port.
     pub address: SocketAddr,
     /// Path and query, at least `/`.
     pub path: String,
 }
 
 impl Contact {
-    /// Takes an address apart without asking whether it may be contacted: for addresses that the
-    /// operator or our own code chose.
+    /// Parses an address without applying a policy: for addresses that the operator or our own code
+    /// chose.
     ///
     /// `zone` is the interface of link-local IPv6 addresses, zero elsewhere.
     ///
@@ -145,7 +145,7 @@ pub struct Prefix {
 
 /// A text that is no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address prefix; write for example 192.0.2.0/24 or 2001:db8::/32")]
+#[error("{0:?} is not an address prefix (hint: write for example 192.0.2.0/24 or 2001:db8::/32)")]
 pub struct PrefixError(String);
 
 impl Prefix {
@@ -206,7 +206,7 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// Why an address is not contacted.
+/// Why the policy refuses an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -217,21 +217,21 @@ pub enum Refusal {
     #[error("the scheme {0:?} is neither http nor https")]
     Scheme(String),
     /// A name where an IP address is demanded.
-    #[error("the host {0:?} is no literal IP address")]
+    #[error("the host {0:?} is not a literal IP address")]
     NotLiteral(String),
     /// Port zero.
     #[error("port 0 cannot be contacted")]
     PortZero,
-    /// An address that is nobody's: unspecified, multicast, broadcast.
+    /// Not the address of a single host: unspecified, multicast, broadcast.
     #[error("{0} is not the address of one host")]
     NotUnicast(IpAddr),
     /// The credential service of a cloud.
     #[error("{0} is a cloud's metadata service")]
     MetadataService(IpAddr),
     /// Our own host, which no allowed prefix names.
-    #[error("{0} is this host itself, and in no allowed prefix")]
+    #[error("{0} is this host itself, and not in an allowed prefix")]
     LoopbackUnnamed(IpAddr),
-    /// Our own host, named by somebody who is not on it.
+    /// Our own host, announced by another host.
     #[error("{host} is this host itself, but the message came from {source_address}")]
     Loopback {
         /// The host of the address.
@@ -239,11 +239,11 @@ pub enum Refusal {
         /// Where the message came from.
         source_address: IpAddr,
     },
-    /// Somebody's word, for which nobody at that host vouches.
-    #[error("{0} is what another said of it, and who said it does not answer there")]
+    /// Announced by another host, and not confirmed by a host at that address.
+    #[error("{0} was announced by another host, and its announcer does not answer there")]
     Unconfirmed(IpAddr),
-    /// Somebody else than the sender.
-    #[error("{host} is not the sender ({source_address}) and in no allowed prefix")]
+    /// Another host than the sender.
+    #[error("{host} is not the sender ({source_address}) and not in an allowed prefix")]
     Elsewhere {
         /// The host of the address.
         host: IpAddr,
@@ -253,7 +253,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the operator can do, when there is something.
+    /// A hint for the operator, if there is a remedy.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -307,7 +307,7 @@ pub struct AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Also allows addresses in this prefix, whoever names them.
+    /// Also allows addresses in this prefix, whatever host announces them.
     #[must_use]
     pub fn allow(mut self, prefix: Prefix) -> Self {
         self.allowed.push(prefix);
@@ -329,7 +329,7 @@ impl AddressPolicy {
         self
     }
 
-    /// Judges an address that came from `source`; the unspecified address is nobody, and vouches for none.
+    /// Checks an address that was announced by `source`; the unspecified address vouches for none.
     ///
     /// # Errors
     /// Why it is not to be contacted.

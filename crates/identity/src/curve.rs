@@ -10,7 +10,7 @@ use std::str::FromStr;
 use curve25519_dalek::MontgomeryPoint;
 use ring::hkdf::{HKDF_SHA256, Salt};
 
-use crate::{Error, Key, hex, unhex, z85};
+use crate::{Error, Key, hex_decode_32, hex_encode, z85};
 
 /// Bytes of a CURVE key.
 pub const CURVE_KEY_BYTES: usize = 32;
@@ -72,7 +72,7 @@ impl fmt::Debug for CurveSecret {
 }
 
 impl Key {
-    /// The CURVE key of whoever has this key: the same for the same key.
+    /// The CURVE key of the owner of this key, derived from it.
     #[must_use]
     pub fn curve(&self) -> CurveSecret {
         let secret = Salt::new(HKDF_SHA256, &[]).extract(self.seed());
@@ -114,7 +114,7 @@ impl CurvePublic {
 
 impl fmt::Display for CurvePublic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex_encode(&self.0))
     }
 }
 
@@ -135,7 +135,7 @@ impl FromStr for CurvePublic {
 fn read(text: &str) -> Option<[u8; CURVE_KEY_BYTES]> {
     match text.len() {
         40 => z85::decode(text)?.try_into().ok(),
-        _ => unhex(text),
+        _ => hex_decode_32(text),
     }
 }
 
@@ -160,7 +160,9 @@ mod tests {
         assert_ne!(secret.as_bytes(), &[9; 32]);
         assert_ne!(secret.public().as_bytes(), key.public().as_bytes());
         let shown = format!("{secret:?}");
-        assert!(!shown.contains(&hex(secret.as_bytes())) && !shown.contains(&secret.to_z85()));
+        assert!(
+            !shown.contains(&hex_encode(secret.as_bytes())) && !shown.contains(&secret.to_z85())
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-use crate::{Error, hex, unhex};
+use crate::{Error, hex_decode_32, hex_encode};
 
 /// Bytes of the secret a key is made from.
 pub const SEED_BYTES: usize = 32;
@@ -164,7 +164,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex_encode(&self.0))
     }
 }
 
@@ -177,7 +177,9 @@ impl fmt::Debug for PublicKey {
 impl FromStr for PublicKey {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self, Error> {
-        unhex(text).map(Self).ok_or(Error::Hex("a public key"))
+        hex_decode_32(text)
+            .map(Self)
+            .ok_or(Error::Hex("a public key"))
     }
 }
 
@@ -188,11 +190,12 @@ mod tests {
     /// RFC 8032, section 7.1, test 2.
     #[test]
     fn signature_of_the_standard() {
-        let seed = unhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb");
+        let seed =
+            hex_decode_32("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb");
         let key = Key::from_seed(seed.unwrap());
         let public = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
         assert_eq!(key.public().to_string(), public);
-        let signature = hex(&key.sign(&[0x72]));
+        let signature = hex_encode(&key.sign(&[0x72]));
         assert!(signature.starts_with("92a009a9f0d4cab8720e820b5f642540"));
     }
 

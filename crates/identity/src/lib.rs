@@ -1,4 +1,4 @@
-//! Who somebody is, and whom we may contact on a stranger's word.
+//! Identities: keys, tokens and principals, and the policy on addresses that strangers announce.
 //!
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
 //! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
@@ -30,8 +30,9 @@ pub use principal::Principal;
 pub use shares::{Host, Quota, Room, Shares};
 pub use token::{Token, TokenHash};
 
-/// Bytes as lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
+/// Formats bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex_encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     nibbles
@@ -39,15 +40,38 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// 32 bytes from 64 hexadecimal digits of either case.
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+/// Parses hexadecimal digits of either case; `None` if a character is not one, or their number is odd.
+#[must_use]
+pub fn hex_decode(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    digits
+        .chunks_exact(2)
+        .map(|pair| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok())
+        .collect()
+}
+
+/// 32 bytes from 64 hexadecimal digits of either case.
+fn hex_decode_32(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 {
+        return None;
     }
-    Some(bytes)
+    hex_decode(text)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_of_either_case_come_back() {
+        assert_eq!(hex_encode(&[0, 0xA5, 0xFF]), "00a5ff");
+        assert_eq!(hex_decode("00a5FF"), Some(vec![0, 0xA5, 0xFF]));
+        for wrong in ["0", "0g", "+1", "\u{e9}"] {
+            assert_eq!(hex_decode(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// The name that access rules use, if this is somebody in particular.
+    /// The name that access rules use; none for an anonymous principal.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {

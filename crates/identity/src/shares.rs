@@ -1,8 +1,8 @@
-//! A bounded table that hosts share: the host with the most entries gives way first.
+//! A bounded table that is shared fairly among hosts: the host with the most entries loses one first.
 //!
-//! An entry is a *stranger* until it is confirmed. Anybody can make strangers, with forged addresses
-//! too; a confirmed entry has answered at its host. So strangers take the places of confirmed entries
-//! only up to a quarter of the table, and from a host that has more than theirs.
+//! An entry is a *stranger* until it is confirmed. Forged addresses make as many strangers as an attacker
+//! wants; a confirmed entry has answered at its host. So strangers replace confirmed entries only up to
+//! a quarter of the table, and only those of a host that has more entries than theirs.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ pub struct Host(IpAddr);
 impl Host {
     /// The host that an address counts for.
     #[must_use]
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(v6) if !v6.is_unicast_link_local() => {
                 IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64))
@@ -41,7 +41,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// How many entries there may be.
+/// Limits of the number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// In all.
@@ -52,13 +52,13 @@ pub struct Quota {
     pub strangers_of_host: usize,
 }
 
-/// Whether a new entry has a place.
+/// Whether a table has room for a new entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Room<K> {
-    /// It has.
+    /// It has room.
     Free,
-    /// It has the place of this entry.
-    Of(K),
+    /// It has, once this entry is removed.
+    Replacing(K),
     /// Its host has as many entries as a host may have, all of them confirmed.
     HostFull,
     /// The table is full, and no host has so many entries that one must give way.
@@ -108,13 +108,13 @@ impl<K> Share<K> {
 /// use chappe_identity::{Host, Quota, Room, Shares};
 /// let quota = Quota { total: 3, of_host: 3, strangers_of_host: 3 };
 /// let mut shares = Shares::new(quota);
-/// let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Host::of(ip.parse().unwrap()));
+/// let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Host::from_address(ip.parse().unwrap()));
 /// for key in ["a", "b", "c"] {
 ///     assert_eq!(shares.room(one), Room::Free);
 ///     shares.set(&key, one, true);
 /// }
 /// assert_eq!(shares.room(one), Room::HostFull);
-/// assert_eq!(shares.room(other), Room::Of("c"));
+/// assert_eq!(shares.room(other), Room::Replacing("c"));
 /// ```
 #[derive(Debug, Clone)]
 pub struct Shares<K> {
@@ -145,7 +145,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Notes that `key` is an entry of `host`, new or not; what is known keeps its age.
+    /// Records that `key` is an entry of `host`; a known entry keeps its age.
     pub fn set(&mut self, key: &K, host: Host, is_confirmed: bool) {
         let before = self.remove(key);
         let order = before.map_or(self.orders, |entry| entry.order);
@@ -201,19 +201,21 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Whether a new entry of `host`, a stranger as all are at first, has a place.
+    /// Whether there is room for a new entry of `host`, which starts as a stranger.
     #[must_use]
     pub fn room(&self, host: Host) -> Room<K> {
         let share = self.hosts.get(&host);
         let of_host = share.map_or(0, Share::len);
         let strangers = share.map_or(0, |share| share.strangers.len());
         if of_host >= self.quota.of_host || strangers >= self.quota.strangers_of_host {
-            return self.stranger_of(host).map_or(Room::HostFull, Room::Of);
+            return self
+                .stranger_of(host)
+                .map_or(Room::HostFull, Room::Replacing);
         }
         if self.entries.len() < self.quota.total {
             return Room::Free;
         }
-        self.victim(host).map_or(Room::TableFull, Room::Of)
+        self.victim(host).map_or(Room::TableFull, Room::Replacing)
     }
 
     /// The entry that gives way to a new one of `host`; `None` when none must.
@@ -281,11 +283,10 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.entries.is_empty()
     }
 
-    /// What must hold at any time: the lists agree, and a host has no more than its quota of
-    /// strangers.
+    /// Checks the invariants: the lists agree, and a host has no more than its quota of strangers.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The violated invariant.
     pub fn check(&self) -> Result<(), String> {
         let listed: usize = self.hosts.values().map(Share::len).sum();
         let strangers: usize = self.hosts.values().map(|share| share.strangers.len()).sum();
@@ -313,7 +314,7 @@ mod tests {
     use super::*;
 
     fn host(text: &str) -> Host {
-        Host::of(text.parse().unwrap())
+        Host::from_address(text.parse().unwrap())
     }
 
     fn shares(total: usize) -> Shares<String> {
@@ -328,7 +329,7 @@ mod tests {
     fn add(shares: &mut Shares<String>, key: &str, of: Host) -> bool {
         match shares.room(of) {
             Room::Free => {}
-            Room::Of(other) => shares.forget(&other),
+            Room::Replacing(other) => shares.forget(&other),
             Room::HostFull | Room::TableFull => return false,
         }
         shares.set(&key.to_owned(), of, false);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::{Error, hex, unhex};
+use crate::{Error, hex_decode_32, hex_encode};
 
 /// A bearer secret. Written as 43 characters of base64url; `Debug` withholds it.
 ///
@@ -78,7 +78,7 @@ impl TokenHash {
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex_encode(&self.0))
     }
 }
 
@@ -91,7 +91,9 @@ impl fmt::Debug for TokenHash {
 impl FromStr for TokenHash {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self, Error> {
-        unhex(text).map(Self).ok_or(Error::Hex("a token's hash"))
+        hex_decode_32(text)
+            .map(Self)
+            .ok_or(Error::Hex("a token's hash"))
     }
 }
 

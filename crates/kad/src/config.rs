@@ -5,39 +5,40 @@ use core::time::Duration;
 use crate::{Membership, Reach};
 
 /// Bits by which the contacts of a bucket are spread: a full bucket has one contact in each of 16
-/// cells, so that nodes crowded in one place fill one cell, and a hop decides about five bits.
+/// cells, so nodes crowded at one position fill one cell, and a hop decides about five bits.
 pub(crate) const SPREAD_BITS: u32 = 4;
-/// Contacts asked for on the way to a place. Reason: more make the answer longer than the hop gains.
+/// Contacts requested on the path to a key. Reason: more make the answer longer than the hop gains.
 pub(crate) const FIND_CONTACTS: u8 = 8;
-/// Contacts asked for inside a region. Reason: what fits a packet, certificate and IPv6 included.
+/// Contacts requested within a region. Reason: they fit one packet, with certificate and IPv6.
 pub(crate) const REGION_CONTACTS: u8 = 16;
-/// Requests without answer after which a contact goes, when another waits for its place.
+/// Unanswered requests after which a contact is removed, if another waits to replace it.
 pub(crate) const FAILURES_MAX: u8 = 2;
-/// Requests without answer after which a contact goes in any case.
+/// Unanswered requests after which a contact is removed in any case.
 pub(crate) const FAILURES_LAST: u8 = 4;
-/// Estimates of the network's size of which the median counts.
+/// Estimates of the network's size; their median is used.
 pub(crate) const ESTIMATES_MAX: usize = 15;
-/// How many times longer than the question an answer to an unconfirmed address may be.
+/// The factor by which an answer to an unconfirmed address may be longer than the request.
 pub const AMPLIFICATION_MAX: usize = 3;
 
 /// The settings of a node. [`Config::new`] gives the defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Rises with every start of the node, also after its state was put back: the greater of the last
-    /// one plus 1, which was synced to disk before use, and the time of day in seconds.
+    /// Rises with every start of the node, even after its state was restored from a backup: the greater of
+    /// the last value plus 1, synced to disk before use, and the time of day in seconds.
     pub boot: u32,
-    /// 32 unpredictable bytes, new at every start: the secret of address tokens and the choices.
+    /// 32 unpredictable bytes, new at every start: the secret of address tokens and the source of random
+    /// choices.
     pub seed: [u8; 32],
-    /// Only asks: is in nobody's table and stores nothing. Default no. For the smallest devices.
+    /// Only queries: the node is in no table and stores nothing. Default no. For the smallest devices.
     pub client: bool,
-    /// Which addresses that others name are sent to.
+    /// The addresses named by other nodes that this node may send to.
     pub reach: Reach,
-    /// The network of one owner. Default none: everybody may join.
+    /// The network of one owner. Default none: every node may join.
     pub membership: Option<Membership>,
 
     /// Contacts in a bucket (k). Default 16, one in each cell of [`Config`]'s spread.
     pub bucket_contacts: usize,
-    /// Contacts that wait for a place in a bucket. Default 4.
+    /// Contacts that wait to enter a bucket. Default 4.
     pub bucket_spares: usize,
     /// Contacts of the table with one IPv4 address, or one /64 of IPv6. Default 4; addresses of this
     /// host are not counted.
@@ -50,34 +51,34 @@ pub struct Config {
     pub region_nodes_max: usize,
     /// Paths of a lookup that share no node (d). Default 4.
     pub paths: usize,
-    /// Requests on the way on each path of a lookup (alpha). Default 1: with 4 paths 4 in all.
+    /// Requests in flight on each path of a lookup (alpha). Default 1: with 4 paths, 4 in total.
     pub parallel: usize,
-    /// Most nodes that one lookup asks. Default 160.
+    /// Most nodes that one lookup queries. Default 160.
     pub lookup_asks: u32,
     /// Different nodes of a region whose records a search joins. Default 3: one may withhold some.
     pub search_replicas: u32,
-    /// Nodes of a region that must say that they hold nothing before a search believes it. Default
+    /// Nodes of a region that must report no records before a search concludes that there are none. Default
     /// 8; more where the region is crowded.
     pub search_denials: u32,
-    /// Most nodes of a region that a search asks for records. Default 256.
+    /// Most nodes of a region that a search queries for records. Default 256.
     pub search_asks: u32,
     /// Records stored at once of one publication. Default 4.
     pub store_parallel: usize,
 
     /// Peers whose secret, replay window and limits are kept. Default 512, of 170 bytes.
     pub peers_max: usize,
-    /// Lookups, publications and searches at work at a time; others wait. Default 8.
+    /// Lookups, publications and searches that run at a time; others wait. Default 8.
     pub tasks_max: usize,
     /// Publications of this node, and searches of its application. Default 256.
     pub publications_max: usize,
     /// Most bytes of records stored for others. Default 4 MiB.
     pub store_bytes: usize,
-    /// Records under one place; more go one level of salt down. Default 256: most networks have no
-    /// more devices, and are searched without the 16 places below.
+    /// Records at one position; more go one level of salt down. Default 256: most networks have no more
+    /// devices, and are searched without the 16 positions below.
     pub place_records: usize,
     /// Records of one publisher. Default 256.
     pub publisher_records: usize,
-    /// What one host may take of the store, as a divisor. Default 4: a quarter.
+    /// The share of the store that one host may fill, as a divisor. Default 4: a quarter.
     pub host_store_share: usize,
     /// Packets a second from one host. Default 500, twice as many at once.
     pub host_packets_per_s: u32,
@@ -85,8 +86,8 @@ pub struct Config {
     pub host_slots: usize,
     /// Requests a second from one peer. Default 100, twice as many at once.
     pub peer_requests_per_s: u32,
-    /// Keys never seen before, of strangers, that are looked at each second. Default 1,000, twice as
-    /// many at once: each costs about 60 microseconds.
+    /// New keys of unknown nodes that are processed each second. Default 1,000, twice as many at once:
+    /// each costs about 60 microseconds.
     pub strangers_per_s: u32,
 
     /// The first wait for an answer, and the bounds of the later ones. Default 500 ms; 50 ms to 3 s.
@@ -95,21 +96,20 @@ pub struct Config {
     pub lifetime: Duration,
     /// How often own records are renewed, less up to a tenth. Default 20 min: two may fail.
     pub republish: Duration,
-    /// How long a bucket may go without a lookup in its range. Default 1 h.
+    /// The time without a lookup in its range after which a bucket is refreshed. Default 1 h.
     pub refresh: Duration,
-    /// How long a contact may be silent before it is asked, when another waits for its place.
-    /// Default 10 min.
+    /// The silence after which a contact is pinged, if another waits to replace it. Default 10 min.
     pub silence: Duration,
-    /// For how long an address token is taken, at least. Default 5 min; twice as long at most.
+    /// The minimum time for which an address token is accepted. Default 5 min; twice as long at most.
     pub token: Duration,
-    /// How often housekeeping is done. Default 60 s.
+    /// The interval of housekeeping. Default 60 s.
     pub housekeeping: Duration,
     /// How long a search without credit is kept. Default 60 s.
     pub search_idle: Duration,
 }
 
 impl Config {
-    /// The defaults, with what has none.
+    /// The defaults, for these required settings.
     #[must_use]
     pub fn new(boot: u32, seed: [u8; 32]) -> Self {
         Self {

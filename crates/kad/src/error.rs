@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Longer than a packet may be.
+    /// The packet exceeds the limit.
     #[error("the packet has {0} bytes; the limit is 1,232")]
     TooLong(usize),
-    /// Ends within its head or tag.
+    /// The packet ends within its head or tag.
     #[error("the packet ends within its head or tag")]
     Truncated,
-    /// Of another protocol, or a later version.
+    /// The packet is of another protocol, or of a later version.
     #[error("protocol version {0} is not supported; this node supports 1")]
     Version(u8),
-    /// Of no known kind.
+    /// The packet's kind is unknown.
     #[error("unknown packet kind {0}")]
     Kind(u8),
     /// The body does not fit its kind.
@@ -38,7 +38,7 @@ pub enum Misuse {
         /// The longest value allowed.
         most: usize,
     },
-    /// More at a time than the configuration allows.
+    /// More operations at a time than the configuration allows.
     #[error("the limit of {0} at a time is reached")]
     TooMany(usize),
 }
@@ -46,19 +46,19 @@ pub enum Misuse {
 /// The reason why a packet was dropped, for counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Drop {
-    /// It does not parse.
+    /// The packet does not parse.
     Malformed,
-    /// The tag does not fit: forged, changed, or meant for another key.
+    /// The tag does not match: forged, changed, or meant for another key.
     Tag,
-    /// Its number was seen, or is older than the window.
+    /// The number was received before, or is older than the window.
     Replayed,
     /// An answer that matches no outstanding request, or arrived too late.
     Unasked,
     /// The address sends more than its share.
     Rate,
-    /// More unknown keys at a time than are looked at.
+    /// Too many unknown keys at a time.
     Strangers,
-    /// No member of this network.
+    /// The sender is not a member of this network.
     NotMember,
     /// A packet of this node itself.
     Own,

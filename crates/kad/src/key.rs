@@ -15,7 +15,7 @@ pub const KEY_BITS: u32 = 128;
 /// Levels of salt below a key. Each has 16 times as many places: 65,536 at the last.
 pub const SALT_LEVELS_MAX: u8 = 4;
 
-/// A place in the key space: of a node, or of what is looked for.
+/// A position in the key space: of a node, or of a record.
 ///
 /// ```
 /// use chappe_kad::Key;
@@ -51,9 +51,9 @@ impl Key {
         self.0.to_be_bytes()
     }
 
-    /// The key of these parts in a domain of their own: SHA-256 over each with its length before it.
+    /// Derives a key from parts within a domain: SHA-256 over each part, prefixed by its length.
     #[must_use]
-    pub fn of(domain: &str, parts: &[&[u8]]) -> Self {
+    pub fn derive(domain: &str, parts: &[&[u8]]) -> Self {
         let mut context = Context::new(&SHA256);
         for part in [domain.as_bytes()].iter().chain(parts) {
             context.update(&(part.len() as u64).to_be_bytes());
@@ -64,13 +64,13 @@ impl Key {
         Self::from_bytes(bytes)
     }
 
-    /// Where the node with this public key is.
+    /// The position of the node with this public key.
     #[must_use]
     pub fn of_node(public: &PublicKey) -> Self {
-        Self::of("chappe kad node 1", &[public.as_bytes()])
+        Self::derive("chappe kad node 1", &[public.as_bytes()])
     }
 
-    /// How far apart two keys are (Kademlia, section 2.1).
+    /// The distance of two keys (Kademlia, section 2.1).
     #[must_use]
     pub const fn distance(self, other: Self) -> u128 {
         self.0 ^ other.0
@@ -116,7 +116,7 @@ impl Key {
             0 => self,
             level => {
                 let nibbles = salt.nibbles.to_be_bytes();
-                Self::of("chappe kad salt 1", &[&self.to_bytes(), &[level], &nibbles])
+                Self::derive("chappe kad salt 1", &[&self.to_bytes(), &[level], &nibbles])
             }
         }
     }
@@ -137,8 +137,8 @@ impl fmt::Debug for Key {
 
 /// Which share of a hot key's records is meant: those whose identity begins with these nibbles.
 ///
-/// A key that has more records than its region should keep is split: what does not fit goes one
-/// level down, to one of 16 places, chosen by the next nibble of the record's identity.
+/// A key that has more records than its region should store is split: further records go one level
+/// down, to one of 16 positions, chosen by the next nibble of the record's identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Salt {
     level: u8,
@@ -148,7 +148,7 @@ pub struct Salt {
 impl Salt {
     /// The salt of a record at a level, [`SALT_LEVELS_MAX`] at most.
     #[must_use]
-    pub fn of(record: Key, level: u8) -> Self {
+    pub fn of_record(record: Key, level: u8) -> Self {
         let level = level.min(SALT_LEVELS_MAX);
         let nibbles = match level {
             0 => 0,
@@ -195,7 +195,9 @@ mod tests {
     #[test]
     fn a_record_is_below_each_salt_it_begins_with() {
         let record = Key::new(0xabcd << 112);
-        let salts: Vec<_> = (0..=4).map(|level| Salt::of(record, level)).collect();
+        let salts: Vec<_> = (0..=4)
+            .map(|level| Salt::of_record(record, level))
+            .collect();
         for pair in salts.windows(2) {
             assert_eq!(
                 pair[0].children().filter(|child| *child == pair[1]).count(),
@@ -211,7 +213,10 @@ mod tests {
 
     #[test]
     fn parts_do_not_run_together() {
-        assert_ne!(Key::of("d", &[b"ab", b"c"]), Key::of("d", &[b"a", b"bc"]));
-        assert_ne!(Key::of("d", &[b"a"]), Key::of("e", &[b"a"]));
+        assert_ne!(
+            Key::derive("d", &[b"ab", b"c"]),
+            Key::derive("d", &[b"a", b"bc"])
+        );
+        assert_ne!(Key::derive("d", &[b"a"]), Key::derive("e", &[b"a"]));
     }
 }

@@ -1,16 +1,16 @@
 //! Kademlia over UDP unicast, and discovery of services on it.
 //!
-//! A network of nodes that finds by key, without a server and without multicast: each node has a
-//! place in a space of 128 bits, which follows from its public key, and knows few others, so chosen
-//! that any place is reached in a few hops. What somebody publishes is kept by the nodes around the
-//! place of its key, for an hour, under the publisher's signature.
+//! Nodes find records by key, without a server and without multicast. Each node has a position in a
+//! space of 128 bits, derived from its public key, and knows a few others, chosen so that any position
+//! is reached in a few hops. A published record is stored for an hour by the nodes closest to its key,
+//! under the publisher's signature.
 //!
 //! [`Kad`] is a machine by [`chappe_machine`]: one input, then drain the outputs, then read the
 //! deadline. It sees no socket and no clock. Its driver
-//! 1. keeps `boot` on disk, and has synced the new one before the first packet goes out;
-//! 2. gives every datagram as [`Datagram`], and sends those it is given;
-//! 3. says [`Command::TimeOfDay`] where there is a clock, and [`Command::Enter`] with everybody it
-//!    knows: from the configuration, found by multicast, the contacts of the last run.
+//! 1. stores `boot` on disk, and syncs the new value before it sends the first packet;
+//! 2. passes in every datagram as [`Datagram`], and sends the datagrams that the machine emits;
+//! 3. sends [`Command::TimeOfDay`] if there is a clock, and [`Command::Enter`] with all known nodes:
+//!    from the configuration, from multicast discovery, and the contacts of the last run.
 //!
 //! ```
 //! use chappe_identity::Key as IdentityKey;
@@ -18,7 +18,7 @@
 //! use chappe_machine::{Input, Instant, Output, drain};
 //! use std::time::Duration;
 //!
-//! // Ten nodes of one host, joined by a loop in place of a network.
+//! // Ten nodes of one host, connected by a loop instead of a network.
 //! let node = |number: u8| {
 //!     let reach = Reach { loopback: true, ..Reach::default() };
 //!     let config = Config { reach, ..Config::new(1, [number; 32]) };
@@ -46,7 +46,7 @@
 //!     let entrance = Entrance { address: address(0), public: None };
 //!     run(index, Command::Enter(vec![entrance]), &mut found);
 //! }
-//! let key = Key::of("example", &[b"thermometer"]);
+//! let key = Key::derive("example", &[b"thermometer"]);
 //! let value = b"in the kitchen".to_vec();
 //! run(3, Command::Publish { slot: 0, keys: vec![key], value }, &mut found);
 //! run(7, Command::Search { search: SearchId(1), key, credit: 64 * 1024 }, &mut found);

@@ -161,7 +161,7 @@ impl<C: Cryptography> Notary<'_, C> {
 
 /// The identity of a publisher's record in a slot.
 pub(crate) fn identity(publisher: &PublicKey, slot: u16) -> Key {
-    Key::of(
+    Key::derive(
         "chappe kad record 1",
         &[publisher.as_bytes(), &slot.to_be_bytes()],
     )

@@ -37,25 +37,25 @@ pub struct Announcement {
 /// The key of the device with this endpoint address.
 #[must_use]
 pub fn endpoint_key(endpoint: &str) -> Key {
-    Key::of("chappe kad endpoint 1", &[endpoint.as_bytes()])
+    Key::derive("chappe kad endpoint 1", &[endpoint.as_bytes()])
 }
 
 /// The key of all devices of a type.
 #[must_use]
 pub fn type_key(of: &str) -> Key {
-    Key::of("chappe kad type 1", &[of.as_bytes()])
+    Key::derive("chappe kad type 1", &[of.as_bytes()])
 }
 
 /// The key of all devices in a scope.
 #[must_use]
 pub fn scope_key(scope: &str) -> Key {
-    Key::of("chappe kad scope 1", &[scope.as_bytes()])
+    Key::derive("chappe kad scope 1", &[scope.as_bytes()])
 }
 
 /// The key of all devices.
 #[must_use]
 pub fn device_key() -> Key {
-    Key::of("chappe kad device 1", &[])
+    Key::derive("chappe kad device 1", &[])
 }
 
 impl Announcement {

@@ -1,7 +1,7 @@
-//! How large the network is, as far as one node can tell.
+//! An estimate of the size of the network by one node.
 //!
-//! The k nodes nearest to a random place at a network of n nodes lie within k/n of the space. The
-//! median of some such lookups counts, so that crowding a few places moves it little.
+//! The k nodes nearest to a random position in a network of n nodes lie within k/n of the space. The
+//! estimate is the median of several lookups, so crowding a few positions changes it little.
 
 use crate::Key;
 use crate::config::ESTIMATES_MAX;
@@ -14,9 +14,9 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// A lookup of a random place has ended: the places of the nearest nodes, the nearest first, of
-    /// which `wanted` were asked for.
-    pub(crate) fn looked_up(&mut self, target: Key, nearest: &[Key], wanted: usize) {
+    /// Adds the result of a lookup of a random position: the nearest nodes, nearest first, of which
+    /// `wanted` were requested.
+    pub(crate) fn on_lookup_ended(&mut self, target: Key, nearest: &[Key], wanted: usize) {
         let Some(last) = nearest.last() else { return };
         let count = nearest.len() as f64;
         let nodes = if nearest.len() < wanted {
@@ -74,7 +74,7 @@ mod tests {
                 let mut nearest = places.clone();
                 nearest.sort_by_key(|place| place.distance(target));
                 nearest.truncate(16);
-                size.looked_up(target, &nearest, 16);
+                size.on_lookup_ended(target, &nearest, 16);
             }
             let estimate = size.nodes().unwrap() / nodes as f64;
             assert!((0.67..1.5).contains(&estimate), "{nodes}: {estimate}");

@@ -53,7 +53,7 @@ pub(crate) struct Store {
 /// What a set of records at a place comes to, whatever their order: both sides of a search compare
 /// theirs, and nothing is sent that is there already.
 pub(crate) fn digest_of(record: &Record) -> u64 {
-    let parts = Key::of(
+    let parts = Key::derive(
         "chappe kad digest 1",
         &[
             &record.identity().to_bytes(),

@@ -1,4 +1,4 @@
-//! What a node is told and what it says.
+//! The commands and events of a node, and the types that they consist of.
 
 use std::net::SocketAddr;
 
@@ -9,78 +9,78 @@ use crate::{Contact, Key, Record};
 /// A UDP packet and the address of the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// Where it came from, or where it goes.
+    /// The source of a received packet, the destination of one to send.
     pub address: SocketAddr,
     /// Its payload; [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX) at most.
     pub bytes: Vec<u8>,
 }
 
-/// Somebody by whom the network can be entered: from configuration, from multicast discovery, or
-/// one of the last known contacts.
+/// A node through which the network can be entered: from the configuration, from multicast discovery,
+/// or one of the last known contacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entrance {
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
-    /// Who; `None` when only the address is known.
+    /// Its public key; `None` when only the address is known.
     pub public: Option<PublicKey>,
 }
 
-/// The name of a lookup.
+/// The identifier of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LookupId(pub u32);
 
-/// The name of a search.
+/// The identifier of a search.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SearchId(pub u32);
 
-/// What the application asks.
+/// A command of the application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// The time of day, in seconds since 1970 (UTC). To be given at the start, and when the clock was
-    /// set; without it nothing is judged by time of day.
+    /// The time of day, in seconds since 1970 (UTC), sent at the start and whenever the clock is set.
+    /// Without it nothing is judged by time of day.
     TimeOfDay {
         /// The time.
         unix_s: u64,
     },
-    /// Enter the network here. May be given again; the last 64 are kept and tried again when no
-    /// contact is left, and now and then to find others that were cut off.
+    /// Enter the network here. May be repeated; the last 64 entrances are kept. They are tried again when
+    /// no contact is left, and from time to time to find other parts of a partitioned network.
     Enter(Vec<Entrance>),
-    /// Find the nodes nearest to a place.
+    /// Find the nodes nearest to a position.
     Lookup {
-        /// The name of the lookup, chosen by the application.
+        /// The identifier of the lookup, chosen by the application.
         lookup: LookupId,
-        /// Where.
+        /// The position.
         target: Key,
     },
     /// Publish a value under some keys, and renew it until it is withdrawn. Replaces what the slot
     /// held.
     Publish {
-        /// Tells the node's publications apart.
+        /// The publication, among those of this node.
         slot: u16,
-        /// What it is to be found by.
+        /// The keys by which it is found.
         keys: Vec<Key>,
         /// The value; [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) at most.
         value: Vec<u8>,
     },
-    /// End a publication: its records are replaced by ones that end after a second.
+    /// End a publication: its records are replaced by ones that expire after a second.
     Withdraw {
         /// Which.
         slot: u16,
     },
     /// Find records.
     Search {
-        /// The name of the search, chosen by the application.
+        /// The identifier of the search, chosen by the application.
         search: SearchId,
-        /// By which key.
+        /// The key.
         key: Key,
-        /// Bytes of answers that may arrive, all in all, until more is granted.
+        /// Total bytes of answers that may arrive until more is granted.
         credit: u64,
     },
     /// More bytes of answers may arrive.
     Grant {
-        /// For which search.
+        /// The search.
         search: SearchId,
-        /// How many.
+        /// The additional bytes.
         credit: u64,
     },
     /// End a search.
@@ -88,33 +88,33 @@ pub enum Command {
         /// Which.
         search: SearchId,
     },
-    /// Ask a node whether it is there: it gets into the table, and both get address tokens.
+    /// Ping a node: it enters the table, and both receive address tokens.
     Ping(Contact),
-    /// Say how the node is: [`Event::Reported`].
+    /// Emit [`Event::Reported`] with the state of the node.
     Report,
 }
 
-/// What became of one key of a publication.
+/// The outcome of storing one key of a publication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Published {
-    /// Nodes that keep the record.
+    /// Nodes that stored the record.
     pub kept: u32,
-    /// Nodes that keep a newer one.
+    /// Nodes that have a newer one.
     pub outdated: u32,
     /// Nodes that have enough records of the key.
     pub full: u32,
-    /// Nodes that do not want it.
+    /// Nodes that rejected it.
     pub rejected: u32,
     /// Nodes that did not answer.
     pub silent: u32,
 }
 
-/// What a search did.
+/// Figures of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SearchReport {
     /// Records found, newer ones of the same publisher and slot not counted again.
     pub found: u32,
-    /// Nodes asked on the way and for others of their region.
+    /// Nodes queried on the path and for others of their region.
     pub finds: u32,
     /// Requests for records.
     pub asks: u32,
@@ -122,17 +122,17 @@ pub struct SearchReport {
     pub replicas: u32,
     /// Nodes that had none.
     pub denials: u32,
-    /// Hops to the first node that was asked for records.
+    /// Hops to the first node that was queried for records.
     pub hops: u8,
-    /// Bytes of answers that were asked for: each request says how long its answer may be.
+    /// Bytes of answers that were requested: each request limits the size of its answer.
     pub granted: u64,
     /// Bytes of answers that arrived.
     pub inflow: u64,
-    /// Most bytes of answers that were asked for and not there, at any time.
+    /// Most bytes of answers that were outstanding at any time.
     pub on_the_way_max: u64,
 }
 
-/// What the application is told.
+/// An event for the application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The node knows its neighbours.
@@ -155,18 +155,18 @@ pub enum Event {
     Published {
         /// Which.
         slot: u16,
-        /// Under which key.
+        /// The key.
         key: Key,
-        /// At which level of salt.
+        /// The level of salt.
         level: u8,
-        /// What became of it.
+        /// The outcome.
         outcome: Published,
     },
     /// A search has found a record, or a newer one.
     Found {
         /// Which search.
         search: SearchId,
-        /// The record; its signature is right, its publisher is not judged.
+        /// The record. Its signature is valid; whether its publisher is trusted is for the application to decide.
         record: Record,
     },
     /// A search has no credit left; it waits for [`Command::Grant`].
@@ -183,26 +183,26 @@ pub enum Event {
     },
     /// A node has answered [`Command::Ping`], or has not.
     Pinged {
-        /// Who.
+        /// The node.
         contact: Contact,
-        /// Whether it is there.
+        /// Whether it answered.
         there: bool,
     },
-    /// How the node is, after [`Command::Report`].
+    /// The state of the node, after [`Command::Report`].
     Reported(Box<Report>),
-    /// A command could not be followed.
+    /// A command could not be executed.
     Misused(crate::Misuse),
 }
 
-/// How a node is.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The contacts of its table: to be kept, and given to [`Kad::recall`](crate::Kad::recall) at the
-    /// next start.
+    /// The contacts of its table, to store and pass to [`Kad::recall`](crate::Kad::recall) at the next
+    /// start.
     pub contacts: Vec<Contact>,
-    /// How many nodes the network has, as far as this one can tell.
+    /// The estimated number of nodes in the network.
     pub network_nodes: Option<u64>,
-    /// Records that are kept for others.
+    /// Records stored for others.
     pub records: usize,
     /// Bytes of those.
     pub record_bytes: usize,
@@ -212,18 +212,18 @@ pub struct Report {
     pub searches: usize,
     /// Lookups, publications and searches at work or waiting.
     pub at_work: usize,
-    /// What was done so far.
+    /// The counters since the start.
     pub counters: Counters,
 }
 
-/// What a node has done so far.
+/// Counters of a node since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Requests sent.
     pub requests: u64,
     /// Requests that were answered.
     pub answered: u64,
-    /// Own requests that were refused for lack of a certificate, also when it was shown.
+    /// Own requests that were refused for lack of a certificate, even one that was presented.
     pub uncertified: u64,
     /// Requests without an answer in time.
     pub timeouts: u64,
@@ -235,7 +235,7 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Answers longer than was asked for; not used.
+    /// Answers longer than requested, which are discarded.
     pub overlong: u64,
     /// Searches begun for the application.
     pub searches: u64,

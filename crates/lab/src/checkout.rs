@@ -1,4 +1,4 @@
-//! The checkout that the program runs in, for what is built or lies beside it.
+//! The checkout that the program runs in: its root, and the programs that are built from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,7 @@ pub(crate) fn build(root: &Path, name: &str, arguments: &[&str]) -> Result<PathB
         let path = message["executable"].as_str().filter(|_| is_wanted)?;
         Some(PathBuf::from(path))
     };
-    let missing = || Error::Failed(format!("cargo does not say where {name} is"));
+    let missing = || Error::Failed(format!("cargo does not print where {name} is"));
     messages
         .filter_map(executable)
         .next_back()

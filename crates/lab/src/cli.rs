@@ -18,7 +18,7 @@ pub(crate) struct Cli {
     /// Print results as JSON on standard output.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say more on standard error; twice for everything.
+    /// Print more on standard error; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure a part next to its peers and floors, and say which targets are met.
+    /// Measure a part next to its peers and floors, and show which targets are met.
     #[command(after_help = command::bench::help())]
     Bench(Bench),
     /// A process of a scenario of `bench`, which starts it.
@@ -64,7 +64,7 @@ pub(crate) struct Bench {
     /// Only this part of the scenario, by its name below; may be repeated.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
-    /// Where choices come from.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// The program `chappe` that readiness and napa measure. Default: in a checkout, the release

@@ -1,7 +1,8 @@
 //! What a small device costs: the thermometer of the device crate, built for size.
 //!
-//! It is measured while it serves: it is probed, described and asked, and its subscriber takes an
-//! event a second. The papers' boards have 8 to 64 MB in all.
+//! It is measured while it serves: it is probed, described and called, and its subscriber takes an
+//! event a second. The papers' boards have 8 to 64 MB in all. The floor is a program that does nothing but
+//! say that it runs, built by the same compiler with the same options.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use crate::memory_group::MemoryGroup;
 use crate::process::{Folder, Process};
-use crate::{Bound, Error, Report, Settings, checkout};
+use crate::{Error, Limit, Reference, Report, Settings, checkout};
 
 const NAMESPACE: &str = "https://chappe.example/thermometer";
 const SET_PERIOD: &str = "https://chappe.example/thermometer/Thermometer/SetPeriodRequest";
@@ -26,6 +27,9 @@ const BOARD_BYTES: u64 = 8 << 20;
 /// Nothing takes longer.
 const DEADLINE: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
+/// The floor, and the target in the group, by name.
+const IDLE: &str = "an idle program";
+const IN_GROUP: &str = "events received in a group of 8 MiB";
 
 /// Runs the scenario.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
@@ -53,14 +57,25 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         "MiB",
         "thermometer, profile small",
     );
-    report.target("program, stripped", size, Bound::AtMost(3.0), "MiB");
+    let idle = Idle::build();
+    let size_of_idle = idle.as_ref().map(|idle| idle.size).map_err(String::clone);
+    let reference = size_of_idle.map(|size| Reference::new(IDLE, size));
+    report.compare(
+        "program, stripped",
+        (size, "MiB"),
+        reference,
+        Limit::AtMost(10.0),
+    );
     let events = if settings.quick { 3 } else { 30 };
     (settings.progress)("the device serves");
-    serve(&program, events, &mut report)?;
+    serve(&program, events, idle, &mut report)?;
     (settings.progress)("the device serves in a group of 8 MiB");
     match MemoryGroup::new(BOARD_BYTES) {
         Ok(group) => confined(&program, &group, events, &mut report)?,
-        Err(error) => report.skipped.push(format!("the group of 8 MiB: {error}")),
+        Err(error) => {
+            let reason = Err(format!("no group of 8 MiB: {error}"));
+            report.compare(IN_GROUP, (0.0, "events"), reason, Limit::AtLeast(1.0));
+        }
     }
     Ok(report)
 }
@@ -72,19 +87,75 @@ fn build(root: &Path) -> Result<PathBuf, Error> {
     checkout::build(root, "thermometer", &[&arguments[..], &example].concat())
 }
 
-fn serve(program: &Path, events: usize, report: &mut Report) -> Result<(), Error> {
+/// The floor.
+struct Idle {
+    size: f64,
+    peak: f64,
+}
+
+impl Idle {
+    /// Builds it with the options of the profile `small`, and runs it once.
+    fn build() -> Result<Self, String> {
+        const SOURCE: &str = "fn main() { println!(\"ready\"); std::thread::park(); }";
+        let skipped = |error: Error| format!("no floor: {error}");
+        let folder = Folder::new("device-floor").map_err(skipped)?;
+        let (source, program) = (folder.path().join("idle.rs"), folder.path().join("idle"));
+        let writing = Error::io("writing the idle program");
+        std::fs::write(&source, SOURCE)
+            .map_err(writing)
+            .map_err(skipped)?;
+        let mut rustc = Command::new("rustc");
+        rustc.args([
+            "--edition=2024",
+            "-Copt-level=s",
+            "-Clto=fat",
+            "-Cpanic=abort",
+        ]);
+        rustc.args(["-Ccodegen-units=1", "-Cstrip=symbols", "-o"]);
+        let output = rustc.arg(&program).arg(&source).output();
+        let output = output
+            .map_err(Error::io("running rustc"))
+            .map_err(skipped)?;
+        if !output.status.success() {
+            return Err("no floor: rustc does not build the idle program".to_owned());
+        }
+        Self::measure(&program).map_err(skipped)
+    }
+
+    fn measure(program: &Path) -> Result<Self, Error> {
+        let size = std::fs::metadata(program).map_err(Error::io("looking at the idle program"))?;
+        let mut process = Process::start(&mut Command::new(program), "the idle program")?;
+        process.line()?;
+        let peak = process.memory("VmHWM")? as f64 / MIB;
+        let size = size.len() as f64 / MIB;
+        Ok(Self { size, peak })
+    }
+}
+
+fn serve(
+    program: &Path,
+    events: usize,
+    idle: Result<Idle, String>,
+    report: &mut Report,
+) -> Result<(), Error> {
     let mut command = Command::new(program);
     let mut process = Process::start(command.arg(ADDRESS), "the small device")?;
     process.line()?;
-    let idle = process.memory("VmRSS")? as f64 / MIB;
-    report.row("resident, idle", idle, "MiB", "just started");
+    let started = process.memory("VmRSS")? as f64 / MIB;
+    report.row("resident, idle", started, "MiB", "just started");
     exchange(events)?;
     let resident = process.memory("VmRSS")? as f64 / MIB;
     let peak = process.memory("VmHWM")? as f64 / MIB;
     let note = format!("after probes, description, calls and {events} events");
     report.row("resident, serving", resident, "MiB", note);
     report.row("resident, at most", peak, "MiB", "");
-    report.target("resident, at most", peak, Bound::AtMost(6.0), "MiB");
+    let reference = idle.map(|idle| Reference::new(IDLE, idle.peak));
+    report.compare(
+        "resident, at most",
+        (peak, "MiB"),
+        reference,
+        Limit::AtMost(3.0),
+    );
     Ok(())
 }
 
@@ -105,12 +176,12 @@ fn confined(
         .arg(group.members())
         .arg(&program)
         .arg(ADDRESS);
-    let name = "runs in a group of 8 MiB, events received";
     let received = Process::start(&mut command, "the small device in a group").and_then(|mut p| {
         p.line()?;
         exchange(events)?;
         p.memory("VmRSS")
     });
+    let sent = Reference::new("sent", events as f64);
     match received {
         Ok(resident) => {
             let peak = group.peak().map(|peak| peak as f64 / MIB);
@@ -120,11 +191,11 @@ fn confined(
             if let Some(peak) = peak {
                 report.row("in the group, all memory at most", peak, "MiB", note);
             }
-            report.target(name, events as f64, Bound::AtLeast(events as f64), "");
+            report.target(IN_GROUP, (sent.value, "events"), sent, Limit::AtLeast(1.0));
         }
         Err(error) => {
-            report.row(name, 0.0, "", error.to_string());
-            report.target(name, 0.0, Bound::AtLeast(events as f64), "");
+            report.row(IN_GROUP, 0.0, "events", error.to_string());
+            report.target(IN_GROUP, (0.0, "events"), sent, Limit::AtLeast(1.0));
         }
     }
     Ok(())

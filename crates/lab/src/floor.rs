@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::{Error, timing};
 
 /// A question and its answer, in bytes.
 #[derive(Clone, Copy)]
@@ -39,13 +39,10 @@ pub(crate) fn udp(sizes: Sizes, rounds: usize) -> Result<Vec<Duration>, Error> {
             Ok(())
         });
         let (mut buffer, question) = (vec![0; BUFFER], vec![1; sizes.question]);
-        let mut times = Vec::with_capacity(rounds);
-        for _ in 0..rounds {
-            let start = Instant::now();
+        let times = timing::each(rounds, |_| {
             here.send(&question).map_err(failed())?;
-            here.recv(&mut buffer).map_err(failed())?;
-            times.push(start.elapsed());
-        }
+            here.recv(&mut buffer).map(drop).map_err(failed())
+        })?;
         finish(answering)?;
         Ok(times)
     })
@@ -70,17 +67,15 @@ pub(crate) fn tcp(sizes: Sizes, exchanges: usize, rounds: usize) -> Result<Vec<D
             Ok(())
         });
         let (mut buffer, question) = (vec![0; sizes.answer], vec![1; sizes.question]);
-        let mut times = Vec::with_capacity(rounds);
-        for _ in 0..rounds {
-            let start = Instant::now();
+        let times = timing::each(rounds, |_| {
             let mut stream = TcpStream::connect(address).map_err(failed())?;
             stream.set_nodelay(true).map_err(failed())?;
             for _ in 0..exchanges {
                 stream.write_all(&question).map_err(failed())?;
                 stream.read_exact(&mut buffer).map_err(failed())?;
             }
-            times.push(start.elapsed());
-        }
+            Ok(())
+        })?;
         finish(answering)?;
         Ok(times)
     })

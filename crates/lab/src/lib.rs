@@ -1,8 +1,9 @@
-//! Benchmark scenarios beside their peers and floors.
+//! Benchmark scenarios, each next to its peers and floors.
 //!
-//! A scenario is run as `chappe-lab bench SCENARIO`. It prints its rows and ends with its targets; a peer
-//! that is not installed is skipped by name, and the floor (a raw socket, an fdatasync) is a row of
-//! the same run. Nothing here is a timed test.
+//! `chappe-lab bench SCENARIO` runs one. It prints its figures as rows and ends with its targets. Every
+//! target is a ratio to a peer or a floor of the same run ([`Target`]), so it holds on any machine; absolute
+//! figures are printed and not judged. A peer that is not installed is named as skipped, and so is each
+//! target that needs it. Nothing here is a timed test.
 
 #![deny(unsafe_code)]
 
@@ -23,10 +24,15 @@ mod query;
 mod readiness;
 mod registry;
 mod report;
+mod target;
+mod timing;
+
+pub mod plot;
 
 pub use machine::Machine;
 pub use process::exit;
-pub use report::{Bound, Report, Row, Target};
+pub use report::{Report, Row};
+pub use target::{Limit, Reference, Target, Verdict};
 
 use std::time::Duration;
 
@@ -37,12 +43,12 @@ pub struct Settings {
     pub quick: bool,
     /// Only these parts of a scenario; none: all.
     pub only: Vec<String>,
-    /// Where choices come from.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The program `chappe` for scenarios that run it as a process; `None`: the release build of the
     /// checkout, or the one in the folder of this program.
     pub program: Option<std::path::PathBuf>,
-    /// Takes what is being done, for whoever waits.
+    /// Called with each step, for a line of progress.
     pub progress: fn(&str),
 }
 
@@ -82,7 +88,7 @@ pub const SCENARIOS: [Scenario; 9] = [
     ),
     scenario(
         "device",
-        "what a small device costs (in a checkout: it is built)",
+        "size and memory of a small device (in a checkout, which it is built from)",
         Vec::new,
         device::run,
     ),
@@ -94,7 +100,7 @@ pub const SCENARIOS: [Scenario; 9] = [
     ),
     scenario(
         "exchange",
-        "24 nodes that all subscribe to all, beside GSN, mosquitto and NATS JetStream",
+        "24 nodes that all subscribe to all, next to GSN, mosquitto and NATS JetStream",
         exchange::parts,
         exchange::run,
     ),
@@ -107,7 +113,6 @@ pub const SCENARIOS: [Scenario; 9] = [
     scenario(
         "notify",
         "notification trees: plans side by side, dead sinks, loss, emulated links",
-        // As its head says.
         || {
             vec![
                 "simulated",
@@ -124,19 +129,19 @@ pub const SCENARIOS: [Scenario; 9] = [
     ),
     scenario(
         "exi",
-        "encoding and decoding beside EXIficient, parsing of the text and gzip",
+        "encoding and decoding next to EXIficient, parsing of the text and gzip",
         Vec::new,
         exi::run,
     ),
     scenario(
         "lookup",
-        "what searches in a Kademlia network find and cost, beside a multicast probe",
+        "results and costs of searches in a Kademlia network, next to a multicast probe",
         || lookup::PARTS.to_vec(),
         lookup::run,
     ),
     scenario(
         "napa",
-        "pacers beside the front of fixed windows and periods, between two processes",
+        "pacers next to the front of fixed windows and periods, between two processes",
         napa::parts,
         napa::run,
     ),
@@ -149,7 +154,7 @@ pub const SCENARIOS: [Scenario; 9] = [
 pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
     let Some(wanted) = SCENARIOS.iter().find(|it| it.name == scenario) else {
         let names = SCENARIOS.map(|it| it.name).join(", ");
-        let what = format!("there is no scenario {scenario}, but {names}");
+        let what = format!("there is no scenario {scenario}; there are {names}");
         return Err(Error::Failed(what));
     };
     let parts = (wanted.parts)();
@@ -159,7 +164,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         Some(part) => {
             let but = match parts.as_slice() {
                 [] => "it is measured as a whole".to_owned(),
-                parts => format!("but {}", parts.join(", ")),
+                parts => format!("only {}", parts.join(", ")),
             };
             let what = format!("{scenario} has no part {part:?}, {but}");
             Err(Error::Failed(what))
@@ -167,10 +172,10 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
     }
 }
 
-/// Is a process of a scenario: what this program does when a scenario starts it again.
+/// Runs a process of a scenario, which starts this program again for it.
 ///
 /// # Errors
-/// What keeps it from its part; the scenario is told.
+/// When it cannot play its role; the scenario gets the error, too.
 pub fn process(arguments: &[std::ffi::OsString]) -> Result<(), Error> {
     exchange::process(arguments)
 }
@@ -184,7 +189,7 @@ pub enum Error {
     Io {
         /// What was being done.
         what: String,
-        /// What it said.
+        /// Its error.
         source: std::io::Error,
     },
     /// Something under test did not do its part.
@@ -193,7 +198,7 @@ pub enum Error {
     /// The program under test is not there.
     #[error("there is no program {}", path.display())]
     NoProgram {
-        /// Where it was expected.
+        /// The path at which it was expected.
         path: std::path::PathBuf,
     },
 }

@@ -3,8 +3,8 @@
 //! into parts.
 //!
 //! The machines are the product's, the network and the cryptography are simulated: the figures are
-//! messages, bytes and virtual time, which no load of this machine changes. Beside them stands what a
-//! multicast probe asks of the same network: every node looks at it.
+//! messages, bytes and virtual time, which no load of this machine changes. They are compared with the
+//! cost of a multicast probe in the same network, which every node receives.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,14 @@ use chappe_soap::EndpointReference;
 use chappe_soap::udp::Retransmission;
 use chappe_xml::Name;
 
-use crate::{Bound, Error, Report, Settings};
+use crate::{Error, Limit, Reference, Report, Settings};
 
 /// Sizes of the sweep; the last two are left out of a quick run.
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
 /// The size at which churn and attackers are looked at.
 const SIZE: u32 = 1_000;
+/// The smallest share of searches that find, and of devices that are found.
+const FOUND: f64 = 0.99;
 /// Shares of the attacker's nodes.
 const SYBILS: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
@@ -114,70 +116,69 @@ fn network(settings: &Settings, nodes: u32) -> Network {
 }
 
 fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) {
-    let mut said = Instant::now();
+    let mut printed_at = Instant::now();
     let outcome = play(network, &mut |progress: &Progress| {
-        if said.elapsed() > Duration::from_secs(2) {
-            said = Instant::now();
+        if printed_at.elapsed() > Duration::from_secs(2) {
+            printed_at = Instant::now();
             let share = progress.share * 100.0;
             (settings.progress)(&format!("{name}: {} {share:.0} %", progress.phase));
         }
     });
     rows(report, name, network, &outcome);
     for kind in outcome.unjudged(network) {
-        let what = format!("{name}: {kind} that are judged");
-        report.target(&what, 0.0, Bound::AtLeast(1.0), "");
+        let wanted = Reference::new("at least", 1.0);
+        let name = format!("{name}: {kind} that are judged");
+        report.target(name, (0.0, "searches"), wanted, Limit::AtLeast(1.0));
     }
-    let least = Bound::AtLeast(99.0);
-    let percent = |share: f64| share * 100.0;
-    report.target(
-        &format!("{name}: searches that find"),
-        percent(outcome.success()),
-        least,
-        "%",
+    let mut found = |what: &str, unit: &'static str, found: u32, of: u32| {
+        let all = Reference::new("all", f64::from(of));
+        let name = format!("{name}: {what}");
+        report.target(name, (f64::from(found), unit), all, Limit::AtLeast(FOUND));
+    };
+    found(
+        "searches that find",
+        "searches",
+        outcome.found,
+        outcome.searches,
     );
     if network.sybils > 0.0 {
-        report.target(
-            &format!("{name}: searches for attacked keys that find"),
-            percent(outcome.attacked_success()),
-            least,
-            "%",
+        let (hits, searches) = (outcome.attacked_found, outcome.attacked_searches);
+        found(
+            "searches for attacked keys that find",
+            "searches",
+            hits,
+            searches,
         );
     }
+    let (devices, all) = (outcome.devices_found, outcome.devices);
+    found("found by searches for all", "devices", devices, all);
     if let Some(parted) = &outcome.parted {
-        self::parted(report, name, parted);
+        self::parted(report, name, network, parted);
     }
-    report.target(
-        &format!("{name}: devices found by searches for all"),
-        percent(outcome.devices_share()),
-        least,
-        "%",
-    );
-    report.target(
-        &format!("{name}: bytes in, of those granted, at most"),
-        percent(outcome.inflow_share.max()),
-        Bound::AtMost(100.0),
-        "%",
-    );
+    let granted = Reference::new("granted", 1.0);
+    let inflow = outcome.inflow_share.max();
+    let name = format!("{name}: bytes in of a search, the largest share");
+    report.target(name, (inflow, ""), granted, Limit::AtMost(1.0));
 }
 
-/// What became of the parts.
-fn parted(report: &mut Report, name: &str, parted: &Parted) {
+/// The parts of a network that was divided.
+fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
     let percent = |share: f64| share * 100.0;
-    let least = Bound::AtLeast(99.0);
     for (what, tally) in [
         ("of the own part, while it lasts", &parted.own),
         ("of another part, afterwards", &parted.healed),
     ] {
-        let name = format!("{name}: searches for devices {what}");
-        report.target(&name, percent(tally.share()), least, "%");
+        let name = format!("{name}: searches for devices {what} that find");
+        let all = Reference::new("all", f64::from(tally.searches));
+        let found = (f64::from(tally.found), "searches");
+        report.target(name, found, all, Limit::AtLeast(FOUND));
     }
     let name_of = |what: &str| format!("{name}: {what}");
-    report.target(
-        &name_of("nodes that are reached from contact to contact"),
-        percent(parted.reached),
-        Bound::AtLeast(100.0),
-        "%",
-    );
+    let nodes = f64::from(network.nodes);
+    let reached = (parted.reached * nodes, "nodes");
+    let all = Reference::new("all", nodes);
+    let name = name_of("reached from contact to contact");
+    report.target(name, reached, all, Limit::AtLeast(1.0));
     for (what, tally) in [
         ("devices of another part, from before", &parted.before),
         ("devices of another part, while it heals", &parted.healing),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// A group with a limit; removed with the last process in it gone.
+/// A group with a limit; removed once its last process has ended.
 pub(crate) struct MemoryGroup {
     folder: PathBuf,
     names: &'static Names,
@@ -72,7 +72,7 @@ impl MemoryGroup {
         self.folder.join("cgroup.procs")
     }
 
-    /// The most bytes that the group had, page cache included, when the kernel tells.
+    /// The most bytes that the group had, page cache included, if the kernel counts them.
     pub(crate) fn peak(&self) -> Option<u64> {
         let text = std::fs::read_to_string(self.folder.join(self.names.peak)).ok()?;
         text.trim().parse().ok()

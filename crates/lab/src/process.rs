@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 
 use crate::Error;
 
-/// What is read of why a process ended.
+/// Bytes of standard error that are read when a process has ended.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 
 /// Processes that were started and not waited for.
@@ -23,7 +25,7 @@ fn started() -> MutexGuard<'static, BTreeSet<i32>> {
 
 /// Ends this program and every process that a scenario has started, from any thread.
 pub fn exit(code: i32) -> ! {
-    // Held to the end: nothing is started any more.
+    // Locked to the end, so that no process is started any more.
     let started = started();
     for id in started.iter() {
         // It may have ended.
@@ -49,13 +51,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; what it says on standard error is thrown away.
+    /// Starts `command`; its standard error is discarded.
     pub(crate) fn start(command: &mut Command, what: &str) -> Result<Self, Error> {
         Self::with_errors(command, what, Stdio::null())
     }
 
-    /// The same of a program that says little on standard error: why it ended.
-    pub(crate) fn start_and_hear(command: &mut Command, what: &str) -> Result<Self, Error> {
+    /// The same for a program that prints little on standard error: the reason of an error is read from it.
+    pub(crate) fn start_with_errors(command: &mut Command, what: &str) -> Result<Self, Error> {
         Self::with_errors(command, what, Stdio::piped())
     }
 
@@ -92,13 +94,13 @@ impl Process {
         if self.output.read_line(&mut line).map_err(reading)? == 0 {
             let status = self.wait();
             let status = status.map_or_else(|error| error.to_string(), |it| it.to_string());
-            let mut said = String::new();
+            let mut text = String::new();
             if let Some(errors) = &mut self.errors {
-                // What is no text says nothing.
-                let _ = errors.take(ERROR_BYTES_MAX).read_to_string(&mut said);
+                // Without text the exit status is the reason.
+                let _ = errors.take(ERROR_BYTES_MAX).read_to_string(&mut text);
             }
-            let said = said.lines().find_map(|line| line.strip_prefix("error: "));
-            let why = said.map_or(status, str::to_owned);
+            let reason = text.lines().find_map(|line| line.strip_prefix("error: "));
+            let why = reason.map_or(status, str::to_owned);
             return Err(Error::Failed(format!("{} ended: {why}", self.what)));
         }
         Ok(line.trim_end().to_owned())
@@ -110,7 +112,7 @@ impl Process {
         self.child.wait()
     }
 
-    /// A number of bytes that the operating system keeps of it, such as `VmRSS`.
+    /// A size that the operating system counts for it, such as `VmRSS`, in bytes.
     pub(crate) fn memory(&self, field: &str) -> Result<u64, Error> {
         let path = format!("/proc/{}/status", self.id());
         let status =
@@ -139,11 +141,20 @@ fn kibibytes(status: &str, field: &str) -> Option<u64> {
 /// Processor time in seconds of a process so far, to a hundredth.
 pub(crate) fn processor_s(id: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // Behind the name in parentheses: the 12th and 13th field are ticks of 10 ms.
+    // After the name in parentheses, the 12th and 13th field are ticks of 10 ms.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields = rest.split_whitespace().skip(11).take(2);
     let ticks = fields.filter_map(|ticks| ticks.parse::<f64>().ok());
     ticks.sum::<f64>() / 100.0
+}
+
+/// Processor time in seconds of this process so far, all its threads.
+pub(crate) fn own_processor_s() -> f64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return 0.0;
+    };
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
 /// A folder of this run, removed with it.

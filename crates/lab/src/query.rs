@@ -3,7 +3,7 @@
 //! `limit`, which is not compiled. The log is of real files at level `process`.
 //!
 //! The figures are elements for each second of processor time of the whole process, the log's thread
-//! included: what one core does, whoever else has a share of it.
+//! included: the rate of one core, whatever else runs on it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,10 +16,10 @@ use chappe_stream::{
     VirtualSensor,
 };
 use chappe_transport::FileDisk;
-use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::process::Folder;
-use crate::{Bound, Error, Report, Settings};
+use crate::process::{Folder, own_processor_s};
+use crate::timing::median;
+use crate::{Error, Limit, Reference, Report, Settings};
 
 /// Elements of a whole run.
 const ELEMENTS: usize = 500_000;
@@ -53,10 +53,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     (settings.progress)(&format!("storing {elements} elements"));
     let stored = bench.fill(settings.seed)?;
     let note = "floor: 100 at once, encoded and stored";
-    report.row("append", stored.a_core(elements), "1/s", note);
+    report.row("append", stored.per_core(elements), "1/s", note);
     let read = bench.read()?;
     let note = "floor: a follower's elements";
-    report.row("read and decode", read.a_core(elements), "1/s", note);
+    report.row("read and decode", read.per_core(elements), "1/s", note);
     let (mut compiled, mut sqlite) = (Vec::new(), Vec::new());
     for repeat in 0..REPEATS {
         (settings.progress)(&format!("log to log, {} of {REPEATS}", repeat + 1));
@@ -66,15 +66,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         let (spent, other) = bench.pass(&format!("sqlite-{repeat}"), &statement, false)?;
         sqlite.push(spent);
         if one != other {
-            let what = format!("the compiled path gave {one:?}, SQLite {other:?}");
+            let what = format!("the compiled path produced {one:?}, SQLite {other:?}");
             return Err(Error::Failed(what));
         }
     }
-    let of = |spent: &[Spent]| {
-        let mut rates: Vec<f64> = spent.iter().map(|one| one.a_core(elements)).collect();
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    };
+    let of = |spent: &[Spent]| median(spent.iter().map(|one| one.per_core(elements)));
     let rate = of(&compiled);
     let note = format!("median of {REPEATS}: read, window, statement, append");
     report.row("log to log, compiled", rate, "1/s", note);
@@ -85,9 +81,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let peer = of(&sqlite);
     let note = format!("median of {REPEATS}: the same, peer in the same run");
     report.row("log to log, SQLite", peer, "1/s", note);
-    report.row("compiled to SQLite", rate / peer, "", "");
     let name = "elements a core, log to log, compiled";
-    report.target(name, rate, Bound::AtLeast(300_000.0), "1/s");
+    let sqlite = Reference::new("SQLite", peer);
+    report.target(name, (rate, "1/s"), sqlite, Limit::AtLeast(3.0));
+    let floor = 1.0 / (1.0 / read.per_core(elements) + 1.0 / stored.per_core(elements));
+    let floor = Reference::new("floor: read, and append", floor);
+    report.target(name, (rate, "1/s"), floor, Limit::AtLeast(0.5));
     Ok(report)
 }
 
@@ -103,15 +102,15 @@ struct Spent {
     wall_s: f64,
 }
 
-/// What a pass brought forth: how many elements, and the sum of a field.
+/// The output of a pass: how many elements, and the sum of a field.
 #[derive(Debug, PartialEq)]
-struct Gave {
+struct Produced {
     elements: usize,
     sum: f64,
 }
 
 impl Spent {
-    fn a_core(&self, elements: usize) -> f64 {
+    fn per_core(&self, elements: usize) -> f64 {
         elements as f64 / self.processor_s
     }
 }
@@ -152,7 +151,7 @@ impl Bench {
     }
 
     /// All elements through a virtual sensor into a stream of its own.
-    fn pass(&self, name: &str, sql: &str, compiled: bool) -> Result<(Spent, Gave), Error> {
+    fn pass(&self, name: &str, sql: &str, compiled: bool) -> Result<(Spent, Produced), Error> {
         let target = stream(&self.store, name)?;
         let mut sensor = sensor(sql)?;
         if sensor.is_compiled() != compiled {
@@ -160,7 +159,7 @@ impl Bench {
         }
         let stream = self.source.shared_name();
         let mut follower = self.source.follow(0);
-        let mut gave = Gave {
+        let mut produced = Produced {
             elements: 0,
             sum: 0.0,
         };
@@ -180,10 +179,10 @@ impl Bench {
                 }
                 for element in &out {
                     if let Some(Value::Double(value)) = element.values.get(1) {
-                        gave.sum += value;
+                        produced.sum += value;
                     }
                 }
-                gave.elements += out.len();
+                produced.elements += out.len();
                 if !out.is_empty() {
                     last = Some(target.append(&out).map_err(Error::failed("storing"))?);
                     out.clear();
@@ -191,7 +190,7 @@ impl Bench {
             }
             wait(last)
         })?;
-        Ok((spent, gave))
+        Ok((spent, produced))
     }
 }
 
@@ -200,20 +199,12 @@ fn wait(last: Option<Appended>) -> Result<(), Error> {
 }
 
 fn measured(work: impl FnOnce() -> Result<(), Error>) -> Result<Spent, Error> {
-    let (begin, before) = (Instant::now(), processor_s()?);
+    let (begin, before) = (Instant::now(), own_processor_s());
     work()?;
     Ok(Spent {
-        processor_s: processor_s()? - before,
+        processor_s: own_processor_s() - before,
         wall_s: begin.elapsed().as_secs_f64(),
     })
-}
-
-/// Seconds of processor time that this process has had, all its threads.
-fn processor_s() -> Result<f64, Error> {
-    let failed = |error: nix::Error| Error::io("asking for the processor time")(error.into());
-    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(failed)?;
-    let of = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(of(usage.user_time()) + of(usage.system_time()))
 }
 
 fn stream(store: &StreamStore, name: &str) -> Result<StreamLog, Error> {

@@ -1,4 +1,4 @@
-//! What a scenario found: rows, and targets that are met or not.
+//! The result of a scenario: rows of absolute figures, and targets that are ratios.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::plot::{Mark, Plot, Scale, Series};
+use crate::target::{Limit, Reference, Target, Verdict};
 use crate::{Error, Machine, percentile};
 
 /// The outcome of a scenario.
@@ -50,31 +52,6 @@ pub struct Row {
     pub note: String,
 }
 
-/// Which side of the bound is good.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// At most this.
-    AtMost(f64),
-    /// At least this.
-    AtLeast(f64),
-}
-
-/// Something to be reached.
-#[derive(Debug, Clone, Serialize)]
-pub struct Target {
-    /// What.
-    pub name: String,
-    /// What was measured.
-    pub measured: f64,
-    /// What is wanted.
-    pub bound: Bound,
-    /// The unit of both.
-    pub unit: &'static str,
-    /// Whether it is met.
-    pub met: bool,
-}
-
 impl Report {
     /// An empty report of a scenario, here and now.
     #[must_use]
@@ -93,7 +70,7 @@ impl Report {
         }
     }
 
-    /// Adds a figure.
+    /// Adds a row.
     pub fn row(&mut self, name: &str, value: f64, unit: &'static str, note: impl Into<String>) {
         self.rows.push(Row {
             name: name.to_owned(),
@@ -101,6 +78,11 @@ impl Report {
             unit,
             note: note.into(),
         });
+    }
+
+    /// Adds a figure under a name.
+    pub(crate) fn figure(&mut self, name: impl Into<String>, plot: &Plot) {
+        self.figures.insert(name.into(), plot.svg());
     }
 
     /// Adds samples of a time: rows of the median and the 99th percentile in milliseconds. Gives both.
@@ -111,41 +93,47 @@ impl Report {
         let of = format!("of {}; {note}", samples.len());
         self.row(&format!("{name}, p50"), median, "ms", of);
         self.row(&format!("{name}, p99"), high, "ms", "");
-        let file: String = name
-            .chars()
-            .map(|sign| {
-                if sign.is_ascii_alphanumeric() {
-                    sign
-                } else {
-                    '-'
-                }
-            })
-            .collect();
         let seconds = samples.iter().map(Duration::as_secs_f64).collect();
-        self.raw.insert(file, seconds);
+        self.raw.insert(file_name(name), seconds);
         (median, high)
     }
 
-    /// Adds a target and says whether it is met.
-    pub fn target(&mut self, name: &str, measured: f64, bound: Bound, unit: &'static str) -> bool {
-        let met = match bound {
-            Bound::AtMost(most) => measured <= most,
-            Bound::AtLeast(least) => measured >= least,
-        };
-        self.targets.push(Target {
-            name: name.to_owned(),
-            measured,
-            bound,
-            unit,
-            met,
-        });
-        met
+    /// Judges a measurement by its ratio to a reference of this run.
+    pub fn target(
+        &mut self,
+        name: impl Into<String>,
+        measured: (f64, &'static str),
+        reference: Reference,
+        limit: Limit,
+    ) {
+        self.compare(name, measured, Ok(reference), limit);
     }
 
-    /// Whether every target is met.
+    /// The same where the reference may be missing: then the target is skipped for that reason.
+    pub fn compare(
+        &mut self,
+        name: impl Into<String>,
+        measured: (f64, &'static str),
+        reference: Result<Reference, String>,
+        limit: Limit,
+    ) {
+        let target = Target::new(name, measured, reference, limit);
+        self.targets.push(target);
+    }
+
+    /// A part of the product that could not be measured misses its target.
+    pub fn failed(&mut self, name: &str, error: &Error) {
+        self.skipped.push(format!("{name}: {error}"));
+        let runs = Reference::new("runs begun", 1.0);
+        let name = format!("{name} ends");
+        self.target(name, (0.0, "runs"), runs, Limit::AtLeast(1.0));
+    }
+
+    /// Whether no target is missed. A skipped one is printed as such.
     #[must_use]
     pub fn met(&self) -> bool {
-        self.targets.iter().all(|target| target.met)
+        let missed = |target: &Target| target.verdict == Verdict::Missed;
+        !self.targets.iter().any(missed)
     }
 
     /// Writes the report, the table and the raw samples below `directory`.
@@ -180,7 +168,7 @@ impl Report {
             )?;
             write(
                 format!("{}-{name}.svg", self.scenario),
-                figure(name, samples),
+                distribution(name, samples),
             )?;
         }
         Ok(())
@@ -213,80 +201,41 @@ impl fmt::Display for Report {
             writeln!(f, "  skipped: {skipped}")?;
         }
         for target in &self.targets {
-            let (word, bound) = match target.bound {
-                Bound::AtMost(bound) => ("at most", bound),
-                Bound::AtLeast(bound) => ("at least", bound),
-            };
-            let met = if target.met { "met   " } else { "MISSED" };
-            writeln!(
-                f,
-                "  {met} {}: {:.3} {unit}, wanted {word} {bound} {unit}",
-                target.name,
-                target.measured,
-                unit = target.unit,
-            )?;
+            writeln!(f, "  {target}")?;
         }
         Ok(())
     }
 }
 
+/// A name as part of the name of a file.
+pub(crate) fn file_name(name: &str) -> String {
+    let letter = |sign: char| {
+        if sign.is_ascii_alphanumeric() {
+            sign
+        } else {
+            '-'
+        }
+    };
+    name.chars().map(letter).collect()
+}
+
 /// Points of a curve, about.
 const POINTS: usize = 1_000;
 
-/// The distribution of samples as a curve: share of samples (up) below a time (right, logarithmic).
-fn figure(name: &str, samples: &[f64]) -> String {
-    const WIDTH: f64 = 640.0;
-    const HEIGHT: f64 = 320.0;
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| *s > 0.0).collect();
+/// The share of samples below a time.
+fn distribution(name: &str, samples: &[f64]) -> String {
+    let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
-        return String::from("<svg xmlns=\"http://www.w3.org/2000/svg\"/>");
-    };
-    let (low, high) = (
-        first.log10().floor(),
-        last.log10().ceil().max(first.log10().floor() + 1.0),
-    );
-    let x = |seconds: f64| 50.0 + (seconds.log10() - low) / (high - low) * (WIDTH - 70.0);
-    let y = |share: f64| HEIGHT - 30.0 - share * (HEIGHT - 60.0);
     let count = sorted.len() as f64;
     // More points than can be told apart only make the file large.
     let step = (sorted.len() / POINTS).max(1);
-    let points: Vec<_> = sorted
-        .iter()
-        .enumerate()
-        .skip(step - 1)
-        .step_by(step)
-        .map(|(index, s)| format!("{:.1},{:.1}", x(*s), y((index + 1) as f64 / count)))
-        .collect();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"11\"><rect width=\"100%\" height=\"100%\" \
-         fill=\"white\"/><text x=\"50\" y=\"18\">{name}: share of {} samples below a time</text>",
-        sorted.len()
-    );
-    let mut decade = low;
-    while decade <= high {
-        let at = x(10_f64.powf(decade));
-        svg.push_str(&format!(
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"30\" y2=\"{:.1}\" stroke=\"#ccc\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} s</text>",
-            HEIGHT - 30.0,
-            HEIGHT - 12.0,
-            10_f64.powf(decade)
-        ));
-        decade += 1.0;
-    }
-    for share in [0.0, 0.5, 0.99, 1.0] {
-        svg.push_str(&format!(
-            "<text x=\"44\" y=\"{:.1}\" text-anchor=\"end\">{share}</text>",
-            y(share) + 4.0
-        ));
-    }
-    svg.push_str(&format!(
-        "<polyline fill=\"none\" stroke=\"#1b5e8c\" stroke-width=\"1.5\" points=\"{}\"/></svg>",
-        points.join(" ")
-    ));
-    svg
+    let points = sorted.iter().enumerate().skip(step - 1).step_by(step);
+    let points = points.map(|(index, seconds)| (*seconds, (index + 1) as f64 / count));
+    let plot = Plot {
+        scales: [Scale::Logarithmic, Scale::Linear],
+        ..Plot::new(format!("{name}: {count} samples"), "seconds", "share below")
+    };
+    plot.with([Series::new("", Mark::Line).with(points)]).svg()
 }
 
 #[cfg(test)]
@@ -294,11 +243,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_judged_on_the_right_side() {
+    fn a_missed_target_is_a_negative_result_and_a_skipped_one_is_printed() {
         let mut report = Report::new("test", 1);
-        assert!(report.target("latency", 2.9, Bound::AtMost(3.0), "ms"));
-        assert!(!report.target("rate", 98.0, Bound::AtLeast(99.0), "1/s"));
+        let floor = || Reference::new("floor", 2.0);
+        report.target("latency", (2.9, "ms"), floor(), Limit::AtMost(3.0));
+        let reason = Err("no peer".to_owned());
+        report.compare("size", (1.0, "B"), reason, Limit::AtMost(1.0));
+        assert!(report.met());
+        report.target("rate", (1.0, "1/s"), floor(), Limit::AtLeast(0.99));
         assert!(!report.met());
-        assert!(report.to_string().contains("MISSED rate"));
+        let text = report.to_string();
+        assert!(
+            text.contains("MISSED rate") && text.contains("skipped: no peer: size"),
+            "{text}"
+        );
     }
 }

@@ -23,8 +23,8 @@ pub const EPOCHS_MAX: usize = 64;
 pub struct Progress {
     /// The newest element that is stored, lost or queued in the log.
     last: Option<Position>,
-    /// Epochs before that of `last`, as far as they were seen, oldest first.
-    passed: VecDeque<u64>,
+    /// The newest element of each epoch before that of `last`, as far as they were seen, oldest first.
+    passed: VecDeque<Position>,
 }
 
 impl Progress {
@@ -34,6 +34,17 @@ impl Progress {
         self.last
     }
 
+    /// The log has these elements of earlier epochs, the newest of each, the newest first.
+    pub fn know(&mut self, earlier: &[Position]) {
+        let newest = earlier.iter().take(EPOCHS_MAX);
+        self.passed = newest.rev().copied().collect();
+    }
+
+    /// The newest element of each earlier epoch, the newest first.
+    pub fn earlier(&self) -> impl Iterator<Item = Position> {
+        self.passed.iter().rev().copied()
+    }
+
     /// The log has everything up to this element and nothing after it: at the beginning, and after the
     /// log removed elements that were queued.
     pub fn resume(&mut self, last: Option<Position>) {
@@ -41,16 +52,15 @@ impl Progress {
         let back = self
             .passed
             .iter()
-            .position(|epoch| last.is_some_and(|last| last.epoch == *epoch));
+            .position(|at| last.is_some_and(|last| last.epoch == at.epoch));
         self.passed.truncate(back.unwrap_or(self.passed.len()));
     }
 
     /// Everything up to this element is stored, lost or queued in the log.
     pub fn reach(&mut self, at: Position) {
-        if let Some(back) = self.passed.iter().position(|epoch| *epoch == at.epoch) {
-            self.passed.truncate(back);
-        } else if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {
-            self.passed.push_back(last.epoch);
+        self.passed.retain(|passed| passed.epoch != at.epoch);
+        if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {
+            self.passed.push_back(last);
             if self.passed.len() > EPOCHS_MAX {
                 self.passed.pop_front();
             }
@@ -58,19 +68,31 @@ impl Progress {
         self.last = Some(at);
     }
 
-    /// Whether a later epoch of the origin was reached: elements of this one were received before.
+    /// The newest number of this epoch that was reached, whether or not a later epoch was.
     #[must_use]
-    pub fn has_passed(&self, epoch: u64) -> bool {
-        self.passed.contains(&epoch)
+    pub fn reached(&self, epoch: u64) -> Option<u64> {
+        let all = self.last.iter().chain(&self.passed);
+        all.into_iter()
+            .find(|at| at.epoch == epoch)
+            .map(|at| at.sequence)
+    }
+
+    /// Whether the origin is known to have gone back to here: `next` was reached since.
+    #[must_use]
+    pub fn went_back_to(&self, next: Position) -> bool {
+        match self.last {
+            Some(last) if last.epoch == next.epoch => last.sequence + 1 >= next.sequence,
+            _ => self
+                .reached(next.epoch)
+                .is_some_and(|reached| reached >= next.sequence),
+        }
     }
 
     /// How many of `count` consecutive elements were received before.
     #[must_use]
     pub fn repeated(&self, first: Position, count: u64) -> u64 {
-        match self.last {
-            Some(last) if last.epoch == first.epoch && first.sequence <= last.sequence => {
-                (last.sequence - first.sequence + 1).min(count)
-            }
+        match self.reached(first.epoch) {
+            Some(reached) if first.sequence <= reached => (reached - first.sequence + 1).min(count),
             _ => 0,
         }
     }
@@ -79,19 +101,16 @@ impl Progress {
     /// `None` when all of them were.
     #[must_use]
     pub fn first_unread(&self, from: Position, next: u64) -> Option<Position> {
-        if self.has_passed(from.epoch) {
-            return None;
-        }
-        let sequence = match self.last {
-            Some(last) if last.epoch == from.epoch => from.sequence.max(last.sequence + 1),
-            _ => from.sequence,
-        };
+        let reached = self.reached(from.epoch);
+        let sequence = reached.map_or(from.sequence, |reached| from.sequence.max(reached + 1));
         (next > sequence).then_some(Position { sequence, ..from })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn at(epoch: u64, sequence: u64) -> Position {
@@ -103,12 +122,38 @@ mod tests {
         let mut progress = Progress::default();
         progress.reach(at(1, 5));
         progress.reach(at(2, 6));
-        assert!(progress.has_passed(1));
-        assert_eq!(progress.first_unread(at(1, 6), 9), None);
+        assert_eq!(progress.earlier().collect::<Vec<_>>(), [at(1, 5)]);
+        assert_eq!(progress.repeated(at(1, 4), 3), 2, "4 and 5");
+        assert_eq!(progress.first_unread(at(1, 3), 6), None);
+        assert_eq!(progress.first_unread(at(1, 3), 9), Some(at(1, 6)));
         progress.resume(Some(at(1, 4)));
-        assert!(!progress.has_passed(1));
+        assert_eq!(progress.earlier().count(), 0);
         assert_eq!(progress.first_unread(at(1, 2), 9), Some(at(1, 5)));
         assert_eq!(progress.repeated(at(2, 1), 3), 0, "another epoch");
+    }
+
+    #[test]
+    fn an_origin_goes_back_to_a_place_once() {
+        let mut progress = Progress::default();
+        progress.know(&[at(2, 20), at(1, 10)]);
+        progress.resume(Some(at(3, 30)));
+        assert!(
+            !progress.went_back_to(at(2, 21)),
+            "what follows was never here"
+        );
+        assert!(!progress.went_back_to(at(4, 21)));
+        progress.reach(at(4, 20));
+        assert!(progress.went_back_to(at(4, 21)), "nothing came since");
+        progress.reach(at(4, 25));
+        assert!(progress.went_back_to(at(4, 21)));
+        progress.reach(at(5, 26));
+        assert!(progress.went_back_to(at(4, 21)), "and a later epoch came");
+        let earlier: Vec<Position> = progress.earlier().collect();
+        assert_eq!(earlier, [at(4, 25), at(3, 30), at(2, 20), at(1, 10)]);
+        // It goes on in an epoch that it had left; the others stay known.
+        progress.reach(at(3, 31));
+        assert!(progress.went_back_to(at(5, 26)) && progress.went_back_to(at(3, 31)));
+        assert_eq!(progress.reached(2), Some(20));
     }
 
     #[test]
@@ -116,8 +161,9 @@ mod tests {
         let mut progress = Progress::default();
         let end = EPOCHS_MAX as u64 + 10;
         (0..end).for_each(|epoch| progress.reach(at(epoch, epoch)));
-        assert!(!progress.has_passed(0), "forgotten");
-        assert!(progress.has_passed(end - 2));
-        assert!(!progress.has_passed(end - 1), "the present one");
+        assert_eq!(progress.reached(0), None, "forgotten");
+        assert_eq!(progress.earlier().next(), Some(at(end - 2, end - 2)));
+        assert_eq!(progress.earlier().count(), EPOCHS_MAX);
+        assert_eq!(progress.reached(end - 1), Some(end - 1), "the present one");
     }
 }

@@ -54,6 +54,7 @@ impl Inlet {
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let (replica, last) = Replica::new(link, name).await?;
         let mut progress = Progress::default();
+        progress.know(&replica.earlier()?);
         progress.resume(last.map(to_flow));
         Ok(Self {
             replica,
@@ -80,6 +81,11 @@ impl Inlet {
     /// The newest element that is stored, lost or queued.
     pub(crate) fn have(&self) -> Option<Position> {
         self.progress.last().map(from_flow)
+    }
+
+    /// The newest element here of each earlier epoch of the origin, the newest first.
+    pub(crate) fn earlier(&self) -> Vec<Position> {
+        self.progress.earlier().map(from_flow).collect()
     }
 
     /// Everything up to here is stored, lost or queued.
@@ -135,7 +141,7 @@ impl Inlet {
                 }
                 // An origin that ended without order sends again what it sent last, across the epochs
                 // that its ends have brought.
-                Some(_) if self.progress.has_passed(origin.epoch.0) => {
+                Some(_) if self.progress.repeated(to_flow(origin), 1) > 0 => {
                     repeated += 1;
                     continue;
                 }
@@ -238,7 +244,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// The origin was rolled back, and continues at `next`.
+    /// The origin was rolled back, and continues at `next`. An origin that is killed before it has stored
+    /// that it reported this reports it again; the repetition has no effect.
     ///
     /// # Errors
     /// See [`InletError`]; then nothing is reported, and the call may be repeated.
@@ -248,6 +255,9 @@ impl Inlet {
         kept: Option<Position>,
         next: Position,
     ) -> Result<(), InletError> {
+        if self.progress.went_back_to(to_flow(next)) {
+            return Ok(());
+        }
         self.replica.rollback(have, kept, next)?;
         let sequence = next.sequence.saturating_sub(1);
         self.reach(Position { sequence, ..next });

@@ -47,7 +47,7 @@ pub use dial::Dialler;
 pub use error::{HostError, HttpRefusal, LinkError};
 pub use handle::Links;
 pub use host::{Arrivals, DirectoryEntry, LinkHost, LinkNotice, Opened, Reader};
-pub use zeromq::ZeromqConfig;
+pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
 pub use status::{
     Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PacingStatus,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use chappe_link::EPOCHS_MAX;
 use chappe_log::Appended;
 use chappe_stream::{
     CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
@@ -84,11 +85,11 @@ impl InletError {
     /// Whether the log refused what it had queued: then it is to be found out how far the origin was
     /// read.
     pub(crate) fn is_taken_back(&self) -> bool {
-        use chappe_log::Error::{Full, TakenBack};
+        use chappe_log::Error::{Full, Retracted};
         let Self::Link(LinkError::Store(StoreError::Log(error))) = self else {
             return false;
         };
-        matches!(error, Full { .. } | TakenBack { .. })
+        matches!(error, Full { .. } | Retracted { .. })
     }
 
     /// Whether one element is too large for a record, or all of them for a batch.
@@ -173,7 +174,7 @@ impl Replica {
     /// # Errors
     /// Errors of the log.
     pub(crate) async fn last_position(&mut self) -> Result<Option<Position>, LinkError> {
-        self.taken_back = self.link.shared.store.store().taken_back();
+        self.taken_back = self.link.shared.store.store().retractions();
         self.wait_until_settled().await?;
         let letters = &self.link.letters;
         letters.count_stored()?;
@@ -190,6 +191,19 @@ impl Replica {
         self.unnamed = last;
         self.count(|stream| stream.status.stored = last);
         Ok(last)
+    }
+
+    /// The newest element here of each earlier epoch of the origin, the newest first: the origin may be
+    /// rolled back to one of them.
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub(crate) fn earlier(&self) -> Result<Vec<chappe_flow::Position>, LinkError> {
+        let Some(log) = &self.log else {
+            return Ok(Vec::new());
+        };
+        let earlier = log.earlier_origins(EPOCHS_MAX)?;
+        Ok(earlier.into_iter().map(to_flow).collect())
     }
 
     /// Waits until nothing is queued in the log.
@@ -215,11 +229,11 @@ impl Replica {
     /// The log has refused some of it.
     pub(crate) async fn all_stored(&self) -> Result<(), InletError> {
         self.wait_until_settled().await?;
-        if self.link.shared.store.store().taken_back() == self.taken_back {
+        if self.link.shared.store.store().retractions() == self.taken_back {
             return Ok(());
         }
         let stream = self.local.clone();
-        Err(StoreError::Log(chappe_log::Error::TakenBack { stream }).into())
+        Err(StoreError::Log(chappe_log::Error::Retracted { stream }).into())
     }
 
     /// Its name at the origin.
@@ -422,7 +436,7 @@ impl Replica {
         elements: &[StreamElement],
     ) -> Result<(), InletError> {
         let count = elements.len() as u64;
-        let taken_back = self.link.shared.store.store().taken_back();
+        let taken_back = self.link.shared.store.store().retractions();
         let appended = intake.append_elements(taken_back, elements)?;
         appended.await.map_err(StoreError::from)?;
         self.count(|stream| stream.status.counts.received += count);

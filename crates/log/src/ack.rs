@@ -1,11 +1,19 @@
 //! The acknowledgement of one batch: set once by the writer, awaited or waited for by the caller.
 
-use crate::store::Owner;
 use crate::{Error, Position};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+
+/// Commits what is queued, for a store without a thread of its own.
+pub(crate) trait CommitOnDemand: Send + Sync {
+    /// Writes one group of what is queued.
+    fn commit_group(&self) -> Result<(), Error>;
+}
+
+/// The store that a waiting caller must drive.
+pub(crate) type Driver = Weak<dyn CommitOnDemand>;
 
 #[derive(Default)]
 struct State {
@@ -64,10 +72,10 @@ impl Ack {
 
     /// Waits on this thread; if the store has no thread of its own, commits until the result is
     /// there.
-    pub(crate) fn wait(&self, driven: Option<&Weak<Owner>>) -> Result<(), Error> {
+    pub(crate) fn wait(&self, driven: Option<&Driver>) -> Result<(), Error> {
         if let Some(owner) = driven.and_then(Weak::upgrade) {
             while self.state().result.is_none() {
-                owner.commit()?;
+                owner.commit_group()?;
             }
         }
         let mut state = self.state();
@@ -84,8 +92,8 @@ impl Ack {
     }
 }
 
-/// A batch on its way: resolves when it has reached its stream's level. Dropping it does not take
-/// the batch back.
+/// A queued batch: resolves when it has reached its stream's level. Dropping it does not cancel the
+/// append.
 #[must_use = "a batch is acknowledged when this resolves"]
 pub struct Appended {
     /// The position of the batch's first record. It is the batch's own only once acknowledged.
@@ -93,7 +101,7 @@ pub struct Appended {
     /// How many records the batch has.
     pub count: u32,
     pub(crate) ack: Arc<Ack>,
-    pub(crate) driven: Option<Weak<Owner>>,
+    pub(crate) driven: Option<Driver>,
 }
 
 impl Appended {
@@ -125,13 +133,13 @@ impl Future for Appended {
     }
 }
 
-/// A trim on its way: resolves when its mark has reached the stream's level. Dropping it does not
-/// take the trim back.
+/// A queued trim: resolves when its mark has reached the stream's level. Dropping it does not cancel
+/// it.
 pub struct Trimmed {
     /// The first number that is kept.
     pub first: u64,
     pub(crate) ack: Arc<Ack>,
-    pub(crate) driven: Option<Weak<Owner>>,
+    pub(crate) driven: Option<Driver>,
 }
 
 impl Trimmed {

@@ -1,11 +1,11 @@
-//! Copying a log while it is written, and mending one that is not.
+//! Backing up a log while it is written, and repairing one that is not in use.
 //!
-//! A copy is the log as it was at one moment: old segments never change, and of the one that is being
-//! written the part that is valid is taken, last. It has no marker, so that whoever opens it gives its
-//! streams new epochs: the original may have gone on.
+//! A backup is the log as it was at one moment: old segments never change, and the valid part of the
+//! segment being written is copied last. A backup has no marker, so opening it gives its streams new
+//! epochs, since the original may have continued.
 //!
-//! Mending removes nothing that could be of use: damaged bytes are kept aside, and what they held is
-//! given up, so that nobody waits for it. It may still be put back.
+//! A repair deletes nothing of use: damaged bytes are copied to another disk, and their records are given
+//! up, so readers do not wait for them. They can still be restored.
 
 use crate::segment::{
     Found, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name, segment_number,
@@ -30,7 +30,7 @@ pub struct Backup {
 }
 
 /// Copies a log to an empty disk; the original may be written meanwhile, by this or another process.
-/// `progress` is told the bytes copied and those there are.
+/// `progress` receives the bytes copied and their total.
 ///
 /// # Errors
 /// The disks; [`Error::Io`] also when segments were removed faster than they could be copied.
@@ -157,7 +157,7 @@ fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64
     Ok(offset)
 }
 
-/// What mending did.
+/// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// What was found before.
@@ -173,8 +173,8 @@ pub struct Repaired {
 /// Where damaged bytes are kept: made when there are some.
 pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 
-/// Mends a log that nobody has open: keeps damaged bytes aside, cuts an incomplete end as opening
-/// does, gives up what is missing, and writes the segments' snapshots anew.
+/// Repairs a log that is not open: copies damaged bytes aside, cuts an incomplete end as opening
+/// does, gives up what is missing, and rewrites the segments' snapshots.
 ///
 /// # Errors
 /// The disks; what [`Store::open`] refuses.

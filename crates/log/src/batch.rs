@@ -1,6 +1,7 @@
 //! Records of one stream that are stored together, laid out as they are written.
 
-use crate::frame::RECORD_BYTES;
+/// Bytes of a record besides its payload.
+pub(crate) const RECORD_BYTES: usize = 12;
 
 /// Records to be stored together: they are visible, and safe, all or none. Each is written into it
 /// once, where it is written to the disk from.

@@ -1,16 +1,14 @@
-//! The writer: puts batches into the segment, one append for all that wait, one sync if one needs
+//! The writer: appends all waiting drafts to the segment in one write, and syncs if one of them needs
 //! it.
 //!
 //! A sync that failed is never repeated: what the system then shows of the file may not be on the
 //! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
 //! in a new segment when there is room.
 
-use crate::frame::{
-    Body, Bookmark, CURSOR_MARK_BYTES, Definition, HEADER_BYTES, Header, Kind, mark_body,
-};
+use crate::draft::Draft;
+use crate::frame::{Body, Bookmark, Header, Kind, Removal, mark_body};
 use crate::index::FrameRef;
 use crate::planted::{self, Defect};
-use crate::remove::Removal;
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
 use crate::snapshot::{Snapshot, snapshot_name};
 use crate::{Disk, Error, File, Level, Options};
@@ -18,14 +16,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Room for a segment is set aside only where there is room for so many more: nobody else is to miss
-/// it.
+/// Room for a segment is reserved only if the disk has room for so many more, so other programs do not
+/// run short.
 const PLENTY_SEGMENTS: u64 = 8;
 
 /// With less room than this the disk is full for all: what fits is not worth looking for.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// Why a commit did not happen.
+/// Why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// No room; nothing of the group is in the log. So many bytes are free.
@@ -34,107 +32,7 @@ pub(crate) enum Fault {
     Failed(String),
 }
 
-/// What a frame to be written is, but for its place.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub(crate) kind: Kind,
-    pub(crate) stream: u32,
-    pub(crate) epoch: u64,
-    /// First number of records, or first number kept of a trim mark.
-    pub(crate) first: u64,
-    pub(crate) body: Body,
-    pub(crate) level: Level,
-    /// See [`Header::derived`].
-    pub(crate) derived: bool,
-    /// The stream's cursor from here on.
-    pub(crate) bookmark: Option<Bookmark>,
-}
-
-impl Draft {
-    /// The mark of opening or closing.
-    pub(crate) fn mark(kind: Kind) -> Draft {
-        let body = Body::of_bytes(Vec::new());
-        Draft {
-            kind,
-            stream: 0,
-            epoch: 0,
-            first: 0,
-            body,
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// A stream's definition.
-    pub(crate) fn definition(stream: u32, definition: &Definition) -> Draft {
-        let epoch = definition.epochs.last().map_or(0, |(epoch, _)| *epoch);
-        let body = Body::of_bytes(definition.encode());
-        Draft {
-            kind: Kind::Definition,
-            stream,
-            epoch,
-            first: 0,
-            body,
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// The mark that a stream's records before a number (0: none) count no more. When it is laid out it
-    /// is given the stream's cursor.
-    pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
-        Draft {
-            kind: Kind::Trim,
-            stream,
-            epoch,
-            first: before,
-            body: Body::of_bytes(mark_body(before, None)),
-            level,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// The mark that missing records are given up.
-    pub(crate) fn lost(stream: u32, epoch: u64, from: u64, next: u64) -> Draft {
-        Draft {
-            kind: Kind::Lost,
-            stream,
-            epoch,
-            first: from,
-            body: Body::of_bytes(next.to_le_bytes().to_vec()),
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        }
-    }
-
-    /// How often it is written: what tells of a whole stream must outlive a rotten sector.
-    fn copies(&self) -> u64 {
-        match self.kind {
-            Kind::Definition | Kind::Trim => 2,
-            Kind::Records | Kind::Fill | Kind::Lost | Kind::Open | Kind::Close => 1,
-        }
-    }
-
-    /// Bytes of its frames, at most.
-    pub(crate) fn written_bytes(&self) -> u64 {
-        let body = match self.kind {
-            Kind::Trim => CURSOR_MARK_BYTES as usize,
-            _ => self.body.bytes.len(),
-        };
-        (HEADER_BYTES + body) as u64 * self.copies()
-    }
-
-    /// Whether it sets a stream's cursor, and does nothing else.
-    pub(crate) fn sets_cursor(&self) -> bool {
-        self.kind == Kind::Trim && self.first == 0
-    }
-}
-
-/// What the writer knows of a stream.
+/// The writer's state of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
     /// The next number in the order of the log.
@@ -145,14 +43,14 @@ pub(crate) struct Track {
     pub(crate) bookmark: Option<Bookmark>,
 }
 
-/// What a stream's definition frame says, for the next segment.
+/// The content of a stream's definition frame, for the next segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Defined {
     pub(crate) epoch: u64,
     pub(crate) body: Vec<u8>,
 }
 
-/// What the writer did since it was made.
+/// Counters of the writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) bytes: u64,
@@ -175,7 +73,7 @@ pub(crate) struct Writer {
     pub(crate) synced: u64,
     pub(crate) previous: u32,
     /// The file must not be appended to any more.
-    pub(crate) roll: bool,
+    pub(crate) must_start_segment: bool,
     pub(crate) tracks: BTreeMap<u32, Track>,
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
@@ -193,7 +91,7 @@ pub(crate) struct Writer {
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
     /// What the buffer holds, for the snapshot.
-    pub(crate) laid: Vec<Laid>,
+    pub(crate) buffered_frames: Vec<FrameInBuffer>,
     /// What the present segment holds; `None` when something in it is damaged.
     pub(crate) snapshot: Option<Snapshot>,
     /// Of segments that were sealed, to be written.
@@ -204,8 +102,8 @@ pub(crate) struct Writer {
 /// Missing numbers of a stream: its name, first and last.
 pub(crate) type Lacks = (String, u64, u64);
 
-/// A frame that was laid out: header, offset, checksum, its body if that is no records', and the cursor.
-pub(crate) struct Laid(Header, u32, u32, Vec<u8>, Option<Bookmark>);
+/// A frame in the buffer: header, offset, checksum, its body unless that is records, and the cursor.
+pub(crate) struct FrameInBuffer(Header, u32, u32, Vec<u8>, Option<Bookmark>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
@@ -262,7 +160,7 @@ impl Writer {
         let large = drafts.peek().is_some_and(|draft| {
             self.offset > self.base && self.offset + draft.written_bytes() > limit
         });
-        if self.roll || large {
+        if self.must_start_segment || large {
             self.next_segment()?;
         }
         let (start, previous) = (self.offset, self.previous);
@@ -270,7 +168,7 @@ impl Writer {
         let mut undo = Vec::with_capacity(count);
         let (mut placed, mut power) = (Vec::with_capacity(count), false);
         self.buffer.clear();
-        self.laid.clear();
+        self.buffered_frames.clear();
         while let Some(draft) = drafts.peek() {
             let bytes = draft.written_bytes();
             let fits = placed.is_empty() || self.offset + bytes <= limit;
@@ -280,9 +178,9 @@ impl Writer {
             room -= bytes;
             power |= !planted::is(Defect::AcknowledgesUnsynced) && draft.level == Level::Power;
             undo.push((draft.stream, self.tracks.get(&draft.stream).copied()));
-            placed.push(self.lay(draft));
+            placed.push(self.encode_frame(draft));
             for _ in 1..draft.copies() {
-                self.lay(draft);
+                self.encode_frame(draft);
             }
             drafts.next();
         }
@@ -299,7 +197,7 @@ impl Writer {
             }
             return Err(self.cut_back(&error));
         }
-        self.note_laid();
+        self.note_written_frames();
         self.done.bytes += self.buffer.len() as u64;
         self.done.groups += 1;
         if power {
@@ -330,8 +228,35 @@ impl Writer {
         }
     }
 
-    /// The size limit has taken a stream's records before a number: the next segments say so, so that
-    /// damage is told from that.
+    /// A removal was written: the next segments repeat it.
+    fn note_removal(&mut self, draft: &Draft) {
+        self.marks.remove(&draft.stream);
+        if let Some(track) = self.tracks.get_mut(&draft.stream) {
+            track.bookmark = None;
+        }
+        let removal = Removal {
+            epoch: draft.epoch,
+            segment: self.segment,
+        };
+        self.removals.insert(draft.stream, removal);
+    }
+
+    /// Removals whose segments, and all before, are gone need not be repeated.
+    fn forget_removals(&mut self) {
+        let oldest = self
+            .older
+            .front()
+            .map_or(self.segment, |(number, _)| *number);
+        let is_gone = |removal: &Removal| removal.segment < oldest;
+        for (stream, _) in self.removals.iter().filter(|(_, it)| is_gone(it)) {
+            self.definitions.remove(stream);
+            self.tracks.remove(stream);
+        }
+        self.removals.retain(|_, it| !is_gone(it));
+    }
+
+    /// The size limit has removed a stream's records before a number: the next segments record that, so it
+    /// is not taken for damage.
     pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
         let known = self.marks.get(&stream).map_or(1, |(_, mark)| *mark);
         if first > known {
@@ -404,11 +329,11 @@ impl Writer {
     }
 
     /// What was laid out is in the file.
-    fn note_laid(&mut self) {
+    fn note_written_frames(&mut self) {
         let Some(snapshot) = &mut self.snapshot else {
             return;
         };
-        for Laid(header, offset, crc, body, bookmark) in self.laid.drain(..) {
+        for FrameInBuffer(header, offset, crc, body, bookmark) in self.buffered_frames.drain(..) {
             snapshot.push(&header, offset, crc, &body, bookmark);
         }
     }
@@ -427,7 +352,7 @@ impl Writer {
     }
 
     /// Lays a frame out at the end of the buffer.
-    fn lay(&mut self, draft: &Draft) -> FrameRef {
+    fn encode_frame(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
         let mut track = known.unwrap_or(Track {
@@ -439,7 +364,7 @@ impl Writer {
         let mark;
         let body = match draft.kind {
             Kind::Trim => {
-                mark = Body::of_bytes(mark_body(draft.first, track.bookmark));
+                mark = Body::from_bytes(mark_body(draft.first, track.bookmark));
                 &mark
             }
             _ => &draft.body,
@@ -470,8 +395,8 @@ impl Writer {
             Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.to_vec(),
             Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
         };
-        let laid = Laid(header, offset, crc, kept, track.bookmark);
-        self.laid.push(laid);
+        let laid = FrameInBuffer(header, offset, crc, kept, track.bookmark);
+        self.buffered_frames.push(laid);
         self.previous = crc;
         self.offset += header.frame_bytes();
         if draft.kind == Kind::Records {
@@ -480,14 +405,7 @@ impl Writer {
         if draft.stream != 0 {
             self.tracks.insert(draft.stream, track);
         }
-        FrameRef {
-            first: header.first,
-            time_min: header.time_min,
-            time_max: header.time_max,
-            count: header.count,
-            offset,
-            bytes: header.frame_bytes() as u32,
-        }
+        FrameRef::new(&header, offset)
     }
 
     /// After a failed write: cuts the file back if it was only for lack of room.
@@ -497,21 +415,24 @@ impl Writer {
             return failed("write", &name, error);
         }
         // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
-        (self.roll, self.reserved) = (true, 0);
+        (self.must_start_segment, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
             Err(error) => failed("cut back", &name, &error),
         }
     }
 
-    /// Makes sure that what was cut off does not come back, before somebody is told that nothing
-    /// of it was written.
+    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
-        if self.roll { self.sync() } else { Ok(()) }
+        if self.must_start_segment {
+            self.sync()
+        } else {
+            Ok(())
+        }
     }
 
     fn sync(&mut self) -> Result<(), Fault> {
-        if self.synced < self.offset || self.roll {
+        if self.synced < self.offset || self.must_start_segment {
             let result = self.file.sync();
             let result = result.or_else(|error| match planted::is(Defect::IgnoresFailedSync) {
                 true => Ok(()),
@@ -524,9 +445,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the segment, safe on the disk, and begins the next with all definitions, trim marks and
-    /// cursors:
-    /// what older segments say of them is never needed again.
+    /// Syncs and ends the segment, and begins the next with all definitions, trim marks and cursors, so
+    /// those in older segments are never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
         self.file.release();
@@ -547,7 +467,7 @@ impl Writer {
         let before = (self.segment, self.offset, self.previous, self.synced);
         let tracks = self.tracks.clone();
         self.buffer.clear();
-        self.laid.clear();
+        self.buffered_frames.clear();
         (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
         self.tracks.values_mut().for_each(|track| track.back = 0);
         let definition = |(&stream, defined): (&u32, &Defined)| Draft {
@@ -555,7 +475,7 @@ impl Writer {
             stream,
             epoch: defined.epoch,
             first: 0,
-            body: Body::of_bytes(defined.body.clone()),
+            body: Body::from_bytes(defined.body.clone()),
             level: Level::Power,
             derived: false,
             bookmark: None,
@@ -569,18 +489,18 @@ impl Writer {
         };
         drafts.extend(self.tracks.iter().filter_map(marked));
         for draft in drafts.iter().chain(&drafts) {
-            self.lay(draft);
+            self.encode_frame(draft);
         }
         match Writer::make_segment(&*self.disk, header, &self.buffer) {
             Ok(file) => {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
-                self.roll = false;
+                self.must_start_segment = false;
                 self.reserve();
                 let next = Snapshot::new(header, self.options.cursor_of.is_some());
                 let sealed = self.snapshot.replace(next);
                 self.snapshots.extend(sealed);
-                self.note_laid();
+                self.note_written_frames();
                 self.older.push_back((before.0, before.1));
                 self.look_for_dead = true;
                 Ok(())
@@ -625,7 +545,7 @@ impl Writer {
     }
 
     /// Removes the segments in which every record is trimmed; their numbers. The marks are safe
-    /// before: a missing segment is told from a lost one by them.
+    /// before, so a removed segment is distinguished from a lost one.
     pub(crate) fn remove_dead(&mut self) -> Result<Vec<u32>, Fault> {
         if !std::mem::take(&mut self.look_for_dead) {
             return Ok(Vec::new());

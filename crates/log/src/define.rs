@@ -1,19 +1,18 @@
 //! Definitions of streams: made and changed in the one order of the log.
 //!
-//! A definition is queued like records, so that many of them cost one sync, and whoever waits for one
-//! holds no lock meanwhile. A stream can be found, appended to and read once its first definition is
-//! safe; a change counts from when it is safe. Where the disk stays full, a queued definition is
-//! refused like records are, and the stream is as it was before.
+//! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
+//! lock. A stream can be found, appended to and read once its first definition is safe; a change applies
+//! once it is safe. While the disk is full, a queued definition is refused like records, and the stream
+//! stays as it was.
 
 use crate::ack::Ack;
-use crate::commit::Draft;
+use crate::draft::Draft;
 use crate::frame::Definition;
 use crate::index::Index;
-use crate::open::draw_epoch;
-use crate::queue::{Pending, Queue};
-use crate::store::Owner;
-use crate::stream::Core;
-use crate::{Error, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_STREAMS, Stream};
+use crate::owner::Owner;
+use crate::queue::Pending;
+use crate::state::Core;
+use crate::{Error, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, Store, Stream};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -24,12 +23,12 @@ const DEFINITIONS_BYTES: u64 = 1024 * 1024;
 /// Bytes of a definition besides its name and metadata, at most.
 const DEFINITION_OVERHEAD_BYTES: usize = 1200;
 
-/// A definition on its way: resolves with the stream when the definition is safe. Dropping it does
-/// not take the definition back.
+/// A queued definition: resolves with the stream when the definition is safe. Dropping it does not
+/// cancel it.
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
-    /// None: it was so already.
+    /// None: nothing changed.
     ack: Option<Arc<Ack>>,
 }
 
@@ -57,12 +56,6 @@ impl Future for Defining {
     }
 }
 
-/// Draws the epochs of new streams, and keeps definitions in their order.
-pub(crate) struct Definer {
-    pub(crate) seed: u64,
-    pub(crate) drawn: u64,
-}
-
 impl Owner {
     /// Queues the definition that `change` makes of the newest one, or of none. With a handle `of` the
     /// stream, one that was created again under its name is not meant.
@@ -72,17 +65,17 @@ impl Owner {
         of: Option<&Core>,
         change: impl FnOnce(Option<(Level, &[u8])>) -> Result<(Level, Vec<u8>), E>,
     ) -> Result<Defining, E> {
-        let mut definer = self.definer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut epoch_source = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.shared.lock().known(name);
         if let Some(core) = of.or(known.as_deref()) {
-            core.check_kept()?;
+            core.check_not_removed()?;
         }
         let before = known.as_ref().map(|core| core.view().newest().clone());
         let so_far = before.as_ref().map(|it| (it.level, &it.metadata[..]));
         let (level, metadata) = change(so_far)?;
         let epochs = match &before {
             Some(before) => before.epochs.clone(),
-            None => vec![(draw_epoch(definer.seed, &mut definer.drawn, &[]), 1)],
+            None => vec![(epoch_source.draw(&[]), 1)],
         };
         let definition = Definition {
             name: name.to_owned(),
@@ -153,48 +146,50 @@ impl Owner {
     }
 }
 
-impl Queue {
-    /// The stream of this name, also if its first definition is only on its way.
-    pub(crate) fn known(&self, name: &str) -> Option<Arc<Core>> {
-        let core = self.streams.get(name).or_else(|| self.creating.get(name));
-        core.cloned()
+impl Store {
+    /// Opens a stream, or creates it. A changed level or changed metadata are recorded before it
+    /// returns.
+    pub fn stream(&self, name: &str, level: Level, metadata: &[u8]) -> Result<Stream, Error> {
+        let define = |_: Option<(Level, &[u8])>| Ok::<_, Error>((level, metadata.to_vec()));
+        self.define(name, define)?.wait()
     }
 
-    fn new_id(&mut self) -> Result<u32, Error> {
-        let full = || Error::TooManyStreams { limit: MAX_STREAMS };
-        if self.streams.len() + self.creating.len() >= MAX_STREAMS {
-            return Err(full());
-        }
-        let id = self.next_id;
-        self.next_id = id.checked_add(1).ok_or_else(full)?;
-        Ok(id)
+    /// Opens a stream, or creates it, without waiting for the disk: `definition` makes level and
+    /// metadata of the newest ones, or of none. Definitions that are queued together are made safe
+    /// together.
+    ///
+    /// # Errors
+    /// Those of `definition`; a name or metadata that are too large, no name, too many streams, a stream
+    /// that is being removed, a queue or a disk that is full, a store that has stopped.
+    pub fn define<E: From<Error>>(
+        &self,
+        name: &str,
+        definition: impl FnOnce(Option<(Level, &[u8])>) -> Result<(Level, Vec<u8>), E>,
+    ) -> Result<Defining, E> {
+        self.owner().define(name, None, definition)
+    }
+}
+
+impl Stream {
+    /// Records new metadata; returns when they are safe.
+    pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
+        self.change_metadata(|_| Ok::<_, Error>(metadata.to_vec()))?
+            .wait()
+            .map(drop)
     }
 
-    /// A definition is on its way.
-    pub(crate) fn defining(&mut self, core: &Arc<Core>, definition: Definition) {
-        if !self.streams.contains_key(&definition.name) {
-            let name = definition.name.clone();
-            self.creating.insert(name, Arc::clone(core));
-        }
-        core.view().coming = Some(definition);
-    }
-
-    /// A definition is safe.
-    pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
-        if let Some(core) = self.creating.remove(&definition.name) {
-            self.streams.insert(definition.name.clone(), core);
-        }
-        let mut view = core.view();
-        if view.coming.as_ref() == Some(&definition) {
-            view.coming = None;
-        }
-        view.definition = definition;
-    }
-
-    /// A definition was refused: the stream is as it was before.
-    pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
-        let mut view = core.view();
-        view.coming = None;
-        self.creating.remove(&view.definition.name);
+    /// Queues the metadata that `change` makes of the newest ones, without waiting for the disk.
+    ///
+    /// # Errors
+    /// Those of `change`; those of [`crate::Store::define`].
+    pub fn change_metadata<E: From<Error>>(
+        &self,
+        change: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<Defining, E> {
+        let level = self.level();
+        self.owner.define(&self.name(), Some(&self.core), |so_far| {
+            let (level, metadata) = so_far.unwrap_or((level, &[]));
+            Ok((level, change(metadata)?))
+        })
     }
 }

@@ -1,53 +1,43 @@
-//! Following a stream ahead of the disk: records as soon as they have their numbers.
+//! Following a stream ahead of the disk: records as soon as their numbers are assigned.
 //!
-//! For whoever derives records from records of the same store. The log is one order: what is derived
-//! is written behind what it was derived from, mostly by the same group commit. One wait for the disk
-//! instead of two, and nobody outside has seen either before both are safe. Where a loss of power tears
-//! that write in its middle and keeps the later part, what is derived in it counts as damaged too.
+//! For programs that derive records from records of the same store. The log has one order: derived
+//! records are written after their inputs, mostly by the same group commit. That costs one wait for the
+//! disk instead of two, and no reader sees either before both are safe. Where a power loss tears that
+//! write and keeps only its later part, the derived records in it count as damaged too.
 //!
-//! The price: while the disk is full the store refuses what waits and gives the numbers out anew.
-//! An eager follower that has seen such records is told ([`Error::TakenBack`]), and what it derived
-//! from them was refused too, or is by [`Stream::append_derived`]. It goes on from what is stored.
+//! The price: while the disk is full the store refuses waiting records and assigns their numbers again.
+//! An eager follower that has seen such records gets [`Error::Retracted`], and records derived from them
+//! are refused too, if need be by [`Stream::append_derived`]. It continues from the stored records.
 
-use crate::read::Take;
+use crate::read::RecordVisitor;
 use crate::recent::Recent;
+use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Most bytes that are handed out at once of what is not safe yet.
 const BYTES_MAX: usize = 64 * 1024;
-
-/// Where an eager follower is; kept by the stream, which may take it back.
-#[derive(Default)]
-pub(crate) struct Eager {
-    next: u64,
-    taken_back: bool,
-    pub(crate) waker: Option<Waker>,
-}
-
-impl Eager {
-    pub(crate) fn new(next: u64) -> Eager {
-        Eager {
-            next,
-            ..Eager::default()
-        }
-    }
-
-    /// The numbers from `from` on are given out anew.
-    pub(crate) fn take_back(&mut self, from: u64, wakers: &mut Vec<Waker>) {
-        if self.next > from {
-            self.next = from;
-            self.taken_back = true;
-            wakers.extend(self.waker.take());
-        }
-    }
-}
 
 /// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
 /// are safe.
 pub struct EagerFollower {
     stream: Stream,
     id: u64,
+}
+
+impl Stream {
+    /// Follows from a number on (0: from the first kept), without waiting until records are safe.
+    pub fn follow_eagerly(&self, from_sequence: u64) -> EagerFollower {
+        let next = match from_sequence {
+            0 => self.first(),
+            from => from,
+        };
+        let mut view = self.core.view();
+        let id = view.new_follower();
+        view.eager.insert(id, Eager::new(next));
+        drop(view);
+        EagerFollower::new(self.clone(), id)
+    }
 }
 
 /// What there is to hand out.
@@ -65,10 +55,9 @@ impl EagerFollower {
     }
 
     /// Hands the next records (position, time, payload) to `take`, at least one. After
-    /// [`Error::Gap`] it goes on behind the gap, after [`Error::Rollback`] (it was asked to begin
-    /// behind the end) with the next record, after [`Error::TakenBack`] with the numbers that were
-    /// taken back, when they are given out anew. When the store has stopped, everything that is
-    /// safe is still handed out, then the reason.
+    /// [`Error::Gap`] it continues after the gap, after [`Error::Rollback`] (it started beyond the
+    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they are
+    /// assigned again. When the store has stopped, all safe records are still passed on, then the reason.
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -98,7 +87,7 @@ impl EagerFollower {
             Next::Nothing => Ok(false),
             Next::Accepted(from, frames) => {
                 for frame in frames {
-                    let take: &mut Take<'_> = &mut |epoch, sequence, time, payload| {
+                    let take: &mut RecordVisitor<'_> = &mut |epoch, sequence, time, payload| {
                         if sequence >= from {
                             take(Position { epoch, sequence }, time, payload);
                         }
@@ -131,9 +120,9 @@ impl EagerFollower {
         let Some(eager) = view.eager.get_mut(&self.id) else {
             return Ok(Next::Nothing);
         };
-        if std::mem::take(&mut eager.taken_back) {
+        if std::mem::take(&mut eager.retractions) {
             let stream = view.definition.name.clone();
-            return Err(Error::TakenBack { stream });
+            return Err(Error::Retracted { stream });
         }
         let next = eager.next;
         if next < view.index.next() {

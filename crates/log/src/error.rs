@@ -1,4 +1,4 @@
-//! What can go wrong, kept apart by whose fault it is: the caller's use, the disk, the stored bytes.
+//! Errors, divided by cause: the disk, the stored bytes, the caller's use.
 
 use crate::Position;
 
@@ -7,19 +7,19 @@ use crate::Position;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     // -- the disk --
-    /// No room (less than the reserve is free). Resumes by itself when there is room.
-    #[error("the disk is full: {free} bytes are free, {reserve} are kept in reserve")]
+    /// Less than the reserve is free. The store resumes automatically when there is room.
+    #[error("the disk is full: {free} bytes are free, the reserve is {reserve} bytes")]
     Full {
         /// Bytes that are free.
         free: u64,
         /// Bytes that the store leaves free.
         reserve: u64,
     },
-    /// A write or sync failed: the writer has stopped and nothing more is acknowledged. Reading goes
-    /// on; the store has to be opened anew.
+    /// A write or sync failed: the writer has stopped and acknowledges nothing more. Reading still
+    /// works; the store must be reopened.
     #[error("the log has stopped writing: {reason}")]
     Failed {
-        /// What failed, on which file, and the operating system's words.
+        /// The operation, the file, and the operating system's message.
         reason: String,
     },
     /// The disk refused an operation other than the writer's.
@@ -27,12 +27,12 @@ pub enum Error {
     Io {
         /// The operation and the file.
         what: String,
-        /// The operating system's words.
+        /// The operating system's message.
         reason: String,
     },
     /// The files were written by a newer program.
     #[error(
-        "{file} has format version {found}, this program reads up to {known} \
+        "cannot read {file}: it has format version {found}, this program reads up to {known} \
          (hint: use the program that wrote it, or a newer one)"
     )]
     NewerFormat {
@@ -44,9 +44,9 @@ pub enum Error {
         known: u32,
     },
     // -- the stored bytes --
-    /// Neither the marker nor a segment's header can be read, so nothing can be told of the rest.
+    /// Neither the marker nor a segment's header is readable, so the rest cannot be interpreted.
     #[error(
-        "{file} cannot be read as a log and nothing is left to tell its key \
+        "cannot read {file} as a log: no marker or segment header is left that holds its key \
              (hint: restore the marker or a segment from a backup)"
     )]
     Unreadable {
@@ -70,8 +70,8 @@ pub enum Error {
     #[error(transparent)]
     Rollback(#[from] Rollback),
     // -- the caller's use --
-    /// The queue in memory is full and the options say to refuse rather than to wait.
-    #[error("the queue holds {queued} of {limit} bytes, and the batch has {bytes}")]
+    /// The queue in memory is full, and [`crate::QueueFull::Refuse`] is set.
+    #[error("the queue is full: it holds {queued} of {limit} bytes, and the batch has {bytes}")]
     QueueFull {
         /// Size of the batch; see [`crate::Stream::room`].
         bytes: usize,
@@ -90,7 +90,7 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// `append_if` found another last number than expected.
+    /// The last assigned number is not the one that `append_if` expected.
     #[error("the last record is {last}, not {expected}")]
     Conflict {
         /// What the caller expected.
@@ -98,9 +98,12 @@ pub enum Error {
         /// The last number given out.
         last: u64,
     },
-    /// Records that an eager follower had seen were refused, and their numbers are given out anew.
-    #[error("records of a full disk were taken back from those that {stream} was derived from")]
-    TakenBack {
+    /// Records that an eager follower had seen were refused by a full disk; their numbers will be
+    /// assigned to others.
+    #[error(
+        "inputs of stream {stream} were refused by a full disk, so its derived records are refused too"
+    )]
+    Retracted {
         /// The stream's name.
         stream: String,
     },
@@ -113,7 +116,7 @@ pub enum Error {
     /// A stream needs a name.
     #[error("the stream has no name")]
     NoName,
-    /// Records were to be put back whose numbers are not all missing.
+    /// [`crate::Stream::fill`] was called for numbers that are not all missing.
     #[error("records {from} to {} of stream {stream} are not all missing", next - 1)]
     NotMissing {
         /// The stream's name.
@@ -123,14 +126,14 @@ pub enum Error {
         /// The number after the last.
         next: u64,
     },
-    /// Records were to be put back that are of another epoch than the missing ones.
+    /// [`crate::Stream::fill`] was called with another epoch than that of the missing records.
     #[error("record {sequence} of stream {stream} is not of epoch {epoch}")]
     OtherEpoch {
         /// The stream's name.
         stream: String,
         /// First number.
         sequence: u64,
-        /// The epoch of what was to be put back.
+        /// The epoch of the given records.
         epoch: u64,
     },
     /// A batch without records.
@@ -168,17 +171,17 @@ pub enum GapReason {
 }
 
 /// A client has a position that this log never reached, or does not remember: the log was restored
-/// from an older state, or lost what was not yet safe. The client must take the stream anew from
-/// `next`.
+/// from an older state, or lost records that were not yet safe. The client must read the stream again
+/// from `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the log goes back behind what was seen (epoch {} number {}): it resumes at {next}",
+#[error("the reader is ahead of the log (at epoch {} number {}): it resumes at {next}",
     have.epoch, have.sequence)]
 pub struct Rollback {
-    /// What the client has.
+    /// The client's position.
     pub have: Position,
     /// The last record of the client's epoch that the log has; `None` when it does not know the
     /// epoch.
     pub kept: Option<Position>,
-    /// Where to go on.
+    /// The number to resume at.
     pub next: u64,
 }

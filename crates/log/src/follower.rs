@@ -1,16 +1,29 @@
-//! Following a stream: its acknowledged records in order, from the log itself. A follower that is
-//! slow costs the writer nothing but a waker.
+//! Following a stream: its acknowledged records in order, read from the log. A slow follower costs the
+//! writer only a waker.
 
-use crate::stream::READ_BYTES;
+use crate::stream::read::READ_BYTES;
 use crate::{Error, Position, Record, Rollback, Stream};
 use std::task::{Context, Poll};
 
-/// Hands out a stream's acknowledged records in order, without gaps, as they come.
+/// Returns a stream's acknowledged records in order, without gaps, as they arrive.
 pub struct Follower {
     stream: Stream,
     id: u64,
     next: u64,
     max_bytes: usize,
+}
+
+impl Stream {
+    /// Follows from a number on (0: from the first kept).
+    pub fn follow(&self, from_sequence: u64) -> Follower {
+        let id = self.core.view().new_follower();
+        let next = if from_sequence == 0 {
+            self.first()
+        } else {
+            from_sequence
+        };
+        Follower::new(self.clone(), id, next)
+    }
 }
 
 impl Follower {
@@ -23,17 +36,17 @@ impl Follower {
         }
     }
 
-    /// Ends a batch after about `max_bytes` of payload instead of 8 MiB, for a reader of which there
-    /// may be many; a batch still has at least one record.
+    /// Ends a batch after about `max_bytes` of payload instead of 8 MiB, where there may be many readers; a
+    /// batch still has at least one record.
     #[must_use]
     pub fn within(mut self, max_bytes: usize) -> Follower {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// The next batch; never empty. After [`Error::Gap`] it goes on behind the gap, after
-    /// [`Error::Rollback`] (it was asked to begin behind the end) with the next record. When the
-    /// store has stopped, everything is still handed out, then the reason.
+    /// The next batch; never empty. After [`Error::Gap`] it continues after the gap, after
+    /// [`Error::Rollback`] (it started beyond the end) with the next record. When the store has stopped,
+    /// the remaining records are still returned, then the reason.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Record>, Error>> {
         loop {
             if let Some(batch) = self.try_next().transpose() {
@@ -56,8 +69,7 @@ impl Follower {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Ready when the stream has more than it had up to number `seen`, or ends: when the commit is
-    /// there that brings it. Hands out nothing.
+    /// Ready when the stream has records after number `seen`, or ends. Returns no records.
     pub fn poll_beyond(&mut self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
         let mut view = self.stream.core.view();
         if view.end() > seen.saturating_add(1) || view.stopped.is_some() {

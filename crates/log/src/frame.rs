@@ -20,7 +20,7 @@
 //! number that is kept, u64 (0: nothing is trimmed), and the stream's cursor if it has one (the number
 //! of the record that it belongs to, u64, and 16 bytes); that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, RECORD_BYTES};
 use crate::{
     Cursor, CursorOf, Level, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, Position, Record,
 };
@@ -36,8 +36,6 @@ pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
 const MARK_BYTES: u32 = 8;
 /// The same, with one.
 pub(crate) const CURSOR_MARK_BYTES: u32 = 8 + 8 + 16;
-/// Bytes of a record besides its payload.
-pub(crate) const RECORD_BYTES: usize = 12;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +216,7 @@ pub(crate) struct Body {
 
 impl Body {
     /// Of a batch; the caller has checked that its size and count fit 32 bits.
-    pub(crate) fn of_batch(batch: Batch) -> Body {
+    pub(crate) fn from_batch(batch: Batch) -> Body {
         let crc = crc32fast::hash(&batch.bytes);
         Body {
             crc,
@@ -230,7 +228,7 @@ impl Body {
     }
 
     /// A body that is not records.
-    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Body {
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Body {
         let crc = crc32fast::hash(&bytes);
         Body {
             bytes: Arc::new(bytes),
@@ -257,14 +255,14 @@ pub(crate) struct Bookmark {
 
 impl Bookmark {
     /// Of a trim mark's body.
-    pub(crate) fn of_mark(body: &[u8]) -> Option<Bookmark> {
+    pub(crate) fn from_mark(body: &[u8]) -> Option<Bookmark> {
         let cursor = body.get(16..)?.try_into().ok()?;
         let number = u64_at(body, 8);
         Some(Bookmark { number, cursor })
     }
 
     /// Of records: that of the last one that names one.
-    pub(crate) fn of_records(
+    pub(crate) fn from_records(
         header: &Header,
         body: &[u8],
         cursor_of: Option<CursorOf>,
@@ -357,7 +355,31 @@ pub(crate) struct Definition {
     pub(crate) epochs: Vec<(u64, u64)>,
 }
 
+/// A stream that was removed, as the scan of a log found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removal {
+    /// Its last epoch.
+    pub(crate) epoch: u64,
+    /// The oldest segment that says so: no later one holds records of it.
+    pub(crate) segment: u32,
+}
+
 impl Definition {
+    /// What stands in the place of a removed stream's definition.
+    pub(crate) fn removal(epoch: u64) -> Definition {
+        Definition {
+            name: String::new(),
+            level: Level::Power,
+            metadata: Vec::new(),
+            epochs: vec![(epoch, 1)],
+        }
+    }
+
+    /// Whether it removes the stream.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.name.is_empty()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![match self.level {
             Level::Memory => 0,
@@ -449,7 +471,7 @@ mod tests {
                 (any::<i64>(), prop::collection::vec(any::<u8>(), 0..40)), 1..20),
             first in 1u64..1 << 60, salt: u64, offset: u32,
         ) {
-            let body = Body::of_batch(batch.clone().into());
+            let body = Body::from_batch(batch.clone().into());
             let header = header(batch.len() as u32, first, &body);
             let (bytes, crc) = header.encode(salt, offset);
             prop_assert_eq!(Header::decode(&bytes, salt, offset), Some((header, crc)));
@@ -469,7 +491,7 @@ mod tests {
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), salt: u64) {
             let _ = Header::decode(&bytes, salt, 0);
             let _ = Definition::decode(&bytes);
-            let body = Body::of_bytes(Vec::new());
+            let body = Body::from_bytes(Vec::new());
             let _ = each_record(&header(9, u64::MAX - 20, &body), &bytes, |_, _, _| true);
         }
 

@@ -7,6 +7,7 @@
 //! What was put back into a gap (a fill) lies in a later segment, out of order; it is kept beside the
 //! chunks and goes before them.
 
+use crate::frame::Header;
 use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,6 +27,18 @@ pub(crate) struct FrameRef {
 }
 
 impl FrameRef {
+    /// The frame with this header, at an offset of its segment.
+    pub(crate) fn new(header: &Header, offset: u32) -> FrameRef {
+        FrameRef {
+            first: header.first,
+            time_min: header.time_min,
+            time_max: header.time_max,
+            count: header.count,
+            offset,
+            bytes: header.frame_bytes() as u32,
+        }
+    }
+
     /// The number after its last record.
     pub(crate) fn next(&self) -> u64 {
         self.first + u64::from(self.count)

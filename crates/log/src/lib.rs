@@ -1,45 +1,48 @@
 //! The durable store: many streams in one segmented, checksummed log with group commit.
 //!
 //! A [`Store`] is one directory behind the [`Disk`] seam. All streams of a node share one ordered
-//! log, so that one `fdatasync` commits whatever is waiting. A batch of one stream's records is one
-//! frame; frames are numbered, bound to their place and chained by checksums, so that a missing,
-//! doubled, misdirected or flipped one is found.
+//! log, so one `fdatasync` commits everything that waits. A batch of one stream's records is one
+//! frame. Frames are numbered, bound to their offset and chained by checksums, so a missing,
+//! duplicated, misdirected or flipped frame is detected.
 //!
-//! What is promised, level by level ([`Level`]): a record whose [`Appended`] has resolved is there
-//! again after what the level names. A number of an acknowledged record is never given to another
-//! one: where the log cannot know the highest number that somebody may have seen (an unclean end
-//! with a level below `Power`, a cut tail, a corrupt end, a restored copy of the files) the stream
-//! goes on counting in a **new epoch**, and [`Stream::resume`] tells a client that is ahead.
+//! Each stream has a [`Level`]: once [`Appended`] resolves, the record survives what the level names.
+//! The number of an acknowledged record is never assigned to another one. Where the log cannot know
+//! the highest number that a reader may have seen (an unclean end with a level below `Power`, a cut
+//! tail, a corrupt end, a restored copy of the files), the stream continues in a **new epoch**, and
+//! [`Stream::resume`] reports a client that is ahead.
 //!
-//! Each stream is trimmed by itself ([`Stream::trim`]): a mark in the log says from which number on
-//! records are kept, and a segment in which no stream keeps one is removed. A segment stays as long
-//! as one record in it is kept, however slow its stream, or as long as it is damaged and what it lacks
-//! is neither trimmed nor put back; [`Options::retain_bytes`] bounds the whole
-//! by removing the oldest segments, whatever they hold.
+//! Streams are trimmed one by one ([`Stream::trim`]): a mark in the log names the first record kept,
+//! and a segment in which no stream keeps a record is removed. One kept record holds a whole segment,
+//! and so does damage whose records are neither trimmed nor restored; [`Options::retain_bytes`] bounds
+//! the log by removing the oldest segments regardless.
 //!
-//! A stream may have a cursor ([`Stream::cursor`]): 16 bytes that its newest record names, or that were
-//! set. It outlives every trim and the size limit: each trim mark carries it, and each segment begins
+//! A stream may have a cursor ([`Stream::cursor`]): 16 bytes that its newest record names, or that
+//! were set. It outlives trims and the size limit: each trim mark carries it, and each segment starts
 //! with the cursors of all streams.
 //!
-//! Damage in the middle is named and kept, and its numbers are a gap: [`Stream::fill`] puts records
-//! back that somebody else still has, [`Store::scrub`] looks for rot before it is needed, and
-//! [`Store::lost`] counts what is gone and why. What tells of a whole stream, its definition and its
-//! trim mark, is written twice each time, so that one rotten bit takes no stream's name or beginning.
+//! Damage in the middle is reported and kept, and its numbers are a gap: [`Stream::fill`] restores
+//! records from another copy, [`Store::scrub`] finds rot before a reader does, and [`Store::lost`]
+//! counts lost records by cause. The definition and the trim mark of a stream are always written
+//! twice, so a single bad sector takes no stream's name or first number.
 //!
-//! Beside each segment that is not written any more lies what it holds in short (`.index`), so that
-//! opening reads the newest segment alone. Such a file is a cache: where it does not fit, the segment
-//! is read.
+//! Each segment that is no longer written has a summary in an `.index` file, so opening reads only the
+//! newest segment. That file is a cache: if it does not match, the segment is read.
 //!
-//! A stream is removed with all its records by [`Store::remove`].
+//! [`Store::remove`] removes a stream with all its records.
 //!
-//! What is not done here: no clock (times are the caller's), no replication, no compression, no
-//! deletion of single records, no moving of a slow stream's old records into newer segments. A copy of
-//! the files is noticed by their identity; one written *into* the very same files in place is not,
-//! unless a client is ahead of it.
+//! Not done here: no clock (times are arguments), no replication, no compression, no deletion of
+//! single records, no moving of a slow stream's old records into newer segments. A copy of the files
+//! is recognized by their identity; a copy written *into* the same files in place is not, unless a
+//! client is ahead of it.
 //!
-//! Memory: an index entry of 48 bytes for 64 frames of a stream, plus at most 64 exact places of
-//! 40 bytes a stream. A million records in frames of one record take 0.75 MB, in frames of a
-//! hundred 7.5 kB.
+//! Memory: an index entry of 48 bytes for 64 frames of a stream, plus at most 64 exact frame
+//! references of 40 bytes a stream. A million records in frames of one record take 0.75 MB, in frames
+//! of a hundred 7.5 kB.
+//!
+//! Files, from the bottom: `frame`, `segment`, `index`, `snapshot` are the format; `recover` and `open`
+//! read it; `commit` writes it; `state` is one stream, `queue` and `shared` are what all streams share;
+//! `step` and `settle` commit; `owner`, `store` and `stream` are the handles, and the other files add
+//! methods to them.
 //!
 //! ```
 //! use chappe_log::{Level, MemoryDisk, Options, Store};
@@ -56,10 +59,13 @@
 mod ack;
 mod backup;
 mod batch;
+mod cache;
 mod commit;
 mod define;
 mod disk;
+mod draft;
 mod eager;
+mod epoch;
 mod error;
 mod follower;
 mod frame;
@@ -69,6 +75,7 @@ mod index;
 mod memory;
 mod open;
 mod options;
+mod owner;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -81,7 +88,10 @@ mod remove;
 mod report;
 mod scrub;
 mod segment;
+mod settle;
+mod shared;
 mod snapshot;
+mod state;
 mod step;
 mod store;
 mod stream;
@@ -99,7 +109,7 @@ pub use options::{
     Commit, Cursor, CursorOf, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES,
     MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
 };
-/// Reads a log without changing anything and says what it holds.
+/// Reads a log without changing anything and reports its contents.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
     Ok(recover::scan(disk, recover::Read::All, None)?.report())
 }
@@ -107,17 +117,18 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 pub use ack::{Appended, Trimmed};
 pub use backup::{Aside, Backup, Repaired, back_up, repair};
 pub use define::Defining;
+pub use owner::Committed;
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
-pub use store::{Committed, Counters, Store};
+pub use store::Store;
 pub use stream::Stream;
 pub use waiting::{Room, Settled};
 
-/// What an acknowledgement of a stream's records means.
+/// The event that an acknowledged record survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// In memory: acknowledged when queued, still written, lost when the process dies before. It goes
-    /// on while the disk is full; see [`Options::full_bytes`].
+    /// In memory: acknowledged when queued, written later, lost if the process dies before that. Still
+    /// accepted while the disk is full; see [`Options::full_bytes`].
     Memory,
     /// Written: survives the process (`kill -9`).
     Process,
@@ -146,36 +157,36 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-/// Whether the store takes records.
+/// Whether the store accepts records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// It accepts records.
     Ok,
-    /// A write or sync failed; the text says which. Reading goes on.
+    /// A write or sync failed; the text names it. Reading still works.
     Failed(String),
-    /// The disk is full; resumes by itself. Until then only records of level memory are taken.
+    /// The disk is full; resumes automatically. Until then only records of level memory are accepted.
     Full,
 }
 
-/// How many records of a stream were lost, and why, since the log was opened. What an incomplete end
-/// took is not in here: nobody knows how much that was, and the stream's new epoch tells of it.
+/// How many records of a stream were lost, and why, since the log was opened. Records of an incomplete
+/// end are not counted: their number is unknown, and the stream's new epoch marks the loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// The stream.
     pub stream: String,
     /// Records found corrupt or gone from the middle, by opening, reading or scrubbing.
     pub corrupt: u64,
-    /// Of these, records that were put back by [`Stream::fill`].
+    /// Of these, records that were restored by [`Stream::fill`].
     pub filled: u64,
-    /// Records removed by [`Options::retain_bytes`], whoever may have wanted them.
+    /// Records removed by [`Options::retain_bytes`], whether or not they were still wanted.
     pub size_limit: u64,
-    /// Records refused because the queue or the disk was full; whoever brought them was told.
+    /// Records refused because the queue or the disk was full; their appends failed.
     pub refused: u64,
     /// Records that are missing from the middle now.
     pub missing: u64,
 }
 
-/// A stream at a glance.
+/// A summary of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     /// Its name.
@@ -184,7 +195,7 @@ pub struct StreamInfo {
     pub level: Level,
     /// The caller's bytes (a schema).
     pub metadata: Vec<u8>,
-    /// The present epoch.
+    /// The current epoch.
     pub epoch: u64,
     /// The first sequence number still kept (`last + 1` when there are no records).
     pub first: u64,
@@ -192,4 +203,29 @@ pub struct StreamInfo {
     pub last: u64,
     /// Bytes of its frames in the kept segments.
     pub bytes: u64,
+}
+
+/// Counters of the writer since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records written.
+    pub records: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Group commits.
+    pub groups: u64,
+    /// Syncs of the segment.
+    pub syncs: u64,
+    /// Appends refused because the queue or the disk was full.
+    pub refused: u64,
+    /// Segments removed by the size limit.
+    pub removed_segments: u64,
+    /// Segments removed because every record in them was trimmed.
+    pub trimmed_segments: u64,
+    /// Bytes read by the scrub.
+    pub scrubbed_bytes: u64,
+    /// Completed rounds of the scrub.
+    pub scrub_rounds: u64,
+    /// Damaged ranges found by the scrub.
+    pub scrub_found: u64,
 }

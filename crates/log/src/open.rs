@@ -1,10 +1,12 @@
 //! Opening a log: scan, make the end safe to write on, decide about new epochs, mark the opening.
 //!
-//! After an unclean end the last segment is written anew as far as it is valid: what the system
-//! shows of a file whose sync failed may never reach the disk, and nobody remembers that a sync
-//! failed once the process is gone. The copy also leaves a torn tail behind.
+//! After an unclean end the valid part of the last segment is rewritten: what the system shows of a
+//! file whose sync failed may never reach the disk, and the failure is forgotten once the process is
+//! gone. The copy also drops a torn tail.
 
-use crate::commit::{Defined, Draft, Fault, Track, Writer};
+use crate::commit::{Defined, Fault, Track, Writer};
+use crate::draft::Draft;
+use crate::epoch::EpochSource;
 use crate::frame::{Definition, Kind};
 use crate::recover::{Read, Scanned, scan};
 use crate::segment::{
@@ -18,29 +20,16 @@ use crate::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Epochs stay below 2^53: exact as a number in JSON.
-const EPOCH_MASK: u64 = (1 << 53) - 1;
-/// Bytes copied at once when a segment is written anew.
+/// Bytes copied at once when a segment is rewritten.
 const COPY_BYTES: usize = 256 * 1024;
-
-/// Draws an epoch that none of `known` is.
-pub(crate) fn draw_epoch(seed: u64, nth: &mut u64, known: &[(u64, u64)]) -> u64 {
-    loop {
-        *nth += 1;
-        let epoch = mix(seed ^ mix(*nth)) & EPOCH_MASK;
-        if epoch != 0 && known.iter().all(|(other, _)| *other != epoch) {
-            return epoch;
-        }
-    }
-}
 
 /// A log that was opened, before its commit thread runs.
 pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) scanned: Scanned,
     pub(crate) recovery: Recovery,
-    /// How many epochs were drawn from the seed.
-    pub(crate) drawn: u64,
+    /// What the next epochs are drawn from.
+    pub(crate) epochs: EpochSource,
 }
 
 /// Opens or creates the log of a directory.
@@ -60,9 +49,9 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         corrupt: scanned.corrupt.clone(),
         ..Recovery::default()
     };
-    let mut drawn = 0;
+    let mut epochs = EpochSource::new(seed);
     let marker_needed = recovery.created || scanned.copied;
-    renew_epochs(&mut scanned, &mut recovery, seed, &mut drawn);
+    renew_epochs(&mut scanned, &mut recovery, &mut epochs);
     let store = *scanned
         .store
         .get_or_insert_with(|| mix(seed.rotate_left(32)));
@@ -115,7 +104,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
         writer,
         scanned,
         recovery,
-        drawn,
+        epochs,
     })
 }
 
@@ -171,7 +160,7 @@ fn remove_snapshots(disk: &dyn Disk, corrupt: &[CorruptRange]) -> Result<(), Err
 }
 
 /// Gives a new epoch to each stream whose highest number may be unknown.
-fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, seed: u64, drawn: &mut u64) {
+fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, source: &mut EpochSource) {
     let reasons: Vec<(u32, EpochReason)> = scanned
         .streams
         .iter()
@@ -192,7 +181,7 @@ fn renew_epochs(scanned: &mut Scanned, recovery: &mut Recovery, seed: u64, drawn
             continue;
         };
         let epochs = &mut stream.definition.epochs;
-        let epoch = draw_epoch(seed, drawn, epochs);
+        let epoch = source.draw(epochs);
         let first = stream.index.next();
         epochs.push((epoch, first));
         if epochs.len() > MAX_EPOCHS {
@@ -236,7 +225,7 @@ fn end_of_log(
         scanned.last_snapshot = None;
         number = last;
     }
-    let (segment, file, offset, roll) = match scanned.segments.pop() {
+    let (segment, file, offset, must_start_segment) = match scanned.segments.pop() {
         None => {
             let header = SegmentHeader {
                 version: FORMAT_VERSION,
@@ -289,7 +278,7 @@ fn end_of_log(
         base: SEGMENT_HEADER_BYTES as u64,
         synced: offset,
         previous: scanned.last_crc,
-        roll: roll || older || damaged_end,
+        must_start_segment: must_start_segment || older || damaged_end,
         tracks: Default::default(),
         definitions: Default::default(),
         marks: Default::default(),
@@ -299,14 +288,14 @@ fn end_of_log(
         removals: Default::default(),
         damaged: Vec::new(),
         buffer: Vec::new(),
-        laid: Vec::new(),
+        buffered_frames: Vec::new(),
         snapshot: scanned.last_snapshot.take(),
         snapshots: std::mem::take(&mut scanned.snapshots),
         done: Default::default(),
     })
 }
 
-/// Writes the valid part of a segment anew and puts it in the old one's place; false if there is no
+/// Copies the valid part of a segment and replaces the old file with the copy; false if there is no
 /// room for that.
 fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
     let name = segment_name(number);
@@ -317,14 +306,14 @@ fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
             at("remove", &new, disk.remove(&new))?;
             return Ok(false);
         }
-        Err(error) => return at("write anew", &name, Err(error)),
+        Err(error) => return at("rewrite", &name, Err(error)),
     }
     at("rename", &new, disk.rename(&new, &name))?;
     at("sync", "the directory", disk.sync_directory())?;
     Ok(true)
 }
 
-/// Writes the valid part of a file over itself, where there is no room to write it anew.
+/// Writes the valid part of a file over itself, where there is no room for a copy.
 fn write_again(file: &mut dyn File, end: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;

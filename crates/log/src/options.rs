@@ -9,8 +9,8 @@ pub const MAX_NAME_BYTES: usize = 1024;
 pub const MAX_METADATA_BYTES: usize = 256 * 1024;
 /// Most streams in one store: each costs about 4 kB of memory and a definition in each segment.
 pub const MAX_STREAMS: usize = 16 * 1024;
-/// How many epochs of a stream are remembered for [`crate::Stream::resume`]; a client that returns
-/// after more than these is told of a rollback, which is safe.
+/// Epochs of a stream that are remembered for [`crate::Stream::resume`]; a client that returns after
+/// more than these gets a rollback, which is safe.
 pub const MAX_EPOCHS: usize = 64;
 /// Smallest [`Options::segment_bytes`].
 pub const MIN_SEGMENT_BYTES: u64 = 4 * 1024;
@@ -26,19 +26,19 @@ pub enum QueueFull {
     Refuse,
 }
 
-/// Who writes what is queued.
+/// Who commits the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// A thread of the store's own, as soon as something is queued.
     Thread,
-    /// The caller, by [`crate::Store::commit`]: for a simulation, which then runs the same way each
-    /// time. Whoever waits on his thread for something to be acknowledged commits meanwhile; a full
-    /// queue refuses, and a full disk is looked at once in each call, without waiting.
+    /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A thread that
+    /// waits for an acknowledgement commits meanwhile; a full queue refuses, and a full disk is checked
+    /// once in each call, without waiting.
     Caller,
 }
 
-/// What a stream's records say about a place elsewhere, for instance how far their source was read; the
-/// caller's 16 bytes. See [`crate::Stream::cursor`].
+/// 16 bytes of the caller that a stream's records carry, for instance the position up to which their source
+/// was read. See [`crate::Stream::cursor`].
 pub type Cursor = [u8; 16];
 /// Finds the cursor in a record's payload.
 pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
@@ -63,20 +63,20 @@ pub struct Options {
     /// Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB more are
     /// free; a batch that is larger than what is left while more is free is refused alone.
     pub reserve_bytes: u64,
-    /// How often a full disk is looked at again. Default 200 ms.
+    /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
-    /// How often a full disk is looked at before the batches that wait for room are refused with
-    /// [`Error::Full`] (their numbers are given out anew). Default 5, with `full_poll` one second:
-    /// nobody who waits for an acknowledgement hangs for as long as the disk is full.
+    /// How often a full disk is checked before the batches that wait for room are refused with
+    /// [`Error::Full`] and their numbers are assigned again. Default 5, with `full_poll` one second: a
+    /// caller that waits for an acknowledgement does not hang for as long as the disk is full.
     pub full_polls: u32,
-    /// Who writes what is queued. Default: a thread.
+    /// Who commits the queue. Default: a thread.
     pub commit: Commit,
     /// How long the commit thread waits after each group, so that more gathers for the next one: a
     /// sync costs the same for many. A record that comes after a quiet time is written at once; a
-    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::hurry`] end the pause.
+    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::skip_commit_pause`] end the pause.
     /// Default zero: as often as the disk can, which gathers by itself while it syncs.
     pub commit_pause: Duration,
-    /// Most bytes of the newest records held in memory, for all who follow live data; 0: none.
+    /// Most bytes of the newest records held in memory, for readers of live data; 0: none.
     /// Default 1 MiB:
     /// some seconds of a thousand records a second.
     pub recent_bytes: usize,

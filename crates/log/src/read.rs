@@ -25,11 +25,11 @@ pub(crate) struct Reader {
     damaged: Mutex<BTreeSet<u32>>,
 }
 
-/// Receives epoch, sequence number, time and payload; answers whether it wants more.
-pub(crate) type Take<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
+/// Receives epoch, sequence number, time and payload; returns whether it wants more.
+pub(crate) type RecordVisitor<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
 
 /// Frames that were read.
-pub(crate) enum Got {
+pub(crate) enum ReadOutcome {
     /// All were valid, or the receiver had enough.
     All,
     /// A frame is not valid; this is the number after it.
@@ -130,7 +130,7 @@ impl Reader {
             if header.stream != stream || header.kind != Kind::Records || header.next() != next {
                 break;
             }
-            frames.push(frame_ref(&header, offset));
+            frames.push(FrameRef::new(&header, offset));
             if header.first <= chunk.first || header.back >= offset || header.back < chunk.start {
                 break;
             }
@@ -155,7 +155,7 @@ impl Reader {
             match at("read", &name, scanner.look(offset))? {
                 Found::Frame(header, _) | Found::BadBody(header, _) => {
                     if header.stream == stream && header.kind == Kind::Records {
-                        frames.push(frame_ref(&header, offset as u32));
+                        frames.push(FrameRef::new(&header, offset as u32));
                     }
                     offset += header.frame_bytes();
                 }
@@ -172,8 +172,8 @@ impl Reader {
         stream: u32,
         segment: u32,
         frames: &[FrameRef],
-        take: &mut Take<'_>,
-    ) -> Result<Got, Error> {
+        take: &mut RecordVisitor<'_>,
+    ) -> Result<ReadOutcome, Error> {
         let handle = self.handle(segment)?;
         let salt = salt(self.store, segment);
         let mut rest = frames;
@@ -201,7 +201,7 @@ impl Reader {
                 let bytes = &buffer[..length];
                 let bytes = bytes.get(from..(from + frame.bytes as usize).min(length));
                 match valid(bytes.unwrap_or_default(), salt, stream, frame) {
-                    None => return Ok(Got::Corrupt(frame.next())),
+                    None => return Ok(ReadOutcome::Corrupt(frame.next())),
                     Some((header, body)) => {
                         let mut more = true;
                         let whole = each_record(&header, body, |sequence, time, payload| {
@@ -209,27 +209,16 @@ impl Reader {
                             more
                         });
                         if whole.is_none() {
-                            return Ok(Got::Corrupt(frame.next()));
+                            return Ok(ReadOutcome::Corrupt(frame.next()));
                         }
                         if !more {
-                            return Ok(Got::All);
+                            return Ok(ReadOutcome::All);
                         }
                     }
                 }
             }
         }
-        Ok(Got::All)
-    }
-}
-
-pub(crate) fn frame_ref(header: &Header, offset: u32) -> FrameRef {
-    FrameRef {
-        first: header.first,
-        time_min: header.time_min,
-        time_max: header.time_max,
-        count: header.count,
-        offset,
-        bytes: header.frame_bytes() as u32,
+        Ok(ReadOutcome::All)
     }
 }
 

@@ -1,12 +1,9 @@
-//! The newest records in memory, as they were written, for all who follow live data: they share them
-//! instead of reading the file each for himself.
+//! A frame of records in memory, as it was written.
 
-use crate::commit::Draft;
+use crate::draft::Draft;
 use crate::frame::each_of;
-use crate::read::Take;
-use crate::stream::Core;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::read::RecordVisitor;
+use std::sync::Arc;
 
 /// A frame of records in memory.
 #[derive(Clone)]
@@ -33,57 +30,10 @@ impl Recent {
         self.first + u64::from(self.count)
     }
 
-    /// Calls `take` for each record (epoch, sequence, time, payload) until it answers false.
-    pub(crate) fn each(&self, take: &mut Take<'_>) {
+    /// Calls `take` for each record (epoch, sequence, time, payload) until it returns false.
+    pub(crate) fn each(&self, take: &mut RecordVisitor<'_>) {
         each_of(self.first, self.count, &self.body, |n, time, payload| {
             take(self.epoch, n, time, payload)
         });
-    }
-}
-
-/// What of all streams is held in memory, oldest first.
-pub(crate) struct Recents {
-    limit: usize,
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    /// Each frame's stream and what it takes.
-    frames: VecDeque<(Arc<Core>, usize)>,
-    bytes: usize,
-}
-
-impl Recents {
-    /// Holds about so many bytes.
-    pub(crate) fn new(limit: usize) -> Recents {
-        Recents {
-            limit,
-            held: Mutex::default(),
-        }
-    }
-
-    /// Counts a frame that its stream is about to hold, and lets the oldest go for it; none when it
-    /// is too large, and then nothing is held, for what a stream holds has no gap.
-    pub(crate) fn keep(&self, core: &Arc<Core>, recent: Recent) -> Option<Recent> {
-        /// What a frame takes besides its body.
-        const ENTRY_BYTES: usize = 96;
-        let bytes = recent.body.len() + ENTRY_BYTES;
-        let fits = bytes <= self.limit;
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = if fits { self.limit - bytes } else { 0 };
-        while held.bytes > room {
-            let Some((oldest, bytes)) = held.frames.pop_front() else {
-                break;
-            };
-            held.bytes -= bytes;
-            oldest.view().recent.pop_front();
-        }
-        if !fits {
-            return None;
-        }
-        held.frames.push_back((Arc::clone(core), bytes));
-        held.bytes += bytes;
-        Some(recent)
     }
 }

@@ -1,21 +1,20 @@
-//! Reading a whole log: what is valid, what is torn at the end, what is corrupt in the middle.
+//! Scanning a whole log: its valid frames, a torn end, corrupt ranges in the middle.
 //!
 //! A frame counts once its successor vouches for it by the chained checksum, or nothing comes after
 //! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
 //! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
 //!
-//! Records that are derived from others do not count behind damage that no sync is known to have come
-//! after: what they were derived from may have been in it. Whether one did is said by the frames that
-//! follow up to the next opening, so that each scan answers alike.
+//! Derived records do not count after damage that is not known to have been synced: their inputs may have
+//! been in it. The frames up to the next opening record whether it was synced, so each scan gives the same
+//! result.
 //!
 //! A segment that is not there is right when it is before the first one, or when nothing is missing
 //! by it but trimmed numbers: each segment begins with all definitions and trim marks.
 
-use crate::frame::{Bookmark, Definition, Header, Kind, mark};
+use crate::frame::{Bookmark, Definition, Header, Kind, Removal, mark};
 use crate::index::{FrameRef, Index};
 use crate::planted::{self, Defect};
-use crate::read::frame_ref;
-use crate::remove::Removal;
+use crate::report::MISSING;
 use crate::segment::{
     Found, MARKER, Marker, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name,
     segment_number,
@@ -140,7 +139,7 @@ impl Scanned {
         stream.opaque_seen < self.opaque.len()
     }
 
-    /// A stream at a glance.
+    /// A summary of a stream.
     pub(crate) fn info(stream: &ScannedStream) -> StreamInfo {
         StreamInfo {
             name: stream.definition.name.clone(),
@@ -180,11 +179,8 @@ impl Scanned {
     }
 }
 
-/// What is said of derived records that do not count.
+/// The description of derived records that do not count.
 const ORPHANED: &str = "what it was derived from may be lost";
-
-/// What is said of a segment that is not there.
-pub(crate) const MISSING: &str = "the segment is missing";
 
 /// A valid frame that waits for its successor.
 struct Held {
@@ -210,10 +206,10 @@ impl Held {
     ) -> std::io::Result<Held> {
         let body = scanner.body(offset, &header)?;
         let (body, bookmark) = match header.kind {
-            Kind::Trim => (body.to_vec(), Bookmark::of_mark(body)),
+            Kind::Trim => (body.to_vec(), Bookmark::from_mark(body)),
             Kind::Definition | Kind::Lost => (body.to_vec(), None),
             Kind::Records | Kind::Fill => {
-                let bookmark = Bookmark::of_records(&header, body, cursor_of);
+                let bookmark = Bookmark::from_records(&header, body, cursor_of);
                 (Vec::new(), bookmark)
             }
             Kind::Open | Kind::Close => (Vec::new(), None),
@@ -813,7 +809,9 @@ impl Scan {
         let stream = self.stream(header);
         stream.frames += 1;
         stream.records += u64::from(header.count);
-        stream.index.fill(segment, frame_ref(header, offset as u32));
+        stream
+            .index
+            .fill(segment, FrameRef::new(header, offset as u32));
         self.found.records += u64::from(header.count);
     }
 

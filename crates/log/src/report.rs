@@ -1,7 +1,9 @@
-//! What recovery and `check` found, as plain values that can be printed or turned into JSON.
+//! The findings of recovery and `check`, as plain values that can be printed or turned into JSON.
 
 use crate::StreamInfo;
-use crate::recover::MISSING;
+
+/// The description of a missing segment in a report.
+pub(crate) const MISSING: &str = "the segment is missing";
 
 /// What [`crate::Store::open`] found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub struct Recovery {
     pub corrupt: Vec<CorruptRange>,
     /// Streams that go on in a new epoch, and why.
     pub new_epochs: Vec<NewEpoch>,
-    /// The last segment was written anew after an unclean end, because what the system shows of it
+    /// The last segment was rewritten after an unclean end, because what the system shows of it
     /// may not be on the disk.
     pub rewritten: bool,
 }

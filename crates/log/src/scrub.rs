@@ -1,19 +1,18 @@
-//! Looking for rot before somebody needs what has rotted: old segments are read again, piece by
-//! piece, and every checksum is looked at.
+//! The scrub finds bit rot before a reader does: it reads old segments again, piece by piece, and
+//! checks every checksum.
 //!
 //! The segment that is being written is left out: opening and reading look at it. What is found is
-//! remembered as gaps of its streams at once, so that readers are told and [`crate::Stream::fill`]
-//! can put the records back. What is still in memory is put back from there.
+//! remembered as gaps of its streams at once, so that readers see them and [`crate::Stream::fill`]
+//! can restore the records. Records that are still in memory are restored from there.
 
-use crate::frame::{Header, Kind};
-use crate::queue::Shared;
+pub(crate) mod pass;
+
+use crate::frame::Kind;
+use crate::owner::Owner;
 use crate::recent::Recent;
-use crate::segment::{
-    Found, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name, segment_number,
-};
-use crate::store::Owner;
-use crate::{CorruptRange, Error, Position, Stream};
-use std::collections::BTreeSet;
+use crate::segment::segment_name;
+use crate::{CorruptRange, Error, Position, Store, Stream};
+use pass::{Damage, Progress};
 use std::sync::{Arc, PoisonError};
 
 /// What a step of the scrub did.
@@ -34,72 +33,46 @@ pub struct Scrubbed {
     pub round_done: bool,
 }
 
-/// Where the scrub is.
-#[derive(Debug, Default)]
-pub(crate) struct Scrub {
-    segment: u32,
-    offset: u64,
-    /// The frame before: its header, place and checksum.
-    before: Option<(Header, u64, u32)>,
-    /// Places of damage that was told.
-    known: BTreeSet<(u32, u64)>,
-}
-
-impl Scrub {
-    /// One that does not tell again what opening has told.
-    pub(crate) fn new(told: &[CorruptRange]) -> Scrub {
-        let place = |range: &CorruptRange| Some((segment_number(&range.segment)?, range.offset));
-        Scrub {
-            known: told.iter().filter_map(place).collect(),
-            ..Scrub::default()
-        }
+impl Store {
+    /// Reads about `budget_bytes` of the segments that are no longer written, checks every checksum, and
+    /// reports new damage. Each call continues where the one before ended; after the newest segment it
+    /// starts over. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk does not read.
+    pub fn scrub(&self, budget_bytes: u64) -> Result<Scrubbed, Error> {
+        self.owner().scrub(budget_bytes)
     }
-}
-
-/// A place that does not pass.
-struct Damage {
-    offset: u64,
-    bytes: u64,
-    what: &'static str,
-    /// The header, if it can be read.
-    header: Option<Header>,
 }
 
 impl Owner {
     /// Reads about `budget` bytes on.
-    pub(crate) fn scrub(self: &Arc<Owner>, budget: u64) -> Result<Scrubbed, Error> {
+    fn scrub(self: &Arc<Owner>, budget: u64) -> Result<Scrubbed, Error> {
         let shared = &self.shared;
-        let mut scrub = shared.scrub.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut step = Scrubbed::default();
-        let mut numbers = segments(shared)?;
-        // The last is being written.
-        numbers.pop();
-        step.segments = numbers.len();
-        while step.bytes < budget {
-            let next = numbers.iter().position(|number| *number >= scrub.segment);
-            step.segments_done = next.unwrap_or(numbers.len());
-            let Some(number) = next.map(|next| numbers[next]) else {
-                (scrub.segment, scrub.offset, scrub.before) = (0, 0, None);
-                step.round_done = true;
-                break;
-            };
-            if number != scrub.segment {
-                (scrub.segment, scrub.offset, scrub.before) = (number, 0, None);
-            }
-            match self.scrub_segment(&mut scrub, budget, &mut step) {
-                Err(_) if !segments(shared)?.contains(&number) => {
-                    // It was removed meanwhile.
-                    (scrub.segment, scrub.offset) = (number + 1, 0);
-                }
-                other => other?,
-            }
-        }
-        step.from_memory = self.put_back_from_memory();
+        let mut pass = self.scrub.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut corrupt = Vec::new();
+        let progress = pass.read(shared.reader.disk(), budget, &mut |damage| {
+            corrupt.push(self.note_damage(&damage));
+        })?;
+        let Progress {
+            bytes,
+            segments_done,
+            segments,
+            pass_done,
+        } = progress;
+        let from_memory = self.put_back_from_memory();
         let mut queue = shared.lock();
-        queue.counters.scrubbed_bytes += step.bytes;
-        queue.counters.scrub_rounds += u64::from(step.round_done);
-        queue.counters.scrub_found += step.corrupt.len() as u64;
-        Ok(step)
+        queue.counters.scrubbed_bytes += bytes;
+        queue.counters.scrub_rounds += u64::from(pass_done);
+        queue.counters.scrub_found += corrupt.len() as u64;
+        Ok(Scrubbed {
+            bytes,
+            corrupt,
+            from_memory,
+            segments_done,
+            segments,
+            round_done: pass_done,
+        })
     }
 
     /// Writes damaged records again that are still in memory; how many.
@@ -141,86 +114,10 @@ impl Owner {
         put_back
     }
 
-    /// Reads on in the segment; at its end the next one is set.
-    fn scrub_segment(
-        self: &Arc<Owner>,
-        scrub: &mut Scrub,
-        budget: u64,
-        step: &mut Scrubbed,
-    ) -> Result<(), Error> {
-        let number = scrub.segment;
-        let name = segment_name(number);
-        let (disk, store) = self.shared.reader.disk();
-        let file = at("open", &name, disk.open(&name))?;
-        file.forget();
-        let length = at("read", &name, file.len())?;
-        if scrub.offset == 0 {
-            let mut bytes = [0; SEGMENT_HEADER_BYTES];
-            let read = at("read", &name, file.read_at(0, &mut bytes))?;
-            if SegmentHeader::decode(&bytes[..read], number)?.is_none() {
-                let damage = Damage {
-                    offset: 0,
-                    bytes: read as u64,
-                    what: "the segment's header is invalid",
-                    header: None,
-                };
-                self.found(scrub, step, damage);
-            }
-            scrub.offset = SEGMENT_HEADER_BYTES as u64;
-        }
-        let mut scanner = Scanner::new(&*file, salt(store, number), length);
-        while step.bytes < budget {
-            let offset = scrub.offset;
-            let damage = |bytes, what, header| Damage {
-                offset,
-                bytes,
-                what,
-                header,
-            };
-            let (bytes, before) = match at("read", &name, scanner.look(offset))? {
-                Found::Frame(header, crc) => {
-                    if let Some((last, place, last_crc)) = scrub.before
-                        && last_crc != header.previous
-                    {
-                        let damage = Damage {
-                            offset: place,
-                            bytes: last.frame_bytes(),
-                            what: "the frame after names another one",
-                            header: Some(last),
-                        };
-                        self.found(scrub, step, damage);
-                    }
-                    (header.frame_bytes(), Some((header, offset, crc)))
-                }
-                Found::BadBody(header, crc) => {
-                    let bytes = header.frame_bytes();
-                    let what = "a frame's body is not what was written";
-                    self.found(scrub, step, damage(bytes, what, Some(header)));
-                    (bytes, Some((header, offset, crc)))
-                }
-                Found::Bad(bytes) => {
-                    self.found(scrub, step, damage(bytes, "no frame can be read", None));
-                    (bytes, None)
-                }
-                Found::End => {
-                    (scrub.segment, scrub.offset, scrub.before) = (number + 1, 0, None);
-                    return Ok(());
-                }
-            };
-            scrub.before = before;
-            scrub.offset += bytes;
-            step.bytes += bytes;
-        }
-        Ok(())
-    }
-
-    /// Notes damage: which records are missing by it, and that the segment is to be read when the log
+    /// Notes which records are missing by some damage, and that the segment must be read when the log
     /// is opened the next time.
-    fn found(self: &Arc<Owner>, scrub: &mut Scrub, step: &mut Scrubbed, damage: Damage) {
-        let segment = scrub.segment;
-        if !scrub.known.insert((segment, damage.offset)) {
-            return;
-        }
+    fn note_damage(self: &Arc<Owner>, damage: &Damage) -> CorruptRange {
+        let segment = damage.segment;
         self.shared.reader.distrust(segment);
         let mut gaps = Vec::new();
         let cores: Vec<_> = self.shared.lock().streams.values().cloned().collect();
@@ -252,7 +149,7 @@ impl Owner {
                 gaps.push((view.definition.name.clone(), first, last));
             }
         }
-        step.corrupt.push(CorruptRange {
+        CorruptRange {
             segment: segment_name(segment),
             offset: damage.offset,
             bytes: damage.bytes,
@@ -260,14 +157,6 @@ impl Owner {
             unsynced: false,
             settled: gaps.is_empty(),
             gaps,
-        });
+        }
     }
-}
-
-/// The numbers of the segments that are there, ascending.
-fn segments(shared: &Shared) -> Result<Vec<u32>, Error> {
-    let names = at("list", "the directory", shared.reader.disk().0.list())?;
-    let mut numbers: Vec<u32> = names.iter().filter_map(|it| segment_number(it)).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
 }

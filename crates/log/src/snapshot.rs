@@ -15,7 +15,6 @@
 
 use crate::frame::{Bookmark, Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
 use crate::index::{Chunk, FrameRef, Index};
-use crate::read::frame_ref;
 use crate::segment::{SegmentHeader, UNFINISHED, salt};
 use crate::{Disk, File};
 use std::collections::BTreeMap;
@@ -124,13 +123,13 @@ impl Snapshot {
                 part.frames += 1;
                 part.records += u64::from(header.count);
                 part.index
-                    .push(self.header.number, frame_ref(header, offset));
+                    .push(self.header.number, FrameRef::new(header, offset));
             }
             Kind::Fill => {
                 part.frames += 1;
                 part.records += u64::from(header.count);
                 self.spoilt |= header.next() > expected;
-                part.fills.push(frame_ref(header, offset));
+                part.fills.push(FrameRef::new(header, offset));
             }
             Kind::Lost => {
                 let next = mark(body).unwrap_or_default();

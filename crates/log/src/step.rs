@@ -1,22 +1,22 @@
-//! Committing step by step: what the commit thread does over and over, and what a caller does that
-//! drives the store itself.
+//! Committing step by step, on the commit thread or by a caller that drives the store itself.
 //!
-//! A step never waits: it writes what is queued, or says that the disk has no room. Waiting between
-//! steps is the thread's affair ([`Shared::run`]), so that a simulation can take the thread's place.
+//! A step never waits: it writes queued drafts, or reports that the disk has no room. The thread waits
+//! between steps ([`Shared::run`]), so a simulation can replace the thread.
 //!
 //! On a full disk, trim marks and removals are written first, past the reserve, because they make room.
-//! What needs the disk is refused after a while, and so is what comes after. Records of level memory
-//! are acknowledged already: they stay in the queue, where readers find them, and more are taken. If
+//! Appends that need the disk are refused after a while, and so are later ones. Records of level memory
+//! are acknowledged already: they stay in the queue, where readers find them, and more are accepted. If
 //! only a large batch does not fit, it is refused at once with what depends on it, and the rest is
 //! written.
 
 use crate::commit::{Fault, Writer};
-use crate::queue::{Pending, Queue, Shared};
+use crate::queue::{Pending, Queue};
+use crate::shared::Shared;
 use crate::{Error, Health};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::PoisonError;
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something was written or refused; there may be more to do.
@@ -57,10 +57,10 @@ fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
     writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
 }
 
-/// Tells everybody when the commit thread ends by a panic.
-struct OnPanic<'a>(&'a Shared);
+/// Stops the store when the commit thread panics, so that nobody waits for ever.
+struct StopOnPanic<'a>(&'a Shared);
 
-impl Drop for OnPanic<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let reason = "the commit thread ended by a panic".to_owned();
@@ -70,7 +70,7 @@ impl Drop for OnPanic<'_> {
 }
 
 impl Shared {
-    /// One step. After an error the store has stopped and everybody was told.
+    /// One step. After an error the store has stopped, and all that waited has failed.
     pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
         let step = self.try_step(committer);
         step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
@@ -84,7 +84,7 @@ impl Shared {
             writer_snapshots(self, committer);
         }
         if committer.group.is_empty() {
-            self.take(&mut committer.group);
+            self.take_group(&mut committer.group);
         }
         let Committer {
             writer,
@@ -111,7 +111,7 @@ impl Shared {
                 *polls = 0;
                 Ok(Step::Done)
             }
-            Some(Fault::Full(free)) => self.no_room(free, committer),
+            Some(Fault::Full(free)) => self.on_full(free, committer),
             Some(failed) => Err(self.error_of(failed)),
         }
     }
@@ -136,18 +136,18 @@ impl Shared {
 
     /// The group has no room: trim marks may make some; a batch that is too large for what is left is
     /// passed by; after enough looks what waits is refused.
-    fn no_room(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
+    fn on_full(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
             group,
             polls,
             ..
         } = committer;
-        let marked = self.marks_first(writer, group);
+        let marked = self.write_marks_first(writer, group);
         if marked.map_err(|fault| self.error_of(fault))? {
             return Ok(Step::Done);
         }
-        let passed = self.pass_large(writer, group, free);
+        let passed = self.write_around_large(writer, group, free);
         if let Some(step) = passed.map_err(|fault| self.error_of(fault))? {
             return Ok(step);
         }
@@ -166,7 +166,7 @@ impl Shared {
 
     /// Writes what does not depend on batches that are too large for the room that is left. None when
     /// that is not the reason why there is none.
-    fn pass_large(
+    fn write_around_large(
         &self,
         writer: &mut Writer,
         group: &mut VecDeque<Pending>,
@@ -202,7 +202,7 @@ impl Shared {
 
     /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make
     /// room; false when there are none.
-    fn marks_first(
+    fn write_marks_first(
         &self,
         writer: &mut Writer,
         group: &mut VecDeque<Pending>,
@@ -226,7 +226,7 @@ impl Shared {
                     let removals = written.filter(|pending| pending.draft.is_removal());
                     let removed: BTreeSet<u32> = removals.map(|it| it.draft.stream).collect();
                     self.acknowledge(writer, placed, &mut marks);
-                    self.drop_overtaken(&removed, group);
+                    self.refuse_overtaken(&removed, group);
                 }
                 Err(fault) => {
                     marks.extend(group.drain(..));
@@ -242,7 +242,7 @@ impl Shared {
         Ok(any)
     }
 
-    /// Writes what is left, marks the clean end, tells everybody.
+    /// Writes the rest, marks the clean end, and resolves everything that waits.
     pub(crate) fn end(&self, committer: &mut Committer) -> Result<(), Error> {
         let closed = committer.writer.close();
         let reason = closed.clone().err().unwrap_or(Error::Closed);
@@ -252,7 +252,7 @@ impl Shared {
 
     /// The commit thread.
     pub(crate) fn run(&self, mut committer: Committer) {
-        let _told = OnPanic(self);
+        let _guard = StopOnPanic(self);
         let ended = self.commit_all(&mut committer);
         let ended = ended.and_then(|abandoned| match abandoned {
             true => Ok(()),
@@ -309,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// The store is closing and the disk is full: what waits is told so.
+    /// The store is closing and the disk is full: what waits fails with that error.
     pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
         let error = self.error_of(Fault::Full(free));
         self.stop(&error, std::mem::take(&mut committer.group));

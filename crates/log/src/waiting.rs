@@ -1,38 +1,25 @@
 //! Tasks that wait for the commit thread: for room in the queue, or until a stream is settled.
 //!
-//! Each is woken after every commit and looks again, so that one that goes away takes nobody's turn.
+//! Each is woken after every commit and checks again, so that a task that is dropped costs no other its turn.
 
 use crate::Health;
-use crate::queue::{Queue, Shared};
-use crate::stream::Core;
-use std::collections::BTreeMap;
+use crate::queue::Queue;
+use crate::shared::Shared;
+use crate::state::Core;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-/// The wakers of waiting tasks, by the number of their [`Place`].
-#[derive(Default)]
-pub(crate) struct Waiters {
-    last: u64,
-    wakers: BTreeMap<u64, Waker>,
-}
-
-impl Waiters {
-    pub(crate) fn take(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.wakers).into_values().collect()
-    }
-}
-
-/// A task's place among the waiters.
-struct Place {
+/// A task's slot among the waiters.
+struct WaiterSlot {
     shared: Arc<Shared>,
     number: Option<u64>,
 }
 
-impl Place {
-    fn new(shared: &Arc<Shared>) -> Place {
-        Place {
+impl WaiterSlot {
+    fn new(shared: &Arc<Shared>) -> WaiterSlot {
+        WaiterSlot {
             shared: Arc::clone(shared),
             number: None,
         }
@@ -49,16 +36,13 @@ impl Place {
             return Poll::Ready(());
         }
         let waiters = &mut queue.waiters;
-        let number = *self.number.get_or_insert_with(|| {
-            waiters.last += 1;
-            waiters.last
-        });
+        let number = *self.number.get_or_insert_with(|| waiters.new_number());
         waiters.wakers.insert(number, context.waker().clone());
         Poll::Pending
     }
 }
 
-impl Drop for Place {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.shared.lock().waiters.wakers.remove(&number);
@@ -71,14 +55,14 @@ impl Drop for Place {
 /// why it cannot.
 #[must_use = "room is there when this resolves"]
 pub struct Room {
-    place: Place,
+    slot: WaiterSlot,
     bytes: usize,
 }
 
 impl Room {
     pub(crate) fn new(shared: &Arc<Shared>, bytes: usize) -> Room {
         Room {
-            place: Place::new(shared),
+            slot: WaiterSlot::new(shared),
             bytes,
         }
     }
@@ -89,9 +73,9 @@ impl Future for Room {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let bytes = self.bytes;
-        self.place.poll(context, |shared, queue| {
-            let takes_nothing = queue.takes_nothing() || queue.health == Health::Full;
-            takes_nothing || shared.fits(queue, bytes)
+        self.slot.poll(context, |shared, queue| {
+            let is_refusing = queue.is_refusing() || queue.health == Health::Full;
+            is_refusing || shared.fits(queue, bytes)
         })
     }
 }
@@ -99,14 +83,14 @@ impl Future for Room {
 /// Resolves when nothing of a stream is on its way to the disk, or when the log has ended.
 #[must_use = "the stream is settled when this resolves"]
 pub struct Settled {
-    place: Place,
+    slot: WaiterSlot,
     core: Arc<Core>,
 }
 
 impl Settled {
     pub(crate) fn new(shared: &Arc<Shared>, core: &Arc<Core>) -> Settled {
         Settled {
-            place: Place::new(shared),
+            slot: WaiterSlot::new(shared),
             core: Arc::clone(core),
         }
     }
@@ -117,7 +101,7 @@ impl Future for Settled {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let core = Arc::clone(&self.core);
-        self.place.poll(context, |_, queue| {
+        self.slot.poll(context, |_, queue| {
             queue.stopped.is_some() || core.is_settled()
         })
     }

@@ -137,10 +137,10 @@ fn what_follows_a_refused_batch_is_refused_too() {
     };
     let store = open(&disk, limits);
     let a = stream(&store, "a");
-    let before = store.taken_back();
+    let before = store.retractions();
     store_one(&a, 1);
     disk.set_capacity(disk.used());
-    let refused = a.append_behind(before, vec![(1, vec![2; 100])]).unwrap();
+    let refused = a.append_after(before, vec![(1, vec![2; 100])]).unwrap();
     let set = a.set_cursor(before, [3; 16]).unwrap();
     assert!(!a.is_settled());
     while refused.try_result().is_none() {
@@ -151,13 +151,13 @@ fn what_follows_a_refused_batch_is_refused_too() {
     assert!(a.is_settled());
     disk.set_capacity(u64::MAX);
     store.commit().unwrap();
-    let again = a.append_behind(before, vec![(1, vec![4; 100])]);
-    assert!(matches!(again, Err(Error::TakenBack { .. })));
+    let again = a.append_after(before, vec![(1, vec![4; 100])]);
+    assert!(matches!(again, Err(Error::Retracted { .. })));
     let again = a.set_cursor(before, [4; 16]);
-    assert!(matches!(again, Err(Error::TakenBack { .. })));
+    assert!(matches!(again, Err(Error::Retracted { .. })));
     assert_eq!(a.cursor(), Some([1; 16]));
-    let now = store.taken_back();
-    let stored = a.append_behind(now, vec![(1, vec![5; 100])]).unwrap();
+    let now = store.retractions();
+    let stored = a.append_after(now, vec![(1, vec![5; 100])]).unwrap();
     stored.wait().unwrap();
     assert_eq!((a.last(), a.cursor()), (2, Some([5; 16])));
 }

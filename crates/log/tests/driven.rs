@@ -165,10 +165,10 @@ fn a_pause_between_commits_is_shared_and_ends_for_what_is_urgent() {
     assert!(all && store.counters().groups <= groups + 2);
     // Somebody wants it.
     let wanted = streams[0].append(vec![(0, vec![3])]).unwrap();
-    assert!(!streams[1].hurry());
-    assert!(streams[0].hurry());
+    assert!(!streams[1].skip_commit_pause());
+    assert!(streams[0].skip_commit_pause());
     wanted.wait().unwrap();
-    assert!(!streams[0].hurry());
+    assert!(!streams[0].skip_commit_pause());
     let last = streams[1].append(vec![(0, vec![2])]).unwrap();
     drop(streams);
     store.close().unwrap();

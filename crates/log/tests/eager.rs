@@ -94,9 +94,9 @@ fn records_come_before_they_are_safe_and_only_once() {
 
 /// Copies what `follower` has to `copy`.
 fn copy(store: &Store, follower: &mut EagerFollower, copy: &Stream) -> Result<(), Error> {
-    let taken_back = store.taken_back();
+    let retractions = store.retractions();
     for (_, number) in ready(follower, Waker::noop())? {
-        drop(copy.append_derived(taken_back, one(number))?);
+        drop(copy.append_derived(retractions, one(number))?);
     }
     Ok(())
 }
@@ -150,7 +150,7 @@ fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Resul
         payload.resize(8 + 700 * usize::from(number % 4 == 1), 7);
         let appended = source.append(vec![(number as i64, payload)])?;
         waiting.push((number, true, appended));
-        let taken_back = store.taken_back();
+        let retractions = store.retractions();
         let mut outputs = Vec::new();
         let mut take = |_: chappe_log::Position, _: i64, payload: &[u8]| {
             outputs.push(u64::from_le_bytes(payload[..8].try_into().unwrap()));
@@ -158,7 +158,7 @@ fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Resul
         let mut context = Context::from_waker(Waker::noop());
         while follower.poll_next(&mut context, &mut take).is_ready() {}
         for number in outputs {
-            let appended = derived.append_derived(taken_back, one(number))?;
+            let appended = derived.append_derived(retractions, one(number))?;
             waiting.push((number, false, appended));
         }
         copy(&store, &mut further, &again)?;
@@ -288,9 +288,9 @@ fn two_groups() -> (SimDisk, Vec<u64>) {
                     .unwrap(),
             );
         }
-        let taken_back = store.taken_back();
+        let retractions = store.retractions();
         for _ in 0..4 {
-            drop(derived.append_derived(taken_back, one(7)).unwrap());
+            drop(derived.append_derived(retractions, one(7)).unwrap());
         }
         assert!(!ready(&mut follower, Waker::noop()).unwrap().is_empty());
         assert_eq!(store.commit(), Ok(Committed::Group));
@@ -340,21 +340,21 @@ fn a_full_disk_takes_numbers_back_and_tells() {
     store.commit().unwrap();
 
     disk.set_capacity(disk.used() + 10);
-    let taken_back = store.taken_back();
+    let retractions = store.retractions();
     let refused = source.append(one(66)).unwrap();
     assert_eq!(ready(&mut follower, &waker), Ok(vec![(2, 66)]));
-    let along = derived.append_derived(taken_back, one(66)).unwrap();
+    let along = derived.append_derived(retractions, one(66)).unwrap();
     assert!(matches!(refused.wait(), Err(Error::Full { .. })));
     assert!(matches!(along.wait(), Err(Error::Full { .. })));
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     let told = ready(&mut follower, &waker);
-    assert!(matches!(told, Err(Error::TakenBack { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::Retracted { .. })), "{told:?}");
 
     disk.set_capacity(u64::MAX);
     store.commit().unwrap();
     // What was derived before that comes too late.
-    let late = derived.append_derived(taken_back, one(66)).err();
-    assert!(matches!(late, Some(Error::TakenBack { .. })), "{late:?}");
+    let late = derived.append_derived(retractions, one(66)).err();
+    assert!(matches!(late, Some(Error::Retracted { .. })), "{late:?}");
     // The number is another record's now.
     source.append(one(2)).unwrap().wait().unwrap();
     copy(&store, &mut follower, &derived).unwrap();

@@ -188,14 +188,14 @@ fn large(stream: &Stream) -> Result<Appended, Error> {
 fn a_batch_that_is_too_large_is_refused_alone() {
     let disk = SimDisk::new(1);
     let (store, [too_large, small, derived]) = nearly_full(&disk);
-    let taken_back = store.taken_back();
+    let retractions = store.retractions();
     let one = |stream: &Stream| stream.append(vec![(1, payload(stream.assigned() + 1))]);
     let before = one(&small).unwrap();
     let refused = large(&too_large).unwrap();
     let same_stream = one(&too_large).unwrap();
     let after = one(&small).unwrap();
     let depends = derived
-        .append_derived(taken_back, vec![(1, payload(1))])
+        .append_derived(retractions, vec![(1, payload(1))])
         .unwrap();
     let last = one(&small).unwrap();
     let created = store.define("new", |_| Ok::<_, Error>((Level::Power, vec![])));
@@ -214,7 +214,7 @@ fn a_batch_that_is_too_large_is_refused_alone() {
             "{outcome:?}"
         );
     }
-    assert!(store.taken_back() > taken_back);
+    assert!(store.retractions() > retractions);
     // The numbers are given to what fits.
     fill(&too_large, 2);
     fill(&derived, 1);

@@ -302,7 +302,7 @@ fn a_stream_whose_definition_is_queued_is_removed_behind_it() {
         new.append(vec![(0, vec![1])]),
         Err(Error::Removed { .. })
     ));
-    let set = new.set_cursor(store.taken_back(), [1; 16]);
+    let set = new.set_cursor(store.retractions(), [1; 16]);
     assert!(matches!(set, Err(Error::Removed { .. })));
     // An old handle does not change the stream that has its name now.
     let again = define("new", 3).unwrap().wait().unwrap();
@@ -369,7 +369,7 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
     let a = store.stream("a", Level::Power, b"").unwrap();
     fill(&a, 50);
     a.trim(40).unwrap().wait().unwrap();
-    a.set_cursor(store.taken_back(), [7; 16])
+    a.set_cursor(store.retractions(), [7; 16])
         .unwrap()
         .wait()
         .unwrap();

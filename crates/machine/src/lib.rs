@@ -1,8 +1,8 @@
-//! The contract of all protocol machines, and the small parts that several of them are made of.
+//! The contract of all protocol machines, and the small parts that several of them share.
 //!
-//! A machine is protocol logic without I/O: it is told what arrived and what time it is, and says
-//! what to send, what happened and when it wants to be asked again. The same machine runs on real
-//! sockets (`chappe-transport`) and on the virtual networks of the tests.
+//! A machine is protocol logic without I/O: its inputs are arrivals and the time, its outputs are
+//! messages to send, events and the next deadline. The same machine runs on real sockets
+//! (`chappe-transport`) and on the virtual networks of the tests.
 //!
 //! # The contract
 //!
@@ -75,6 +75,7 @@ mod harness;
 mod instant;
 mod replay_window;
 mod round_trip;
+mod time_unit;
 mod timers;
 mod token_bucket;
 pub mod wire;
@@ -83,10 +84,11 @@ pub use harness::{Harness, Invariant, Outputs, Violation};
 pub use instant::Instant;
 pub use replay_window::ReplayWindow;
 pub use round_trip::RoundTripEstimator;
+pub use time_unit::time_unit;
 pub use timers::Timers;
 pub use token_bucket::{TokenBucket, TokenRate};
 
-/// What a machine is told.
+/// An input of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input<R, C> {
     /// Something arrived from outside: a datagram, a request, a completed write.
@@ -114,7 +116,7 @@ pub trait Machine {
     type Command;
     /// What goes out.
     type Transmit;
-    /// What the application is told.
+    /// An event for the application.
     type Event;
 
     /// Takes one input at `now`, which never goes back.

@@ -21,7 +21,7 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Numbers that are told apart, the newest included.
+    /// Numbers that the window distinguishes, the newest included.
     pub const SIZE: u64 = u64::BITS as u64;
 
     /// Whether the number is new.

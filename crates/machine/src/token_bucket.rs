@@ -6,7 +6,7 @@ use crate::Instant;
 
 const NANOS_PER_S: u64 = 1_000_000_000;
 
-/// How fast tokens come, and how many there may be at once.
+/// The rate of new tokens, and the most that a bucket holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenRate {
     /// Tokens a second.
@@ -21,7 +21,7 @@ impl TokenRate {
     }
 }
 
-/// A token bucket: tokens come at a rate, up to a number, and each use takes some.
+/// A token bucket: it refills at a rate up to a limit, and each use takes tokens.
 ///
 /// The rate is an argument of each call, so that thousands of buckets share one.
 ///
@@ -69,7 +69,7 @@ impl TokenBucket {
     /// Takes `wanted` tokens; more than the burst counts as the burst.
     ///
     /// # Errors
-    /// There are too few, and the bucket is as before: the time at which there will be enough.
+    /// There are too few tokens, and none is taken. The error is the time at which there will be enough.
     pub fn take(&mut self, now: Instant, wanted: u64, rate: TokenRate) -> Result<(), Instant> {
         let level = self.level_at(now, rate);
         let wanted = wanted.saturating_mul(NANOS_PER_S).min(rate.capacity());

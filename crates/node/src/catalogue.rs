@@ -97,13 +97,13 @@ impl Entry {
     }
 
     /// As [`Entry::append`], after what the same caller handed over before; see
-    /// [`StreamLog::append_behind`].
-    pub(crate) async fn append_behind(
+    /// [`StreamLog::append_after`].
+    pub(crate) async fn append_after(
         &self,
         taken_back: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
-        let append = || self.log.append_behind(taken_back, elements);
+        let append = || self.log.append_after(taken_back, elements);
         self.append_with(append, elements).await
     }
 
@@ -393,9 +393,9 @@ impl Catalogue {
     ) -> Result<Making<'_>, CatalogueError> {
         let reserved = self.reserve(name, source, may_be_of)?;
         let level = level.unwrap_or(self.level);
-        let opening = self
-            .store
-            .define_of(name, level, schema, Some(source), identity)?;
+        let opening =
+            self.store
+                .define_device_stream(name, level, schema, Some(source), identity)?;
         Ok(Making { reserved, opening })
     }
 

@@ -11,6 +11,8 @@ use crate::clock;
 
 /// Notices kept for those who ask later; reason: a screen or two.
 const HISTORY_MAX: usize = 200;
+/// Bytes of a notice's text; reason: notices repeat what devices say of themselves.
+const TEXT_BYTES_MAX: usize = 1 << 10;
 /// Notices a watcher may be behind before it misses some, which it is told.
 const FEED_MAX: usize = 256;
 
@@ -48,11 +50,15 @@ pub(crate) enum NoticeKind {
 impl Notice {
     /// Something that happens now.
     pub(crate) fn now(kind: NoticeKind, subject: &str, text: impl Into<String>) -> Self {
+        let mut text: String = text.into();
+        if text.len() > TEXT_BYTES_MAX {
+            text = text.chars().take(TEXT_BYTES_MAX / 4).collect();
+        }
         Self {
             at: clock::rfc3339(clock::now()),
             kind,
             subject: subject.to_owned(),
-            text: text.into(),
+            text,
         }
     }
 }

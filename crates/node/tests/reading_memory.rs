@@ -3,14 +3,15 @@
 //! Method: a node in this process with 120 MB of elements, alone in it; clients that read and forget.
 //! The process's own peak of resident memory is reset before each question (Linux).
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::{Live, block, config, elements, send};
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamSchema, Value};
-use common::{Live, block, config, elements, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -74,7 +75,7 @@ async fn read_away(node: &Node, path: &str) -> (u64, String) {
     }
 }
 
-async fn sql(node: &Node, sql: &str, partial: bool) -> common::Answer {
+async fn sql(node: &Node, sql: &str, partial: bool) -> crate::common::Answer {
     let body = serde_json::json!({ "sql": sql, "partial": partial }).to_string();
     send(node, "POST", "/api/v1/streams/query", &[], body.as_bytes()).await
 }

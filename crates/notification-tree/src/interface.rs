@@ -83,9 +83,10 @@ pub enum Command {
 /// What the application is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeEvent {
-    /// What was seen of a source: to be stored before the next output is asked for, so that no event is
-    /// delivered twice however often this node restarts. When it cannot be stored the caller says so
-    /// ([`Tree::not_stored`](crate::Tree::not_stored)), and the event is neither delivered nor answered for.
+    /// The events seen of a source. Store it before asking for the next output, so that no event is
+    /// delivered twice however often this node restarts. If it cannot be stored, call
+    /// [`Tree::reject_window`](crate::Tree::reject_window): the event is then neither delivered nor
+    /// acknowledged.
     Remember {
         /// The topic.
         topic: u64,

@@ -42,7 +42,7 @@ pub enum Error {
     /// The journal refused, failed, or holds what cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An earlier failure of the journal stopped all changes; reading goes on.
+    /// An earlier failure of the journal stopped all changes; reading still works.
     #[error("changes stopped after a failure of the journal: {0}")]
     Stopped(String),
 }

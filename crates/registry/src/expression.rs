@@ -10,7 +10,7 @@ use spargebra::algebra::{
 use spargebra::term::{NamedNodePattern, TermPattern};
 
 use crate::entity::MAX_TERM_BYTES;
-use crate::sparql::SparqlError;
+use crate::limits::SparqlError;
 
 /// Largest text that one evaluation of an expression may make, computed from its form: REPLACE and
 /// its like multiply.

@@ -1,8 +1,8 @@
-//! The change feed: what was published or removed, by revision, as far as one may see it.
+//! The change feed: publications and removals by revision, filtered by what a principal may see.
 //!
 //! The revision of a change is the position of its record in the journal, so it survives a restart.
-//! The feed remembers the newest [`FEED_CAPACITY`] changes; whoever asks for older ones is told to
-//! take the state anew.
+//! The feed remembers the newest [`FEED_CAPACITY`] changes; a subscriber that asks for older ones
+//! receives [`FeedItem::Resync`] and reads the state again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use crate::entity::EntityKind;
 /// about 200 bytes each.
 pub const FEED_CAPACITY: usize = 10_000;
 
-/// What happened to an entity, as the subscriber may see it.
+/// A change of an entity, as the subscriber may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It was published, changed, or became visible.
@@ -37,7 +37,7 @@ pub enum Change {
     },
 }
 
-/// What a subscription yields.
+/// An item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedItem {
     /// A change with its revision.
@@ -48,14 +48,14 @@ pub enum FeedItem {
         change: Change,
     },
     /// Changes before `revision` are forgotten (or were never made: the registry is older than the
-    /// subscriber believes): read the state anew, the feed goes on from here.
+    /// subscriber believes): read the state again, the feed continues from here.
     Resync {
         /// First revision that follows.
         revision: u64,
     },
 }
 
-/// A change as remembered, with what is needed to judge who may see it.
+/// A remembered change, with the access rules that decide who may see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -132,8 +132,8 @@ impl Feed {
         }
     }
 
-    /// Notes that `revision` changed nothing anybody sees.
-    pub(crate) fn pass(&self, revision: u64) {
+    /// Notes that `revision` changed nothing that is visible to any subscriber.
+    pub(crate) fn skip_revision(&self, revision: u64) {
         let mut state = self.lock();
         state.last = state.last.max(revision);
     }
@@ -158,8 +158,8 @@ impl Feed {
     }
 }
 
-/// A reader of the change feed. It holds no queue of its own: a slow reader costs nothing, and is
-/// told to resync when it falls behind what the feed remembers.
+/// A reader of the change feed. It has no queue of its own: a slow reader costs nothing, and receives
+/// [`FeedItem::Resync`] when it falls behind what the feed remembers.
 pub struct Subscription {
     feed: Feed,
     id: u64,
@@ -172,10 +172,10 @@ impl Subscription {
     pub fn try_next(&mut self) -> Option<FeedItem> {
         let feed = self.feed.clone();
         let state = feed.lock();
-        self.take(&state)
+        self.next_item(&state)
     }
 
-    fn take(&mut self, state: &State) -> Option<FeedItem> {
+    fn next_item(&mut self, state: &State) -> Option<FeedItem> {
         if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
             self.next = state.last + 1;
             return Some(FeedItem::Resync {
@@ -202,7 +202,7 @@ impl Subscription {
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
         let feed = self.feed.clone();
         let mut state = feed.lock();
-        match self.take(&state) {
+        match self.next_item(&state) {
             Some(item) => Poll::Ready(item),
             None => {
                 let known = state.wakers.get(&self.id);

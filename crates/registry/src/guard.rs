@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::sparql::SparqlError;
+use crate::limits::SparqlError;
 
 /// Brackets open at once, of all kinds.
 pub(crate) const MAX_NESTING: usize = 24;

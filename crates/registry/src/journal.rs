@@ -1,4 +1,4 @@
-//! The journal seam: an ordered sequence of records that survives, behind a trait.
+//! The journal seam: an ordered, durable sequence of records behind a trait.
 //!
 //! Positions count from 1 and never repeat. [`Journal::append_if`] succeeds only for the writer who
 //! has seen everything before, so several nodes can share one journal. A snapshot is a run of
@@ -12,24 +12,24 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Why a journal did not take or give records.
+/// An error of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Another writer was faster; read on from `last` and try again.
-    #[error("the journal has moved on to position {last}")]
+    /// Another writer was faster; read up to `last` and try again.
+    #[error("another writer has appended to the journal, up to position {last}")]
     Moved {
         /// The position of the last record.
         last: u64,
     },
-    /// There is no room; nothing was written, a later attempt may succeed.
+    /// There is no room; nothing was written, and a later attempt may succeed.
     #[error("the journal is full: {0}")]
     Full(String),
-    /// The journal failed and takes no more records until it is opened anew.
+    /// The journal failed and refuses records until it is reopened.
     #[error("the journal failed: {0}")]
     Failed(String),
     /// A record cannot be understood.
-    #[error("record {position} of the journal is not readable: {reason}")]
+    #[error("cannot read record {position} of the journal: {reason}")]
     Unreadable {
         /// Where.
         position: u64,
@@ -50,7 +50,7 @@ impl Receipt {
     /// Blocks the calling thread until the records are safe.
     ///
     /// # Errors
-    /// What the journal says.
+    /// The journal's error.
     pub fn wait(self) -> Result<(), JournalError> {
         block_on(self)
     }
@@ -88,17 +88,17 @@ pub trait Journal: Send + Sync + 'static {
     /// Acknowledged records from position `from` on, at most `max`; empty at the end.
     ///
     /// # Errors
-    /// What kept them from being read.
+    /// Reading failed.
     fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError>;
 
-    /// Where reading has to begin: the newest snapshot, or the first record.
+    /// The position where reading starts: the newest snapshot, or the first record.
     fn snapshot(&self) -> u64;
 
     /// Remembers that a complete, acknowledged snapshot begins at `position`; what is before it may
     /// be forgotten.
     ///
     /// # Errors
-    /// What kept it from being remembered.
+    /// Storing the position failed.
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
 }
 

@@ -1,12 +1,11 @@
 //! Semantic registry: entities and triples in ordered indexes, SPARQL, journal, change feed.
 //!
-//! A [`Registry`] holds [`Entity`]s: nodes, devices, services, streams, virtual sensors, or what
-//! somebody says about one. Their fields and the triples they bring are one graph. It is found by
-//! name, type, scope or meaning with [`Registry::search`], asked with [`Registry::sparql`], and
-//! followed with [`Registry::subscribe`]; each answer is as if what the asker may not see did not
-//! exist.
+//! A [`Registry`] holds [`Entity`]s: nodes, devices, services, streams, virtual sensors, or statements
+//! about one of these. Their fields and triples form one graph. [`Registry::search`] finds entities by
+//! name, type, scope or meaning, [`Registry::sparql`] answers queries, and [`Registry::subscribe`]
+//! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
-//! Everything is in memory and follows a [`Journal`]; with [`LogJournal`] it survives power loss.
+//! Everything is in memory and recorded in a [`Journal`]; with [`LogJournal`] it survives power loss.
 //!
 //! ```
 //! use chappe_identity::Principal;
@@ -31,6 +30,7 @@ mod expression;
 mod feed;
 mod guard;
 mod journal;
+mod limits;
 mod log_journal;
 mod ordered;
 mod partition;
@@ -53,9 +53,10 @@ pub use entity::{
 pub use error::Error;
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
 pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
+pub use limits::{Interrupt, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use registry::{Publication, Registry, Statistics};
 pub use search::{DEFAULT_SEARCH_LIMIT, Found, MAX_SEARCH_LIMIT, Search};
-pub use sparql::{Cost, Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
+pub use sparql::{Cost, SparqlAnswer};
 pub use turtle::triples_from_turtle;

@@ -18,7 +18,7 @@ use spargebra::algebra::{
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
 use crate::expression;
-use crate::sparql::SparqlError;
+use crate::limits::SparqlError;
 use crate::view::{QueryTraits, View};
 
 /// Triple patterns, paths and tables of one query: each is one step of recursion in the evaluator.

@@ -1,8 +1,8 @@
-//! The registry itself: memory that follows its journal.
+//! The registry itself: the state in memory and its journal.
 //!
-//! A change is first given to the journal; only when the journal has acknowledged it does memory
-//! change. Readers work on a snapshot of memory and never wait for writers. Many changes may be on
-//! their way at once, so that one sync of the journal serves them all.
+//! A change is appended to the journal first; memory changes once the journal has acknowledged it.
+//! Readers work on a snapshot of memory and never wait for writers. Many changes may be in flight at
+//! once, so one sync of the journal commits them all.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,16 +16,17 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
+use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::record::Record;
 use crate::search::{Found, Search};
-use crate::sparql::{Cost, Interrupt, SparqlAnswer, SparqlError, SparqlLimits};
+use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
-/// Attempts to append while other writers are faster.
+/// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
-/// Changes on their way at once; each holds its entity in memory.
+/// Changes in flight at once; each holds its entity in memory.
 const MAX_PENDING: usize = 4_096;
 /// The journal is compacted when it holds this many times the living entities ...
 const COMPACT_FACTOR: u64 = 4;
@@ -59,7 +60,7 @@ struct Writer {
     stopped: Option<String>,
 }
 
-/// What the registry holds and how it is doing.
+/// Size and state of the registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Entities.
@@ -84,8 +85,8 @@ impl Registry {
     /// Opens the registry that `journal` describes.
     ///
     /// # Errors
-    /// When the journal cannot be read, or holds a record that is not understood: it is never
-    /// passed over.
+    /// The journal cannot be read, or holds a record of an unknown form: such a record is never
+    /// skipped.
     pub fn open(journal: impl Journal) -> Result<Self, Error> {
         let start = journal.snapshot();
         let inner = Inner {
@@ -110,8 +111,8 @@ impl Registry {
 
     /// Publishes `entity`, replacing the one with the same key.
     ///
-    /// The entity is visible, and safe, when the publication resolves. Dropping the publication
-    /// does not take the entity back.
+    /// The entity is visible and safe once the publication resolves. Dropping the publication does not
+    /// cancel it.
     ///
     /// # Errors
     /// [`Error::InvalidEntity`], [`Error::NotOwner`] when the key belongs to another owner,
@@ -132,7 +133,7 @@ impl Registry {
         self.append(&mut writer, Record::Publish(entity))
     }
 
-    /// Removes the entity `key` with all triples it brought.
+    /// Removes the entity `key` with all its triples.
     ///
     /// # Errors
     /// [`Error::Unknown`] when nothing has this key, [`Error::Busy`] while too many changes are on
@@ -200,7 +201,7 @@ impl Registry {
     /// the calling thread; a deep query is evaluated on a thread of its own, for its stack.
     ///
     /// # Errors
-    /// [`SparqlError`]: a query that is not understood, not allowed, or went over a limit.
+    /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
     pub fn sparql(
         &self,
         query: &str,
@@ -240,7 +241,7 @@ impl Registry {
         self.inner.feed.last()
     }
 
-    /// Takes in what other writers have appended to a shared journal.
+    /// Applies the records that other writers have appended to a shared journal.
     ///
     /// # Errors
     /// The journal's error, or a record that is not understood.
@@ -257,7 +258,7 @@ impl Registry {
     }
 
     /// Writes a snapshot into the journal and lets it forget what is before. Changes wait
-    /// meanwhile; reading goes on. Call it on a thread that may block when
+    /// meanwhile; reading still works. Call it on a thread that may block when
     /// [`Registry::needs_compaction`] says so.
     ///
     /// # Errors
@@ -373,7 +374,7 @@ impl Inner {
                     },
                 );
             }
-            _ => self.feed.pass(position),
+            _ => self.feed.skip_revision(position),
         }
         writer.applied = position;
         writer.since_snapshot += 1;
@@ -452,7 +453,7 @@ impl Inner {
         writer.assigned += count;
         writer.applied = writer.assigned;
         writer.since_snapshot += count;
-        self.feed.pass(writer.assigned);
+        self.feed.skip_revision(writer.assigned);
         Ok(())
     }
 }

@@ -7,7 +7,6 @@
 //! [`Interrupt`] asks it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
@@ -15,6 +14,7 @@ use oxrdf::{Literal, NamedNode, Term, Variable};
 use spareval::{QueryEvaluator, QueryResults};
 use spargebra::{Query, SparqlParser};
 
+use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::plan::Planner;
 use crate::state::State;
 use crate::view::{Budget, QueryTraits, View};
@@ -23,88 +23,6 @@ use crate::{guard, plan};
 /// Stack of a deep query: the deepest that the guard lets through needs about an eighth of it in a
 /// debug build.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-
-/// How much a query may cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SparqlLimits {
-    /// Longest query in bytes; default 16 KiB, far above what people and programs write.
-    pub query_bytes: usize,
-    /// Most rows of an answer; default 10,000. More is an error, LIMIT is the remedy.
-    pub rows: usize,
-    /// Most bytes of all terms of an answer; default 16 MiB.
-    pub result_bytes: usize,
-    /// Most steps: index entries visited, rows made and terms looked at; default 20 million, some
-    /// seconds of one core.
-    pub steps: u64,
-    /// Most bytes a query may hold for joins, sorting and grouping; default 64 MiB, by estimate.
-    pub memory_bytes: u64,
-}
-
-impl Default for SparqlLimits {
-    fn default() -> Self {
-        Self {
-            query_bytes: 16 * 1024,
-            rows: 10_000,
-            result_bytes: 16 * 1024 * 1024,
-            steps: 20_000_000,
-            memory_bytes: 64 * 1024 * 1024,
-        }
-    }
-}
-
-/// Says when a query has to end: a deadline, a client that went away, a shutdown. Asked every few
-/// hundred steps.
-#[derive(Clone)]
-pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl Interrupt {
-    /// Never; the limits alone end the query.
-    #[must_use]
-    pub fn never() -> Self {
-        Self(Arc::new(|| false))
-    }
-
-    /// As soon as `ended` answers true, such as `move || Instant::now() >= deadline`.
-    pub fn when(ended: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(ended))
-    }
-
-    pub(crate) fn ended(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interrupt")
-    }
-}
-
-/// Why a query has no answer. All are the asker's to mend, except [`SparqlError::Evaluation`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SparqlError {
-    /// The query is not SPARQL 1.1.
-    #[error("the query is not understood: {0}")]
-    Syntax(String),
-    /// The query asks for something that is not offered.
-    #[error("{0} is not offered")]
-    NotOffered(&'static str),
-    /// The query, its work or its answer went over a limit.
-    #[error("the query went over the limit of {limit}: {value}")]
-    Limit {
-        /// Name of the limit.
-        limit: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// The caller's [`Interrupt`] ended the query.
-    #[error("the query was ended by its time limit")]
-    Interrupted,
-    /// The evaluator failed.
-    #[error("the query failed: {0}")]
-    Evaluation(String),
-}
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

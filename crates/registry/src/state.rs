@@ -39,7 +39,7 @@ struct Groups {
 }
 
 /// An entity as numbers.
-struct Held {
+struct StoredEntity {
     entity: Id,
     group: u32,
     kind: EntityKind,
@@ -55,7 +55,7 @@ struct Held {
 const FIXED: usize = 3;
 
 #[derive(Clone)]
-struct Slot(Id, Arc<Held>);
+struct Slot(Id, Arc<StoredEntity>);
 
 /// The registry's memory.
 #[derive(Clone, Default)]
@@ -89,7 +89,7 @@ impl State {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        let held = size_of::<Held>() + 2 * size_of::<usize>();
+        let stored = size_of::<StoredEntity>() + 2 * size_of::<usize>();
         let triples = self
             .entities
             .iter()
@@ -101,7 +101,7 @@ impl State {
             .map(|partition| partition.memory_bytes());
         self.dictionary.memory_bytes()
             + self.entities.memory_bytes()
-            + self.len() * held
+            + self.len() * stored
             + triples
             + indexes.sum::<usize>()
     }
@@ -143,7 +143,7 @@ impl State {
         Ok(())
     }
 
-    fn held(&self, entity: Id) -> Option<&Held> {
+    fn stored(&self, entity: Id) -> Option<&StoredEntity> {
         let slot = self.entities.first_from(|slot| slot.0 < entity)?;
         (slot.0 == entity).then_some(&*slot.1)
     }
@@ -152,11 +152,12 @@ impl State {
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);
         let group = self.enter_group(&entity.owner, &entity.access);
-        let held = Arc::new(self.hold(entity, group));
-        self.triples += held.triples.len();
-        self.index(&held, true);
-        let id = held.entity;
-        self.entities.insert_at(|slot| slot.0 < id, Slot(id, held));
+        let stored = Arc::new(self.encode_entity(entity, group));
+        self.triples += stored.triples.len();
+        self.index(&stored, true);
+        let id = stored.entity;
+        self.entities
+            .insert_at(|slot| slot.0 < id, Slot(id, stored));
     }
 
     /// Takes the entity `key` out, if it is there.
@@ -167,18 +168,18 @@ impl State {
         let slot = self
             .entities
             .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
-        let Some(Slot(_, held)) = slot else { return };
-        self.triples -= held.triples.len();
-        self.index(&held, false);
-        self.leave_group(held.group);
-        for id in held.triples.iter().flatten() {
+        let Some(Slot(_, stored)) = slot else { return };
+        self.triples -= stored.triples.len();
+        self.index(&stored, false);
+        self.leave_group(stored.group);
+        for id in stored.triples.iter().flatten() {
             self.dictionary.release(*id);
         }
-        self.dictionary.release(held.entity);
+        self.dictionary.release(stored.entity);
     }
 
     /// Turns an entity into numbers, each counted as one use.
-    fn hold(&mut self, entity: &Entity, group: u32) -> Held {
+    fn encode_entity(&mut self, entity: &Entity, group: u32) -> StoredEntity {
         let dictionary = &mut self.dictionary;
         let id = dictionary.intern(NamedNodeRef::new_unchecked(&entity.key).into(), 0);
         let mut triples: Vec<[Id; 3]> = Vec::with_capacity(8 + entity.triples.len());
@@ -205,7 +206,7 @@ impl State {
                 dictionary.intern((&triple.object).into(), id),
             ]);
         }
-        Held {
+        StoredEntity {
             entity: id,
             group,
             kind: entity.kind,
@@ -217,10 +218,10 @@ impl State {
     }
 
     /// Puts the entity into all indexes of its rule, or takes it out.
-    fn index(&mut self, held: &Held, put: bool) {
-        let entity = held.entity;
-        let name: Arc<str> = fold(self.dictionary.value(held.name())).into();
-        let scopes: BTreeSet<String> = held
+    fn index(&mut self, stored: &StoredEntity, put: bool) {
+        let entity = stored.entity;
+        let name: Arc<str> = fold(self.dictionary.value(stored.name())).into();
+        let scopes: BTreeSet<String> = stored
             .scopes()
             .filter_map(|scope| scope::normalize(self.dictionary.value(scope)))
             .collect();
@@ -228,7 +229,7 @@ impl State {
             .map(|predicate| self.dictionary.iri(predicate.as_str()));
         let mut observed = BTreeSet::new();
         let mut about = BTreeSet::new();
-        for [subject, predicate, object] in held.brought() {
+        for [subject, predicate, object] in stored.own_triples() {
             if observing.contains(&Some(*predicate)) {
                 observed.insert(*object);
             }
@@ -236,11 +237,11 @@ impl State {
                 about.insert(*subject);
             }
         }
-        let Some(partition) = self.partitions.get_mut(held.group as usize) else {
+        let Some(partition) = self.partitions.get_mut(stored.group as usize) else {
             return;
         };
         let partition = Arc::make_mut(partition);
-        let distinct: BTreeSet<[Id; 3]> = held.triples.iter().copied().collect();
+        let distinct: BTreeSet<[Id; 3]> = stored.triples.iter().copied().collect();
         for triple in distinct {
             if put {
                 partition.insert(triple)
@@ -252,12 +253,12 @@ impl State {
         for scope in scopes {
             text(&mut partition.scopes, scope.into(), entity, put);
         }
-        let types: BTreeSet<Id> = held.types().collect();
+        let types: BTreeSet<Id> = stored.types().collect();
         pair(&mut partition.types, types, entity, put);
-        pair(&mut partition.kinds, [held.kind as Id], entity, put);
+        pair(&mut partition.kinds, [stored.kind as Id], entity, put);
         pair(&mut partition.observed, observed, entity, put);
         pair(&mut partition.about, about, entity, put);
-        pair(&mut partition.owners, [held.owner()], entity, put);
+        pair(&mut partition.owners, [stored.owner()], entity, put);
     }
 
     fn enter_group(&mut self, owner: &str, access: &Access) -> u32 {
@@ -330,19 +331,19 @@ impl State {
 
     /// The entity `key`.
     pub(crate) fn get(&self, key: &str) -> Option<Entity> {
-        self.restore(self.held(self.dictionary.iri(key)?)?)
+        self.restore(self.stored(self.dictionary.iri(key)?)?)
     }
 
     /// The entity whose key has the number `id`.
     pub(crate) fn entity(&self, id: Id) -> Option<Entity> {
-        self.restore(self.held(id)?)
+        self.restore(self.stored(id)?)
     }
 
     /// Owner, access rule and kind of the entity `key`.
     pub(crate) fn rule_of(&self, key: &str) -> Option<(String, Access, EntityKind)> {
-        let held = self.held(self.dictionary.iri(key)?)?;
-        let owner = self.dictionary.value(held.owner()).to_owned();
-        Some((owner, self.access_of(held), held.kind))
+        let stored = self.stored(self.dictionary.iri(key)?)?;
+        let owner = self.dictionary.value(stored.owner()).to_owned();
+        Some((owner, self.access_of(stored), stored.kind))
     }
 
     /// All entities.
@@ -355,46 +356,49 @@ impl State {
     /// What a search compares of the entity `id`, from its numbers.
     pub(crate) fn fields(&self, id: Id) -> Option<Fields<'_>> {
         Some(Fields {
-            held: self.held(id)?,
+            stored: self.stored(id)?,
             dictionary: &self.dictionary,
         })
     }
 
-    fn access_of(&self, held: &Held) -> Access {
-        let rule = self.groups.rules.get(held.group as usize);
+    fn access_of(&self, stored: &StoredEntity) -> Access {
+        let rule = self.groups.rules.get(stored.group as usize);
         rule.map(|((_, access), _)| access.clone())
             .unwrap_or_default()
     }
 
-    fn restore(&self, held: &Held) -> Option<Entity> {
+    fn restore(&self, stored: &StoredEntity) -> Option<Entity> {
         let text = |id: Id| self.dictionary.value(id).to_owned();
-        let brought = held.brought().iter().map(|[subject, predicate, object]| {
-            let subject: NamedOrBlankNode = match self.dictionary.term(*subject)? {
-                Term::NamedNode(node) => node.into(),
-                Term::BlankNode(node) => node.into(),
-                Term::Literal(_) => return None,
-            };
-            let predicate = NamedNode::new_unchecked(text(*predicate));
-            Some(Triple::new(
-                subject,
-                predicate,
-                self.dictionary.term(*object)?,
-            ))
-        });
+        let own = stored
+            .own_triples()
+            .iter()
+            .map(|[subject, predicate, object]| {
+                let subject: NamedOrBlankNode = match self.dictionary.term(*subject)? {
+                    Term::NamedNode(node) => node.into(),
+                    Term::BlankNode(node) => node.into(),
+                    Term::Literal(_) => return None,
+                };
+                let predicate = NamedNode::new_unchecked(text(*predicate));
+                Some(Triple::new(
+                    subject,
+                    predicate,
+                    self.dictionary.term(*object)?,
+                ))
+            });
         Some(Entity {
-            key: text(held.entity),
-            kind: held.kind,
-            name: text(held.name()),
-            types: held.types().map(text).collect(),
-            scopes: held.scopes().map(text).collect(),
-            owner: text(held.owner()),
-            access: self.access_of(held),
-            triples: brought.collect::<Option<_>>()?,
+            key: text(stored.entity),
+            kind: stored.kind,
+            name: text(stored.name()),
+            types: stored.types().map(text).collect(),
+            scopes: stored.scopes().map(text).collect(),
+            owner: text(stored.owner()),
+            access: self.access_of(stored),
+            triples: own.collect::<Option<_>>()?,
         })
     }
 }
 
-impl Held {
+impl StoredEntity {
     fn object(&self, at: usize) -> Id {
         self.triples
             .get(at)
@@ -427,7 +431,7 @@ impl Held {
             .map(|[_, _, object]| *object)
     }
 
-    fn brought(&self) -> &[[Id; 3]] {
+    fn own_triples(&self) -> &[[Id; 3]] {
         let intrinsic = usize::from(self.types) + usize::from(self.scopes);
         self.triples
             .get(FIXED + intrinsic + usize::from(self.classes)..)
@@ -437,25 +441,28 @@ impl Held {
 
 /// An entity's fields without turning it back into text.
 pub(crate) struct Fields<'a> {
-    held: &'a Held,
+    stored: &'a StoredEntity,
     dictionary: &'a Dictionary,
 }
 
 impl Fields<'_> {
     pub(crate) fn kind(&self) -> EntityKind {
-        self.held.kind
+        self.stored.kind
     }
 
     pub(crate) fn folded_name(&self) -> String {
-        fold(self.dictionary.value(self.held.name()))
+        fold(self.dictionary.value(self.stored.name()))
     }
 
     pub(crate) fn key(&self) -> &str {
-        self.dictionary.value(self.held.entity)
+        self.dictionary.value(self.stored.entity)
     }
 
     pub(crate) fn has_scope_under(&self, asked: &str) -> bool {
-        let mut scopes = self.held.scopes().map(|scope| self.dictionary.value(scope));
+        let mut scopes = self
+            .stored
+            .scopes()
+            .map(|scope| self.dictionary.value(scope));
         scopes.any(|scope| scope::lies_under(asked, scope))
     }
 }

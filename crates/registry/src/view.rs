@@ -1,7 +1,7 @@
-//! What one asker may see, as the dataset that SPARQL is evaluated over.
+//! The triples that one principal may see, as the dataset of a SPARQL query.
 //!
-//! Only the indexes of rules that let the asker in are here, so nothing forbidden can be counted,
-//! ordered or stumbled over. Everything visible is one default graph; there are no named graphs.
+//! It contains only the indexes of rules that admit the principal, so nothing forbidden can be counted,
+//! ordered or found by accident. Everything visible is one default graph; there are no named graphs.
 //!
 //! The view also keeps the query's budget: each entry visited, each row that a tick sees and each
 //! term looked at is a step.
@@ -17,15 +17,15 @@ use spareval::{CancellationToken, InternalQuad, QueryableDataset};
 
 use crate::dictionary::{Id, LOCAL};
 use crate::entity::{MAX_TERM_BYTES, term_bytes};
+use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::partition::{Partition, Range, Triples};
-use crate::sparql::{Interrupt, SparqlError, SparqlLimits};
 use crate::state::State;
 
-/// Steps between two questions to the interrupt.
+/// Steps between two evaluations of the interrupt.
 const INTERRUPT_EVERY: u64 = 256;
-/// What a row held for a join, a sort or a group is taken to cost beside its terms, in bytes.
+/// Estimated bytes of a row held for a join, a sort or a group, without its terms.
 const ROW_BYTES: u64 = 64;
-/// What a term made by the query is taken to cost beside its text, in bytes.
+/// Estimated bytes of a term made by the query, without its text.
 const TERM_BYTES: u64 = 96;
 
 /// The budget of one query, shared with the functions that count rows.
@@ -45,7 +45,7 @@ pub(crate) struct Budget {
     over: OnceLock<SparqlError>,
 }
 
-/// What the text of a query says about its cost.
+/// Traits of a query that determine its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueryTraits {
     /// It matches regular expressions.
@@ -100,17 +100,17 @@ impl Budget {
         Spent
     }
 
-    /// Takes one step.
+    /// Charges one step.
     pub(crate) fn step(&self) -> Result<(), Spent> {
-        self.take(1, false)
+        self.charge_steps(1, false)
     }
 
-    /// Looks at a term.
-    fn look(&self) -> Result<(), Spent> {
-        self.take(1, self.slow)
+    /// Charges a look at a term.
+    fn charge_term(&self) -> Result<(), Spent> {
+        self.charge_steps(1, self.slow)
     }
 
-    fn take(&self, count: u64, ask: bool) -> Result<(), Spent> {
+    fn charge_steps(&self, count: u64, ask: bool) -> Result<(), Spent> {
         if self.over.get().is_some() {
             return Err(Spent);
         }
@@ -148,15 +148,15 @@ impl Budget {
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = built.get(number).copied().unwrap_or(0);
         drop(built);
-        self.take(1 + rows, true).is_ok()
+        self.charge_steps(1 + rows, true).is_ok()
     }
 
-    fn entry(&self) -> Result<(), Spent> {
+    fn charge_entry(&self) -> Result<(), Spent> {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.step()
     }
 
-    fn hold(&self, bytes: u64) -> Result<(), Spent> {
+    fn charge_memory(&self, bytes: u64) -> Result<(), Spent> {
         let held = self
             .memory
             .fetch_add(bytes, Ordering::Relaxed)
@@ -173,7 +173,7 @@ impl Budget {
 
     /// Counts a row that is held in memory, with `extra` bytes; false when the budget is spent.
     pub(crate) fn row(&self, extra: u64) -> bool {
-        self.step().is_ok() && self.hold(ROW_BYTES.saturating_add(extra)).is_ok()
+        self.step().is_ok() && self.charge_memory(ROW_BYTES.saturating_add(extra)).is_ok()
     }
 }
 
@@ -316,7 +316,7 @@ impl QueryableDataset<'static> for View {
                 value,
             }));
         }
-        self.budget.hold(2 * bytes as u64 + TERM_BYTES)?;
+        self.budget.charge_memory(2 * bytes as u64 + TERM_BYTES)?;
         let id = LOCAL | local.terms.len() as Id;
         local.terms.push(term.clone());
         local.ids.insert(term, id);
@@ -324,7 +324,7 @@ impl QueryableDataset<'static> for View {
     }
 
     fn externalize_term(&self, id: Id) -> Result<Term, Spent> {
-        self.budget.look()?;
+        self.budget.charge_term()?;
         let term = if id >= LOCAL {
             self.local
                 .borrow()
@@ -339,7 +339,7 @@ impl QueryableDataset<'static> for View {
         if self.budget.texts
             && let Some(term) = &term
         {
-            self.budget.hold(term_bytes(term) as u64)?;
+            self.budget.charge_memory(term_bytes(term) as u64)?;
         }
         term.ok_or_else(|| {
             self.budget
@@ -390,7 +390,7 @@ impl Iterator for Quads {
                 self.at += 1;
                 continue;
             };
-            if self.budget.entry().is_err() {
+            if self.budget.charge_entry().is_err() {
                 self.partitions = Arc::new([]);
                 return Some(Err(Spent));
             }

@@ -2,24 +2,22 @@
 //!
 //! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements at
 //! an even rate. Storing takes no time here: what is seen is the network and the session. Connections
-//! have no congestion control, so on a path that others use too the rate will be lower. Over datagrams
-//! a session ends with the first frame that is lost: sessions send nothing twice.
+//! have no congestion control, so on a path that others use too the rate will be lower.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use chappe_flow::{
     Channel, Grant, Level, Offer, Position, Receiver, ReceiverCommand, ReceiverConfig,
     ReceiverEvent, ReceiverReceive, Records, RecordsBuilder, Schema, Sender, SenderCommand,
     SenderConfig, SenderEvent, SenderReceive, Start, Subscription,
 };
-use chappe_machine::{Input, Instant, Machine, Output, drain};
+use chappe_machine::{Input, Instant};
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use crate::network::{Connection, Link, Network, Node, SendError, Step};
-use crate::percentile;
+use crate::Distribution;
+use crate::network::{Frame, Line, Link, Network, Node, Step};
 
 /// Most latencies that are kept: above that each second one is left out.
 const SAMPLES_MAX: usize = 1 << 20;
@@ -45,8 +43,6 @@ pub struct Study {
     pub payload_bytes: usize,
     /// How long elements come.
     pub duration: Duration,
-    /// Frames travel as datagrams instead of on connections; the first that is lost ends its session.
-    pub datagrams: bool,
 }
 
 /// What is seen.
@@ -74,20 +70,6 @@ pub struct Sight {
     pub queue_bytes_max: u64,
     /// The most elements that were on the way to one subscriber.
     pub in_flight_max: u64,
-}
-
-struct Line<M> {
-    machine: M,
-    peer: Node,
-    connection: Connection,
-    outbox: VecDeque<Bytes>,
-    timer: Option<Instant>,
-}
-
-#[derive(Clone)]
-struct Frame {
-    connection: Connection,
-    bytes: Bytes,
 }
 
 struct Running<'a> {
@@ -124,12 +106,10 @@ impl<'a> Running<'a> {
             .collect();
         let rate = study.rate_bytes_per_s.and_then(NonZeroU64::new);
         network.set_node_rate(ORIGIN, rate, study.link.queue_bytes);
-        let line = |network: &mut Network<Frame>, node: &Node| Line {
-            machine: Receiver::new(ReceiverConfig::default(), study.seed ^ u64::from(node.0)),
-            peer: ORIGIN,
-            connection: network.connect(*node, ORIGIN),
-            outbox: VecDeque::new(),
-            timer: None,
+        let line = |network: &mut Network<Frame>, node: &Node| {
+            let seed = study.seed ^ u64::from(node.0);
+            let machine = Receiver::new(ReceiverConfig::default(), seed);
+            Line::new(network.connect(*node, ORIGIN), machine, 1)
         };
         let receivers: Vec<_> = subscribers
             .iter()
@@ -187,9 +167,9 @@ impl<'a> Running<'a> {
             .sum()
     }
 
-    fn finish(mut self) -> Sight {
-        self.latencies.sort_unstable_by(f32::total_cmp);
-        let at = |percent| percentile(&self.latencies, percent).map_or(0.0, f64::from);
+    fn finish(self) -> Sight {
+        let latencies = Distribution::of(self.latencies);
+        let at = |percent| latencies.percentile(percent);
         let (p50, p99, max) = (at(50.0), at(99.0), at(100.0));
         let counters = self.network.counters();
         let sent = (counters.received + counters.sent_again).max(1);
@@ -209,19 +189,24 @@ impl<'a> Running<'a> {
                 node: ORIGIN,
                 key: ELEMENTS,
             } => self.elements(),
-            Step::Timer { node: ORIGIN, key } => self.sender(key as usize - 1, Input::Timeout),
-            Step::Timer { node, .. } => self.receiver(node.0 as usize - 1, Input::Timeout),
-            Step::Accepted {
-                connection, from, ..
-            } => {
-                self.senders.push(Line {
-                    machine: Sender::new(SenderConfig::default()),
-                    peer: from,
-                    connection,
-                    outbox: VecDeque::new(),
-                    timer: None,
-                });
-                self.sender(self.senders.len() - 1, Input::Timeout);
+            Step::Timer { node: ORIGIN, key } => {
+                let index = key as usize - 1;
+                if self.senders[index].is_due(&mut self.network, ORIGIN) {
+                    self.sender(index, Input::Timeout);
+                }
+            }
+            Step::Timer { node, .. } => {
+                let index = node.0 as usize - 1;
+                if self.receivers[index].is_due(&mut self.network, node) {
+                    self.receiver(index, Input::Timeout);
+                }
+            }
+            Step::Accepted { connection, .. } => {
+                let machine = Sender::new(SenderConfig::default());
+                let index = self.senders.len();
+                self.senders
+                    .push(Line::new(connection, machine, index as u64 + 1));
+                self.sender(index, Input::Timeout);
             }
             Step::Opened { node, .. } => {
                 let index = node.0 as usize - 1;
@@ -234,7 +219,7 @@ impl<'a> Running<'a> {
                 };
                 self.receiver(index, Input::Command(command));
             }
-            Step::Arrived { node, payload, .. } | Step::Received { node, payload, .. } => {
+            Step::Received { node, payload, .. } => {
                 if node == ORIGIN {
                     let of = |line: &Line<Sender>| line.connection == payload.connection;
                     if let Some(index) = self.senders.iter().position(of) {
@@ -247,20 +232,19 @@ impl<'a> Running<'a> {
                 }
             }
             Step::Writable { node, connection } => {
-                let datagrams = self.study.datagrams;
                 if node == ORIGIN {
                     let line = self
                         .senders
                         .iter_mut()
                         .find(|it| it.connection == connection);
                     if let Some(line) = line {
-                        line.flush(&mut self.network, node, datagrams);
+                        line.flush(&mut self.network, node);
                     }
                 } else {
-                    self.receivers[node.0 as usize - 1].flush(&mut self.network, node, datagrams);
+                    self.receivers[node.0 as usize - 1].flush(&mut self.network, node);
                 }
             }
-            Step::Closed { .. } => {}
+            Step::Arrived { .. } | Step::Closed { .. } => {}
         }
     }
 
@@ -294,10 +278,8 @@ impl<'a> Running<'a> {
     fn sender(&mut self, index: usize, input: Input<SenderReceive, SenderCommand>) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            let key = index as u64 + 1;
-            let datagrams = self.study.datagrams;
             let line = &mut self.senders[index];
-            for event in line.drive(&mut self.network, ORIGIN, key, datagrams, input) {
+            for event in line.drive(&mut self.network, ORIGIN, input) {
                 if let Some(command) = self.answer(event) {
                     inputs.push_back(Input::Command(command));
                 }
@@ -357,9 +339,8 @@ impl<'a> Running<'a> {
         let node = Node(index as u32 + 1);
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            let datagrams = self.study.datagrams;
             let line = &mut self.receivers[index];
-            for event in line.drive(&mut self.network, node, 1, datagrams, input) {
+            for event in line.drive(&mut self.network, node, input) {
                 if let ReceiverEvent::Store {
                     channel,
                     epoch,
@@ -389,54 +370,6 @@ impl<'a> Running<'a> {
             } else if self.seen.is_multiple_of(2) {
                 let place = (self.seen / 2) as usize % SAMPLES_MAX;
                 self.latencies[place] = (now - self.born(number)).max(0.0) as f32;
-            }
-        }
-    }
-}
-
-impl<M: Machine<Transmit = Bytes>> Line<M> {
-    fn drive(
-        &mut self,
-        network: &mut Network<Frame>,
-        node: Node,
-        key: u64,
-        datagrams: bool,
-        input: Input<M::Receive, M::Command>,
-    ) -> Vec<M::Event> {
-        let now = network.now();
-        let mut events = Vec::new();
-        let outbox = &mut self.outbox;
-        // A timeout that comes for an earlier deadline is harmless.
-        let deadline = drain(&mut self.machine, now, input, |output| match output {
-            Output::Transmit(bytes) => outbox.push_back(bytes),
-            Output::Event(event) => events.push(event),
-        });
-        self.flush(network, node, datagrams);
-        if let Some(at) = deadline
-            && self.timer.is_none_or(|timer| timer <= now || at < timer)
-        {
-            self.timer = Some(at);
-            network.set_timer(node, at, key);
-        }
-        events
-    }
-
-    fn flush(&mut self, network: &mut Network<Frame>, node: Node, datagrams: bool) {
-        let connection = self.connection;
-        while let Some(bytes) = self.outbox.pop_front() {
-            let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let frame = Frame { connection, bytes };
-            if datagrams {
-                network.send(node, self.peer, size, frame);
-                continue;
-            }
-            match network.write(node, connection, size, frame) {
-                Ok(()) => {}
-                Err(SendError::Full(frame)) => {
-                    self.outbox.push_front(frame.bytes);
-                    return;
-                }
-                Err(SendError::Closed(_)) => {}
             }
         }
     }

@@ -1,21 +1,20 @@
-//! Which streams a source of a virtual sensor is bound to, and why.
+//! The streams that a source of a virtual sensor is bound to, and why.
 //!
-//! The registry says which streams match a source; this says which of them the source takes, keeps
-//! it while it matches, lets it go when it does not, and takes the replacement. Pure logic: it sees
-//! neither registry nor clock, and the same candidates always give the same binding, in whatever
-//! order they are named.
+//! The registry finds the streams that match a source. The binding selects among them, keeps a stream
+//! while it matches, unbinds it when it no longer does, and binds the replacement. This is pure logic: it
+//! sees neither registry nor clock, and the same candidates give the same binding in any order.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{StreamSchema, Timestamp};
 
-/// How many of the matching streams a source takes.
+/// Which of the matching streams a source binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BindingPolicy {
-    /// One: it keeps the one that it has; else the earliest registered, then by name.
+    /// One: the one already bound, else the earliest registered, then by name.
     #[default]
     One,
-    /// All of them: their union, told apart by the column `stream`.
+    /// All of them: their union, distinguished by the column `stream`.
     All,
 }
 
@@ -26,11 +25,11 @@ pub struct Candidate {
     pub stream: String,
     /// The key of the device that produces it, if one does.
     pub device: Option<String>,
-    /// Where it stands in the order of registration; the registry's revision serves.
+    /// Its position in the order of registration, such as the registry's revision.
     pub registered: u64,
-    /// Why it matches, in words: `observes urn:..., type ...`.
+    /// The reason why it matches, as text: `observes urn:..., type ...`.
     pub why: String,
-    /// What its elements look like.
+    /// The schema of its elements.
     pub schema: StreamSchema,
 }
 
@@ -39,31 +38,31 @@ pub struct Candidate {
 pub struct Bound {
     /// The stream.
     pub candidate: Candidate,
-    /// Since when it is bound.
+    /// The time of binding.
     pub since: Timestamp,
 }
 
-/// What happened to a binding.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingChangeKind {
-    /// The source took the stream.
+    /// The stream was bound.
     Bound,
-    /// The source let the stream go.
+    /// The stream was unbound.
     Unbound,
 }
 
 /// A change of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingChange {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What.
+    /// The kind.
     pub kind: BindingChangeKind,
     /// The source's alias.
     pub alias: String,
     /// The stream.
     pub candidate: Candidate,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
@@ -113,10 +112,10 @@ impl Binding {
         }
     }
 
-    /// Takes the streams that match now; gives what changes by it, lettings go first.
+    /// Applies the streams that match now; returns the changes, unbinding first.
     ///
-    /// A bound stream whose schema or device changed is let go and taken again. Of two candidates
-    /// with the same stream the earlier registered counts.
+    /// A bound stream whose schema or device changed is unbound and bound again. Of two candidates with
+    /// the same stream the earlier registered counts.
     pub fn update(&mut self, now: Timestamp, candidates: &[Candidate]) -> Vec<BindingChange> {
         let chosen = self.choose(candidates);
         let mut changes = Vec::new();
@@ -187,19 +186,19 @@ impl Binding {
         &self.alias
     }
 
-    /// How many streams matched at the last update.
+    /// The number of streams that matched at the last update.
     #[must_use]
     pub fn matching(&self) -> usize {
         self.matching
     }
 
-    /// How many times a matching stream was left out because of [`BindingLimits::streams`].
+    /// The number of times that a matching stream was left out because of [`BindingLimits::streams`].
     #[must_use]
     pub fn left_out_total(&self) -> u64 {
         self.left_out_total
     }
 
-    /// Why no stream is bound, in words; `None` when one is.
+    /// The reason why no stream is bound, as text; `None` when one is.
     #[must_use]
     pub fn unbound_reason(&self) -> Option<String> {
         if self.is_bound() {

@@ -1,11 +1,10 @@
 //! Stream elements, schemas, windows, queries and virtual sensors.
 //!
-//! A [`StreamElement`] is what every wrapper yields and every exporter takes; a [`StreamSchema`]
-//! says what the elements of a stream look like and mean. A [`Window`] holds the newest elements of
-//! a source, a [`Query`] turns windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a
-//! [`Binding`] says which streams a source takes. A [`Descriptor`] says all that of a
-//! [`VirtualSensor`], the machine that does it. A [`StreamStore`] keeps streams on the log,
-//! each for as long as its [`Retention`] says.
+//! Wrappers yield [`StreamElement`]s and exporters consume them; a [`StreamSchema`] describes the
+//! fields of a stream's elements. A [`Window`] holds the newest elements of a source, a [`Query`] turns
+//! windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a [`Binding`] selects the streams
+//! of a source. A [`Descriptor`] configures a [`VirtualSensor`], the machine that puts these together. A
+//! [`StreamStore`] stores streams on the log, each within its [`Retention`].
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! How a statement is evaluated: compiled, or by SQLite.
 //!
-//! SQLite judges every statement first, so that what is wrong is said in the same words on either
-//! path, and names the columns of the result. What is in the compiled subset is then compiled, and
-//! SQLite is let go; everything else stays with SQLite, with the reason.
+//! SQLite checks every statement first, so errors read the same on either path, and names the columns of
+//! the result. A statement in the compiled subset is then compiled, and its SQLite instance is dropped;
+//! any other statement stays with SQLite, and the plan gives the reason.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum QueryPlan {
     Compiled,
     /// By SQLite, for this reason.
     Sqlite {
-        /// What of the statement is not compiled, in words.
+        /// The part of the statement that is not compiled, as text.
         reason: String,
     },
 }
@@ -34,7 +34,7 @@ impl fmt::Display for QueryPlan {
 /// Most operations of an evaluation that is short: some 0.2 ms.
 const SHORT_COST_MAX: u64 = 20_000;
 
-/// A statement on the path that its plan says.
+/// A statement, prepared for the path of its plan.
 #[derive(Debug)]
 pub struct PlannedQuery {
     plan: QueryPlan,
@@ -86,17 +86,17 @@ impl PlannedQuery {
         }
     }
 
-    /// How many evaluations of a compiled statement were beyond it, and made by SQLite.
+    /// The number of evaluations of a compiled statement that SQLite made.
     #[must_use]
-    pub fn asked_sqlite(&self) -> u64 {
+    pub fn sqlite_evaluations(&self) -> u64 {
         match &self.path {
-            Path::Compiled(query) => query.asked_sqlite(),
+            Path::Compiled(query) => query.sqlite_evaluations(),
             Path::Sqlite(_) => 0,
         }
     }
 
-    /// Lets another thread stop a running evaluation of SQLite; `None` for a compiled one, which is
-    /// short.
+    /// A handle by which another thread stops a running evaluation of SQLite; `None` for a compiled
+    /// statement, which is short.
     #[must_use]
     pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
         match &self.path {

@@ -1,8 +1,7 @@
-//! The seam of queries: what a virtual sensor asks to turn windows into rows.
+//! The seam of queries, which turn the windows of a virtual sensor into rows.
 //!
-//! A query is told what changed in each window and gives the rows of its result, typed by the
-//! output's schema. [`crate::sqlite::SqliteQuery`] is one; a path that compiles the common shapes
-//! may stand beside it, and must agree with it.
+//! A query receives the changes of each window and returns the rows of its result, typed by the output's
+//! schema. [`crate::sqlite::SqliteQuery`] is one implementation; the compiled one must agree with it.
 
 use crate::{FieldType, Quality, StreamSchema, Timestamp, Value, WindowChange};
 
@@ -23,10 +22,10 @@ pub trait Query: Send {
 pub struct QuerySource {
     /// The name it has in the query.
     pub alias: String,
-    /// What its elements look like.
+    /// The schema of its elements.
     pub schema: StreamSchema,
-    /// The field that the source is about, if it is about one: when it is of type samples, the table
-    /// of samples holds its samples alone.
+    /// The field that the source selects, if it selects one: when it is of type samples, the table of
+    /// samples holds only its samples.
     pub value: Option<String>,
 }
 
@@ -35,27 +34,27 @@ pub struct QuerySource {
 pub struct Row {
     /// One value for each field of the output's schema, in its order.
     pub values: Vec<Value>,
-    /// The source time, when the result says one.
+    /// The source time, if the result has one.
     pub source_time: Option<Timestamp>,
-    /// The key, when the result says one.
+    /// The key, if the result has one.
     pub key: Option<String>,
-    /// The quality, when the result says one.
+    /// The quality, if the result has one.
     pub quality: Option<Quality>,
 }
 
-/// A query that failed. What the statement did wrong is kept apart from what stopped it.
+/// A query that failed. Faults of the statement are kept apart from limits that stopped it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// The statement is no SQL, or names what is not there.
+    /// The statement is not SQL, or names a table or column that does not exist.
     #[error("{message}")]
     Statement {
-        /// What SQLite says.
+        /// SQLite's message.
         message: String,
-        /// Where in the statement, in bytes, if known.
+        /// The byte offset in the statement, if known.
         offset: Option<usize>,
     },
-    /// The statement does what a query may not.
+    /// The statement uses an operation that a query may not.
     #[error("a query may not {0}")]
     Refused(String),
     /// A limit was reached.
@@ -66,7 +65,7 @@ pub enum QueryError {
         /// Its bound.
         bound: u64,
     },
-    /// A stream has more than one query reads, and the answer was not to be a partial one.
+    /// A stream has more data than one query reads, and a partial answer was not allowed.
     #[error("{stream} has more than the {bound} {limit} that one query reads")]
     Incomplete {
         /// The stream.
@@ -84,10 +83,10 @@ pub enum QueryError {
         /// How each of them is written so that it is meant.
         candidates: Vec<String>,
     },
-    /// Somebody interrupted it.
+    /// It was interrupted.
     #[error("the query was interrupted")]
     Interrupted,
-    /// A declared field that the statement does not give.
+    /// A declared field is missing from the result.
     #[error("the query gives no column {0:?}, which the output declares")]
     Missing(String),
     /// A column that the output does not declare.
@@ -103,7 +102,7 @@ pub enum QueryError {
         /// What was found.
         found: &'static str,
     },
-    /// An element that cannot stand in a table.
+    /// An element does not fit a table.
     #[error("an element of {alias:?} does not fit: {why}")]
     Element {
         /// The source.
@@ -125,7 +124,7 @@ pub struct QueryLimits {
     /// Most steps of SQLite's virtual machine. 20 million: 0.1 to 0.3 s of one core (measured on
     /// joins of small tables); steps on texts near the limit of length take longer.
     pub steps: u64,
-    /// Most rows of a result. 10,000: what one slide of a window may honestly bring forth.
+    /// Most rows of a result. 10,000: more than one slide of a window plausibly produces.
     pub rows: usize,
     /// Most bytes of a result. 16 MiB.
     pub result_bytes: usize,

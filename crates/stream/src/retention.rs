@@ -1,9 +1,9 @@
-//! How long a stream's elements are kept, and when that is looked at.
+//! How long a stream keeps its elements, and when it is trimmed.
 //!
-//! Looking is amortized: a bound in elements is looked at after every sixteenth of it, a bound in
-//! age when the oldest element is a sixteenth too old. So a stream may hold that much more than was
-//! asked for, and what is on its way to the log, never less. Age is that of the receive time, which is the node's own clock: a device
-//! whose clock is wrong loses nothing by it.
+//! Trimming is amortized: a bound in elements is checked after every sixteenth of it, a bound in age
+//! when the oldest element is a sixteenth too old. So a stream may hold that much more than its bound,
+//! plus elements in flight to the log, never less. Age is measured by the receive time, which is the
+//! node's own clock, so a device with a wrong clock loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Position, Timestamp, decode_element};
 
-/// A bound in elements is looked at after so many at least; reason: a trim costs a frame in the log.
-const LOOK_ELEMENTS_MIN: u64 = 16;
+/// A bound in elements is checked after so many at least; reason: a trim costs a frame in the log.
+const CHECK_ELEMENTS_MIN: u64 = 16;
 
-/// How long elements are kept; without either bound, as long as the log keeps them.
+/// Bounds of a stream; without either, elements stay as long as the log keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Retention {
     /// The newest so many, and up to a sixteenth (at least 16) more.
@@ -26,35 +26,35 @@ pub struct Retention {
     pub age: Option<Duration>,
 }
 
-/// Looks at the retention of one stream.
+/// Trims one stream by its retention.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Trimmer {
     /// The number at which the elements are counted next.
-    next_look: AtomicU64,
-    /// The number and the receive time of the oldest element, as far as known.
+    next_check: AtomicU64,
+    /// The number and the receive time of the oldest element, if known.
     oldest: Mutex<Option<(u64, Timestamp)>>,
 }
 
-impl Keeper {
-    /// The retention is another one.
+impl Trimmer {
+    /// The retention has changed.
     pub(crate) fn reset(&self) {
-        self.next_look.store(0, Ordering::Relaxed);
+        self.next_check.store(0, Ordering::Relaxed);
     }
 
-    /// After an append up to number `last`: trims what is too much, now and then.
+    /// After an append up to number `last`: trims surplus elements from time to time.
     pub(crate) fn appended(&self, stream: &Stream, last: u64, retention: Retention) {
-        if last >= self.next_look.load(Ordering::Relaxed) {
+        if last >= self.next_check.load(Ordering::Relaxed) {
             let elements = retention.elements;
-            let step = elements.map_or(u64::MAX, |most| (most / 16).max(LOOK_ELEMENTS_MIN));
+            let step = elements.map_or(u64::MAX, |most| (most / 16).max(CHECK_ELEMENTS_MIN));
             let next = last.saturating_add(step);
-            self.next_look.store(next, Ordering::Relaxed);
-            // A log that does not take the mark says so at the next append.
+            self.next_check.store(next, Ordering::Relaxed);
+            // A log that refuses the mark refuses the next append too.
             let _ = elements.map(|most| keep_newest(stream, most));
         }
     }
 
-    /// Trims what is too much or too old at `now`.
-    pub(crate) fn look(
+    /// Trims surplus elements and those that are too old at `now`.
+    pub(crate) fn trim_overdue(
         &self,
         stream: &Stream,
         now: Timestamp,
@@ -130,7 +130,7 @@ fn received_at(stream: &Stream, number: u64) -> Result<Option<(u64, Timestamp)>,
         epoch: Epoch(record.position.epoch),
         sequence: record.position.sequence,
     };
-    // A record that is no element is as old as it says.
+    // A record that does not decode has the age of its source time.
     let decoded = decode_element(&record.payload, position, source_time);
     let received = decoded.map_or(source_time, |(element, _)| element.receive_time);
     Ok(Some((position.sequence, received)))

@@ -1,22 +1,22 @@
 //! A virtual sensor as a machine: elements of its sources in, elements of its output out.
 //!
 //! It runs while every source is bound, and waits otherwise. A source bound to several streams is
-//! their union. When an element makes a window's slide due, the statement is evaluated over all
-//! windows; each row of the result is an output element:
+//! their union. When an element completes a window's slide, the statement is evaluated over all
+//! windows, and each row of the result becomes an output element:
 //!
 //! - *source time*: the row's column `source_time`, else the newest source time in the windows;
 //! - *receive time*: the newest receive time of the inputs since the last evaluation that had any;
 //! - *quality*: the row's column `quality`, else the worst in the windows;
 //! - *key*: the row's column `key`;
-//! - *origin*: the position of the newest input, as long as one stream alone is bound, so that the
-//!   newest stored output says where to go on after a restart; see [`VirtualSensor::progress`].
+//! - *origin*: the position of the newest input, if only one stream is bound, so the newest stored
+//!   output is the position to resume from after a restart; see [`VirtualSensor::progress`].
 //!
-//! A slide of time runs on the source's clock, so that the same elements give the same results. A
-//! source that falls silent within a slide is looked at once more, after twice the slide on the
-//! driver's clock. A silent source brings forth nothing.
+//! A slide of time runs on the source's clock, so the same elements give the same results. If a source
+//! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
+//! clock. A silent source produces no output.
 //!
-//! An evaluation that fails is counted and told; the sensor goes on with the next one. It
-//! deliberately does not know where elements come from and where they go.
+//! A failed evaluation is counted and reported, and the sensor continues with the next one. It
+//! deliberately does not know where elements come from or go to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,25 +33,25 @@ use crate::{
 /// An element of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SensorInput {
-    /// The stream that it is from.
+    /// The stream of the element.
     pub stream: Arc<str>,
     /// The element.
     pub element: Arc<StreamElement>,
 }
 
-/// What a virtual sensor is asked.
+/// A command to a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SensorCommand {
-    /// The source `alias` takes a stream.
+    /// Binds a stream to the source `alias`.
     Bind {
         /// The source.
         alias: String,
         /// The stream.
         stream: Arc<str>,
-        /// What its elements look like.
+        /// The schema of its elements.
         schema: StreamSchema,
     },
-    /// The source `alias` lets a stream go; its elements leave the window.
+    /// Unbinds a stream from the source `alias`; its elements leave the window.
     Unbind {
         /// The source.
         alias: String,
@@ -156,7 +156,7 @@ pub struct VirtualSensor {
     /// The position of the newest input, if one stream alone is bound.
     newest: Option<Position>,
     /// Whether one stream alone is bound.
-    follows_one: bool,
+    has_single_stream: bool,
     last_failure: Option<String>,
 }
 
@@ -203,7 +203,7 @@ impl VirtualSensor {
             stalled: Timers::default(),
             received: Timestamp(i64::MIN),
             newest: None,
-            follows_one: false,
+            has_single_stream: false,
             last_failure: None,
         };
         sensor.state = SensorState::Waiting(sensor.unbound());
@@ -243,34 +243,37 @@ impl VirtualSensor {
         bound.filter_map(|(stream, bound)| Some((stream, bound.evaluated?)))
     }
 
-    /// Whether one stream alone is bound, so that each output's origin says how far it is evaluated.
+    /// Whether exactly one stream is bound, so each output's origin is the position up to which that
+    /// stream is evaluated.
     #[must_use]
-    pub fn follows_one(&self) -> bool {
-        self.follows_one
+    pub fn has_single_stream(&self) -> bool {
+        self.has_single_stream
     }
 
-    /// How its statement is evaluated; `None` while it does not run.
+    /// The plan of its statement; `None` while it does not run.
     #[must_use]
     pub fn plan(&self) -> Option<&QueryPlan> {
         self.query.as_ref().map(PlannedQuery::plan)
     }
 
-    /// Whether an evaluation is cheap: compiled, and the window not so large that it takes more than
-    /// some 0.2 ms, so that a driver may have it on its own thread. It changes as the window fills.
-    /// Making the statement anew, on binding, never is cheap.
+    /// Whether an evaluation is cheap: compiled, and over a window small enough for about 0.2 ms, so a
+    /// driver may run it on its own thread. This changes as the window fills. Preparing the statement,
+    /// which each binding does, is never cheap.
     #[must_use]
     pub fn is_compiled(&self) -> bool {
         self.query.as_ref().is_some_and(PlannedQuery::is_short)
     }
 
-    /// How many evaluations of its compiled statement SQLite had to make, since it was last bound.
+    /// The number of evaluations of its compiled statement that SQLite made since the last binding.
     #[must_use]
-    pub fn asked_sqlite(&self) -> u64 {
-        self.query.as_ref().map_or(0, PlannedQuery::asked_sqlite)
+    pub fn sqlite_evaluations(&self) -> u64 {
+        self.query
+            .as_ref()
+            .map_or(0, PlannedQuery::sqlite_evaluations)
     }
 
-    /// Lets another thread stop a running evaluation; ask again after each [`SensorEvent::Running`]
-    /// and each binding, which make the statement anew. `None` too when it is compiled.
+    /// A handle by which another thread stops a running evaluation. Each [`SensorEvent::Running`] and each
+    /// binding prepares a new statement, so get a new handle after it. `None` for a compiled statement.
     #[must_use]
     pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
         self.query.as_ref()?.interrupt_handle()
@@ -360,7 +363,7 @@ impl VirtualSensor {
         self.query = None;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
         let streams: BTreeSet<&Arc<str>> = bound.collect();
-        self.follows_one = streams.len() == 1;
+        self.has_single_stream = streams.len() == 1;
         let unbound = self.unbound();
         if !unbound.is_empty() {
             self.compare_shapes();
@@ -373,7 +376,7 @@ impl VirtualSensor {
             Ok(query) => {
                 self.query = Some(query);
                 for source in &mut self.sources {
-                    source.window.show_all();
+                    source.window.report_all();
                 }
                 self.set_state(SensorState::Running);
             }
@@ -482,12 +485,12 @@ impl VirtualSensor {
                 }
             }
             if let Some(newest) = source.window.newest() {
-                source.slide.looked(newest);
+                source.slide.mark_evaluated(newest);
             }
         }
     }
 
-    /// Sees to it that a source that falls silent within a slide of time is looked at once more.
+    /// Schedules one more evaluation for a source that falls silent within a slide of time.
     fn watch(&mut self, now: Instant, index: usize) {
         let slide = &self.sources[index].slide;
         let Extent::Time(length) = slide.extent() else {
@@ -508,7 +511,7 @@ impl VirtualSensor {
                 due = true;
                 source
                     .slide
-                    .looked(source.window.newest().unwrap_or_default());
+                    .mark_evaluated(source.window.newest().unwrap_or_default());
             }
         }
         if due {
@@ -574,7 +577,7 @@ impl VirtualSensor {
             key: row.key,
             values: row.values,
             quality: row.quality.unwrap_or(worst),
-            origin: self.newest.filter(|_| self.follows_one),
+            origin: self.newest.filter(|_| self.has_single_stream),
         }
     }
 

@@ -1,13 +1,13 @@
 //! Streams of elements on the log.
 //!
-//! A stream of the log carries its schema as metadata, with every version that it ever had: each
-//! record names its version, so that old elements are read after the schema changed. They are given
-//! in the shape of the current schema: fields by name, null for what was not there or had another
-//! type. A schema that returns to an earlier version uses that version again, and one that differs
-//! in descriptions alone is the same version.
+//! The metadata of a log stream contains its schema in every version that it ever had. Each record
+//! names its version, so old elements remain readable after the schema has changed. Readers get them in
+//! the shape of the current schema: fields by name, and null for a field that did not exist or had
+//! another type. A schema that returns to an earlier version reuses it, and a change of descriptions
+//! alone makes no new version.
 //!
-//! The log's time of a record is the element's source time, so that a range of time is one of the
-//! source's clock.
+//! The log's time of a record is the element's source time, so a time range refers to the source's
+//! clock.
 
 mod device;
 mod exchange;
@@ -36,7 +36,7 @@ use chappe_log::{
 use serde::{Deserialize, Serialize};
 
 use crate::codec::write_element;
-use crate::retention::Keeper;
+use crate::retention::Trimmer;
 use crate::{
     CodecError, Epoch, NameError, Position, Retention, SchemaError, StreamElement, StreamSchema,
     Timestamp, Value, check_name, decode_element,
@@ -55,17 +55,17 @@ const FORMAT_WITHOUT_CURRENT: u8 = 2;
 /// The version without retention.
 const FORMAT_WITHOUT_RETENTION: u8 = 1;
 
-/// What went wrong with a stored stream.
+/// An error of a stored stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The caller's name is none.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The caller's schema cannot be one.
+    /// The schema is invalid.
     #[error(transparent)]
     Schema(SchemaError),
-    /// The caller's element does not fit the schema.
+    /// An element does not fit the schema.
     #[error("element {index}: {error}")]
     Element {
         /// Its index in the batch.
@@ -73,7 +73,7 @@ pub enum StoreError {
         /// What does not fit.
         error: SchemaError,
     },
-    /// The caller's element cannot be written, or a stored one not be read.
+    /// An element cannot be encoded, or a stored one cannot be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The schema changed more often than is remembered.
@@ -85,7 +85,7 @@ pub enum StoreError {
     /// A stored element names a version of the schema that is not stored.
     #[error("the stored element is of version {0} of the schema, which is not stored")]
     UnknownVersion(u32),
-    /// What another node sent does not fit.
+    /// Data received from another node does not fit.
     #[error(transparent)]
     Intake(#[from] IntakeError),
     /// The log refused or failed.
@@ -109,21 +109,21 @@ pub struct StreamLog {
     metadata: Arc<RwLock<Arc<Metadata>>>,
     /// That of a stream which has none of its own.
     default_retention: Retention,
-    keeper: Arc<Keeper>,
+    trimmer: Arc<Trimmer>,
 }
 
-/// What the log keeps of a stream besides its records.
+/// The metadata of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Metadata {
-    /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
+    /// The origin of the elements: the key of a device, or the name of a virtual sensor.
     origin: Option<String>,
     /// Every version of the schema, each with the descriptions that it had last.
     versions: Vec<StreamSchema>,
-    /// How long the elements are kept, if the stream has a say in it.
+    /// The retention, if the stream has its own.
     retention: Option<Retention>,
     /// The index of the version that new elements have.
     current: u32,
-    /// Which device the elements come from, if that can be told apart from its key.
+    /// The device that produces the elements, if it has an identity beyond its key.
     device: Option<DeviceIdentity>,
 }
 
@@ -145,12 +145,12 @@ impl StreamStore {
         }
     }
 
-    /// Trims in every stream of elements what its retention does not keep at `now`. Appends do so
-    /// for bounds in elements; those in age need this call, now and then: a minute is often enough.
-    /// It reads, so it belongs on a thread that may wait for the disk.
+    /// Trims every stream of elements to its retention at `now`. Appends trim by number of elements;
+    /// trimming by age needs this call, about once a minute. It reads, so call it on a thread that may
+    /// wait for the disk.
     ///
     /// # Errors
-    /// The first stream that could not be looked at, by name; the others were.
+    /// The first stream that could not be trimmed, by name; the others were.
     pub fn retain(&self, now: Timestamp) -> Result<(), (String, StoreError)> {
         let mut outcome = Ok(());
         for log in self.streams() {
@@ -161,11 +161,11 @@ impl StreamStore {
         outcome
     }
 
-    /// Creates or opens the stream `name`. A schema or an origin other than the stored one is
-    /// recorded; one that is the same costs nothing.
+    /// Creates or opens the stream `name`. A new schema or origin is recorded; an unchanged one costs
+    /// nothing.
     ///
     /// # Errors
-    /// A name or a schema that is none, or what the log says.
+    /// The name or the schema is invalid, or the log failed.
     pub fn stream(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl StreamStore {
     /// together cost one sync.
     ///
     /// # Errors
-    /// A name or a schema that is none, or what the log says; the log's queue may be full.
+    /// The name or the schema is invalid, or the log failed; its queue may be full.
     pub fn define(
         &self,
         name: &str,
@@ -188,14 +188,14 @@ impl StreamStore {
         schema: &StreamSchema,
         origin: Option<&str>,
     ) -> Result<Opening, StoreError> {
-        self.define_of(name, level, schema, origin, None)
+        self.define_device_stream(name, level, schema, origin, None)
     }
 
-    /// As [`StreamStore::define`], of a device that can be recognized by its identity.
+    /// As [`StreamStore::define`], for a device that can be recognized by its identity.
     ///
     /// # Errors
     /// Those of [`StreamStore::define`].
-    pub fn define_of(
+    pub fn define_device_stream(
         &self,
         name: &str,
         level: Level,
@@ -242,7 +242,7 @@ impl StreamStore {
     /// The stream `name` as it is stored, or `None` when there is no such stream of elements.
     ///
     /// # Errors
-    /// Metadata that do not decode, or what the log says.
+    /// The metadata does not decode, or the log failed.
     pub fn existing(&self, name: &str) -> Result<Option<StreamLog>, StoreError> {
         let mut open = lock(&self.open);
         if let Some(log) = open.get(name) {
@@ -260,11 +260,11 @@ impl StreamStore {
         Ok(Some(log))
     }
 
-    /// Removes a stream with all its elements; whether there was one. Waits for the disk. Its handles
-    /// end with [`chappe_log::Error::Removed`].
+    /// Removes a stream with all its elements; returns whether it existed. Waits for the disk. Its handles
+    /// then fail with [`chappe_log::Error::Removed`].
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub fn remove(&self, name: &str) -> Result<bool, StoreError> {
         let Some(stream) = self.store.existing(name) else {
             return Ok(false);
@@ -275,7 +275,7 @@ impl StreamStore {
         Ok(removed)
     }
 
-    /// All stored streams of elements, by name. Other streams of the same log are passed over.
+    /// All stored streams of elements, by name. Other streams of the same log are skipped.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamLog> {
         let mut names: Vec<String> = self.store.streams().into_iter().map(|s| s.name).collect();
@@ -298,7 +298,7 @@ impl StreamLog {
             stream,
             metadata: Arc::new(RwLock::new(Arc::new(metadata))),
             default_retention,
-            keeper: Arc::default(),
+            trimmer: Arc::default(),
         }
     }
 
@@ -314,7 +314,7 @@ impl StreamLog {
         self.name.clone()
     }
 
-    /// What its elements look like.
+    /// The schema of its elements.
     #[must_use]
     pub fn schema(&self) -> StreamSchema {
         self.snapshot().current().clone()
@@ -333,13 +333,13 @@ impl StreamLog {
         metadata.current() == schema && metadata.origin.as_deref() == Some(origin)
     }
 
-    /// What brings the elements forth: the key of a device, or the name of a virtual sensor.
+    /// The origin of the elements: the key of a device, or the name of a virtual sensor.
     #[must_use]
     pub fn origin(&self) -> Option<String> {
         self.snapshot().origin.clone()
     }
 
-    /// Which device its elements come from, if that can be told apart from its key.
+    /// The device that produces its elements, if it has an identity beyond its key.
     #[must_use]
     pub fn device(&self) -> Option<DeviceIdentity> {
         self.snapshot().device.clone()
@@ -354,7 +354,7 @@ impl StreamLog {
     /// Makes `schema` the current one: the version of it that the stream had before, else a new one.
     ///
     /// # Errors
-    /// A schema that is none, too many versions, or what the log says.
+    /// The schema is invalid, has too many versions, or the log failed.
     pub fn set_schema(&self, schema: &StreamSchema) -> Result<(), StoreError> {
         schema.check_names().map_err(StoreError::Schema)?;
         self.alter(|metadata| metadata.describe(schema, None, None))
@@ -366,26 +366,28 @@ impl StreamLog {
         self.snapshot().retention.unwrap_or(self.default_retention)
     }
 
-    /// Records how long its elements are kept; `None`: as the store says. It holds until another one
-    /// is recorded, also when whoever recorded it is gone.
+    /// Records how long its elements are kept; `None` for the store's default. It applies until another one
+    /// is recorded, even when the sensor or device that set it is removed.
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub fn set_retention(&self, retention: Option<Retention>) -> Result<(), StoreError> {
         self.alter(|metadata| {
             metadata.retention = retention;
             Ok(())
         })?;
-        self.keeper.reset();
+        self.trimmer.reset();
         Ok(())
     }
 
-    /// Trims what its retention does not keep at `now`; see [`StreamStore::retain`].
+    /// Trims it to its retention at `now`; see [`StreamStore::retain`].
     ///
     /// # Errors
-    /// What the log says.
+    /// An error of the log.
     pub fn retain(&self, now: Timestamp) -> Result<(), StoreError> {
-        Ok(self.keeper.look(&self.stream, now, self.retention())?)
+        Ok(self
+            .trimmer
+            .trim_overdue(&self.stream, now, self.retention())?)
     }
 
     /// Calls `append`, which queues elements of this stream, again whenever the log's queue was too full
@@ -419,29 +421,29 @@ impl StreamLog {
     /// As [`StreamLog::append`], behind what the same caller queued before, as in [`Intake::append`].
     ///
     /// # Errors
-    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
-    pub fn append_behind(
+    /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
+    pub fn append_after(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         self.append_by(elements, |batch| {
-            self.stream.append_behind(taken_back, batch)
+            self.stream.append_after(retractions, batch)
         })
     }
 
     /// As [`StreamLog::append`], for elements derived from what [`StreamLog::follow_eagerly`] handed
-    /// out since [`Store::taken_back`] said `taken_back`.
+    /// out since [`Store::retractions`] said `retractions`.
     ///
     /// # Errors
-    /// [`chappe_log::Error::TakenBack`]; those of [`StreamLog::append`].
+    /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
     pub fn append_derived(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         self.append_by(elements, |batch| {
-            self.stream.append_derived(taken_back, batch)
+            self.stream.append_derived(retractions, batch)
         })
     }
 
@@ -458,7 +460,7 @@ impl StreamLog {
     /// Lets go of what a queued batch makes too much.
     fn queued(&self, appended: Appended) -> Appended {
         let last = appended.last().sequence;
-        self.keeper.appended(&self.stream, last, self.retention());
+        self.trimmer.appended(&self.stream, last, self.retention());
         appended
     }
 
@@ -515,7 +517,7 @@ impl StreamLog {
         near.map(|(from, to)| to - from + 1).sum()
     }
 
-    /// Where a client that has everything up to `position` goes on.
+    /// The position at which a client that has everything up to `position` continues.
     ///
     /// # Errors
     /// The client has seen what this log has not.
@@ -612,7 +614,7 @@ enum Following {
 }
 
 impl StreamFollower {
-    /// The next batch; never empty. After a gap it goes on behind the gap.
+    /// The next batch; never empty. After a gap it continues with the first element after it.
     ///
     /// # Errors
     /// A gap, or elements that do not decode.
@@ -653,7 +655,7 @@ impl StreamFollower {
         }
     }
 
-    /// The next batch; never empty. After a gap it goes on behind the gap.
+    /// The next batch; never empty. After a gap it continues with the first element after it.
     ///
     /// # Errors
     /// A gap, or elements that do not decode.

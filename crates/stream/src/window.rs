@@ -1,16 +1,16 @@
 //! Windows over one source of elements, by count or by time, on source time.
 //!
-//! What a window holds depends on the elements it has seen, not on the order of their arrival:
-//! by count the newest `n`, by time those less than the extent older than the newest. *Newest* is
-//! by source time, then by arrival. The source's own clock is the only clock: a window of a silent
-//! source stays as it is.
+//! The content of a window depends on the elements it has received, not on the order of their arrival:
+//! a window by count holds the newest `n`, a window by time those less than the extent older than the
+//! newest. *Newest* is by source time, then by arrival. The source's clock is the only clock: the window
+//! of a silent source does not change.
 //!
-//! An element is *late* when its source time is before the newest seen. [`LatePolicy`] says what
-//! becomes of it. A source whose clock was set back would be late for as long as the step: after
-//! [`WindowLimits::late_in_a_row`] elements that found no place, the window starts anew at the
-//! source's new time, counted as a reset.
+//! An element is *late* when its source time is before the newest one; [`LatePolicy`] decides whether it
+//! is dropped. A source whose clock was set back would be late for as long as the step: after
+//! [`WindowLimits::late_in_a_row`] dropped elements in a row, the window is reset to the source's new
+//! time, and the reset is counted.
 //!
-//! It deliberately does not know SQL, and evaluates nothing: it says what was added and removed.
+//! It deliberately does not know SQL, and evaluates nothing: it reports added and removed elements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +27,13 @@ pub enum Extent {
     Time(Duration),
 }
 
-/// What becomes of a late element.
+/// The treatment of late elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LatePolicy {
-    /// It takes its place in the order when the window still reaches back to it; else it is
-    /// dropped and counted.
+    /// Inserted in order if the window still reaches back to it, otherwise dropped and counted.
     #[default]
     Insert,
-    /// It is dropped and counted.
+    /// Dropped and counted.
     Drop,
 }
 
@@ -45,8 +44,8 @@ pub struct WindowLimits {
     pub elements: usize,
     /// Most bytes, by [`StreamElement::size_bytes`]. 32 MiB: an hour of a 500 Hz waveform is 15 MB.
     pub bytes: usize,
-    /// Elements without a place one after another, after which the window starts anew. 64: more
-    /// than a network reorders, less than a minute of a slow sensor's silence is noticed.
+    /// Dropped late elements in a row after which the window is reset. 64: more than a network reorders,
+    /// and few enough for a slow sensor to recover within about a minute.
     pub late_in_a_row: u32,
 }
 
@@ -60,20 +59,20 @@ impl Default for WindowLimits {
     }
 }
 
-/// Counters of a window, from its beginning.
+/// Counters of a window since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowCounters {
-    /// Elements that took a place.
+    /// Elements that entered the window.
     pub accepted: u64,
-    /// Late elements that took a place (also in `accepted`).
+    /// Late elements that entered the window (also in `accepted`).
     pub late_inserted: u64,
     /// Late elements dropped.
     pub late_dropped: u64,
-    /// Elements put out, or not let in, because of [`WindowLimits::elements`].
+    /// Elements evicted or refused because of [`WindowLimits::elements`].
     pub over_elements: u64,
-    /// Elements put out, or not let in, because of [`WindowLimits::bytes`].
+    /// Elements evicted or refused because of [`WindowLimits::bytes`].
     pub over_bytes: u64,
-    /// Starts anew because the source's clock went back.
+    /// Resets because the source's clock went back.
     pub resets: u64,
 }
 
@@ -82,18 +81,18 @@ pub struct WindowCounters {
 pub struct Arrival {
     /// The number of its arrival in this window, rising.
     pub number: u64,
-    /// The stream that it came from.
+    /// Its stream.
     pub stream: Arc<str>,
     /// The element.
     pub element: Arc<StreamElement>,
 }
 
-/// What changed in a window since the last look.
+/// The change of a window since the last one was taken.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WindowChange {
-    /// Elements that came and are still there, by arrival.
+    /// Elements that entered and are still present, by arrival.
     pub added: Vec<Arrival>,
-    /// Numbers of elements that were there at the last look and are not any more, rising.
+    /// Numbers of elements that have left since, ascending.
     pub removed: Vec<u64>,
 }
 
@@ -148,7 +147,7 @@ impl Window {
         }
     }
 
-    /// Takes an element of `stream`; says whether it has a place in the window.
+    /// Adds an element of `stream`; returns whether it entered the window.
     pub fn push(&mut self, stream: Arc<str>, element: Arc<StreamElement>) -> bool {
         let time = element.source_time;
         let late = self.newest.is_some_and(|newest| time < newest);
@@ -206,9 +205,8 @@ impl Window {
         change.added.sort_unstable_by_key(|arrival| arrival.number);
     }
 
-    /// Makes the next [`Self::take_change`] report everything that is held as added, for a query
-    /// that is built anew.
-    pub fn show_all(&mut self) {
+    /// Makes the next [`Self::take_change`] report all held elements as added, for a newly prepared query.
+    pub fn report_all(&mut self) {
         self.seen = 0;
         self.removed.clear();
         self.fresh.clear();
@@ -225,7 +223,7 @@ impl Window {
         }
     }
 
-    /// Puts everything out, and forgets the source's time.
+    /// Removes all elements, and forgets the source's time.
     pub fn clear(&mut self) {
         let numbers = std::mem::take(&mut self.held).into_keys();
         self.removed.extend(numbers.map(|(_, number)| number));
@@ -235,7 +233,7 @@ impl Window {
         self.late_in_a_row = 0;
     }
 
-    /// Puts out the elements of `stream`.
+    /// Removes the elements of `stream`.
     pub fn remove_stream(&mut self, stream: &str) {
         let (seen, removed, bytes) = (self.seen, &mut self.removed, &mut self.bytes);
         let doubtful = &mut self.doubtful;
@@ -255,7 +253,7 @@ impl Window {
         }
     }
 
-    /// Brings what it holds from the shape of one schema into that of another.
+    /// Converts its elements from one schema to another.
     pub fn reshape(&mut self, from: &StreamSchema, to: &StreamSchema) {
         if from.fields == to.fields {
             return;
@@ -266,7 +264,7 @@ impl Window {
         }
     }
 
-    /// The worst quality of what it holds.
+    /// The worst quality of its elements.
     #[must_use]
     pub fn quality(&self) -> Quality {
         match self.doubtful {
@@ -281,19 +279,19 @@ impl Window {
         self.held.values().map(|held| &held.arrival)
     }
 
-    /// How many elements it holds.
+    /// The number of its elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// How many bytes it holds.
+    /// The bytes of its elements.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -311,7 +309,7 @@ impl Window {
         self.counters
     }
 
-    /// Whether a late element of `time` would find a place.
+    /// Whether a late element of `time` would enter the window.
     fn reaches(&self, time: Timestamp) -> bool {
         if self.late == LatePolicy::Drop {
             return false;
@@ -396,10 +394,10 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
     size_of::<Value>() + beyond
 }
 
-/// When a window is looked at: after so many elements, or once in each turn of source time.
+/// When a window is evaluated: after a number of elements, or once in each turn of source time.
 ///
-/// Turns begin at whole multiples of the slide, so that elements that come a little more often than
-/// the slide, or a little less, do not make it skip every other one.
+/// Turns begin at whole multiples of the slide, so elements that arrive slightly more or less often than
+/// the slide do not make it skip every other turn.
 #[derive(Debug, Clone)]
 pub struct Slide {
     extent: Extent,
@@ -422,8 +420,8 @@ impl Slide {
         }
     }
 
-    /// Counts an element that took a place, with the window's newest time; says whether the window
-    /// is to be looked at.
+    /// Counts an element that entered the window, with the window's newest time; returns whether an
+    /// evaluation is due.
     pub fn is_due(&mut self, newest: Timestamp) -> bool {
         self.pending = self.pending.saturating_add(1);
         let due = match self.extent {
@@ -436,18 +434,18 @@ impl Slide {
             }
         };
         if due {
-            self.looked(newest);
+            self.mark_evaluated(newest);
         }
         due
     }
 
-    /// The window was looked at, at `newest`.
-    pub fn looked(&mut self, newest: Timestamp) {
+    /// The window was evaluated at `newest`.
+    pub fn mark_evaluated(&mut self, newest: Timestamp) {
         self.pending = 0;
         self.last = Some(newest);
     }
 
-    /// Whether elements came since the last look.
+    /// Whether elements entered since the last evaluation.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.pending > 0

@@ -551,7 +551,7 @@ fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
             window.elements().map(|a| &a.element).collect::<Vec<_>>(),
         );
     }
-    *reasons.entry("asked SQLite".into()).or_default() += planned.asked_sqlite() as u32;
+    *reasons.entry("asked SQLite".into()).or_default() += planned.sqlite_evaluations() as u32;
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn rounding_is_that_of_sqlite() {
                 "round({value:?}, {digits}): {one:?}, SQLite {two:?}"
             );
         }
-        let asked = planned.asked_sqlite();
+        let asked = planned.sqlite_evaluations();
         assert!(
             asked * 4 < ROUNDED as u64,
             "{digits} digits: SQLite was asked {asked} times"
@@ -671,7 +671,7 @@ fn sums_are_those_of_sqlite() {
         );
         assert!(same(&one, &two), "{one:?}, SQLite {two:?}");
     }
-    assert_eq!(planned.asked_sqlite(), 0);
+    assert_eq!(planned.sqlite_evaluations(), 0);
 }
 
 #[test]
@@ -727,7 +727,7 @@ fn where_sqlite_fails_the_compiled_path_fails_with_its_words() {
         }
         let error = planned.evaluate(&[change]).expect_err(text);
         assert_eq!(error.to_string(), "integer overflow");
-        assert_eq!(planned.asked_sqlite(), 1);
+        assert_eq!(planned.sqlite_evaluations(), 1);
         // And goes on.
         let mut change = window_of([0.0]);
         Arc::make_mut(&mut change.added[0].element).values = vec![Value::Integer(-3)];

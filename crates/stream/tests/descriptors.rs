@@ -79,8 +79,8 @@ fn each_fault_is_told_with_place_key_and_hint() {
     #[rustfmt::skip]
     let cases: &[Case] = &[
         ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "no such key", "`window`"),
-        ("window = \"8s\"", "window = \"8 sec\"", (7, 10), "window", "is no time", "10s"),
-        ("window = \"8s\"", "window = \"0s\"", (7, 10), "window", "out of range", "more than nothing"),
+        ("window = \"8s\"", "window = \"8 sec\"", (7, 10), "window", "is not a time", "10s"),
+        ("window = \"8s\"", "window = \"0s\"", (7, 10), "window", "out of range", "above zero"),
         ("window = 10", "window = 0", (15, 10), "window", "out of range", "from 1"),
         ("window = 10", "window = 1.5", (15, 10), "window", "a number of elements", ""),
         ("window = 10", "window = -1", (15, 10), "window", "out of range", "from 1"),
@@ -90,7 +90,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("bind = \"all\"", "bind = \"each\"", (14, 8), "bind", "none of one, all", ""),
         ("level = \"process\"", "level = 3", (18, 9), "level", "wanted string", ""),
         ("elements = 100000", "elements = 0", (19, 26), "elements", "nonzero", ""),
-        ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is no time", "ms, s, m, h, d"),
+        ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is not a time", "ms, s, m, h, d"),
         ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "no usable alias", "a-z"),
         ("alias = \"spo2\"", "alias = \"ecg\"", (12, 9), "source[1].alias", "another source", ""),
         ("alias = \"ecg\"\n", "", (4, 1), "alias", "missing", ""),

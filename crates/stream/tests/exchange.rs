@@ -143,6 +143,58 @@ fn elements_of_here_do_not_hide_how_far_the_origin_was_read() {
 }
 
 #[test]
+fn the_newest_element_of_each_epoch_of_the_origin_is_found() {
+    let store = open(SimDisk::new(1), 1);
+    let log = stream(&store, "a", &[FieldType::Integer]);
+    let at = |epoch, sequence| Position {
+        epoch: Epoch(epoch),
+        sequence,
+    };
+    let mut expected: Vec<Position> = Vec::new();
+    // The origin goes back to an epoch twice, and elements are missing.
+    let runs = [
+        (7, 1..2),
+        (3, 1..400),
+        (9, 10..12),
+        (4, 1..33),
+        (3, 400..470),
+        (4, 33..34),
+        (3, 480..899),
+        (5, 1..1_000),
+    ];
+    for (epoch, numbers) in runs {
+        let newest = at(epoch, numbers.end - 1);
+        for part in numbers.collect::<Vec<u64>>().chunks(50) {
+            let mut elements = integers(0..part.len() as i64);
+            for (element, sequence) in elements.iter_mut().zip(part) {
+                // Some are of this node.
+                element.origin = (sequence % 7 != 3).then_some(at(epoch, *sequence));
+            }
+            log.append(&elements)
+                .expect("queued")
+                .wait()
+                .expect("stored");
+        }
+        expected.retain(|at| at.epoch != newest.epoch);
+        expected.insert(0, newest);
+        let earlier = log.earlier_origins(64).expect("reads");
+        assert_eq!(earlier, expected[1..]);
+    }
+    // An epoch of which nothing is stored yet.
+    let set = log.set_origin(store.store().retractions(), at(6, 20));
+    set.expect("queued").wait().expect("stored");
+    assert_eq!(log.earlier_origins(64).expect("reads"), expected);
+    assert_eq!(log.earlier_origins(2).expect("reads"), expected[..2]);
+    // What was removed is not known any more.
+    log.log()
+        .trim(420)
+        .expect("queued")
+        .wait()
+        .expect("trimmed");
+    assert_eq!(log.earlier_origins(64).expect("reads"), expected[..3]);
+}
+
+#[test]
 fn a_relay_sends_its_own_positions_only() {
     let store = open(SimDisk::new(1), 1);
     let [a, b, c] = ["a", "b", "c"].map(|name| stream(&store, name, &[FieldType::Integer]));

@@ -105,7 +105,7 @@ proptest! {
             }
             let rows = following.evaluate(&[window.take_change()]).expect("follows");
             let mut whole = window.clone();
-            whole.show_all();
+            whole.report_all();
             let anew = query(&fields, sql, &output).evaluate(&[whole.take_change()]);
             let anew = anew.expect("built anew");
             prop_assert_eq!(&rows[0].values[0], &anew[0].values[0]);

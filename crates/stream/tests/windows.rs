@@ -120,7 +120,7 @@ proptest! {
             window.push("s".into(), element.clone());
             naive.push(element);
             if special == 0 {
-                window.show_all();
+                window.report_all();
                 told.clear();
             }
             let held: Vec<_> = window.elements().map(|a| a.element.clone()).collect();

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
+use chappe_machine::time_unit;
+
 /// Parses a duration such as `500ms`, `3s` or `2m`.
 ///
 /// # Errors
 /// When the text is no number with a unit of time.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
-    let seconds = match unit {
-        "ns" => number / 1e9,
-        "us" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" | "" => number,
-        "m" => number * 60.0,
-        "h" => number * 3_600.0,
-        _ => return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h")),
+    let length = match unit {
+        "" => Some(Duration::from_secs(1)),
+        _ => time_unit(unit),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let Some(length) = length else {
+        return Err(format!("unit {unit:?} is none of ns, us, ms, s, m, h, d"));
+    };
+    Duration::try_from_secs_f64(number * length.as_secs_f64()).map_err(|error| error.to_string())
 }
 
 /// Parses a rate in bits such as `250kbit` or `10Mbit/s`, into bytes a second.
@@ -72,6 +72,8 @@ mod tests {
         assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1d"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
         assert!(duration("3 days").is_err() && duration("s").is_err() && duration("-1s").is_err());
     }

@@ -63,6 +63,7 @@ impl Arguments {
         let mut limits = Limits::default();
         if let Some(bytes) = self.option("max-message-bytes") {
             limits.max_message_bytes = bytes.parse()?;
+            limits.max_received_bytes = limits.max_message_bytes;
         }
         if let Some(bytes) = self.option("send-messages") {
             limits.send_messages = bytes.parse()?;

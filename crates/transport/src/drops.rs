@@ -245,19 +245,33 @@ impl Drops {
 }
 
 /// At most `DETAIL_BYTES_MAX` bytes of whole characters.
-fn cut(mut text: String) -> String {
-    if text.len() > DETAIL_BYTES_MAX {
-        let end = (0..=DETAIL_BYTES_MAX)
-            .rev()
-            .find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or(0));
+fn cut(text: String) -> String {
+    if text.len() <= DETAIL_BYTES_MAX {
+        return text;
     }
-    text
+    let end = (0..=DETAIL_BYTES_MAX)
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    // A copy: a text that is cut in place keeps the memory of the whole.
+    text[..end.unwrap_or(0)].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_keeps_no_more_memory_than_it_shows() {
+        let drops = Drops::default();
+        let detail = format!("a{}", "é".repeat(1 << 20));
+        drops.record(Hop::Event, "long", "b".repeat(1 << 20), detail, None);
+        let record = drops.lock();
+        for (_, dropped) in record.entries.values() {
+            assert_eq!(dropped.detail.len(), DETAIL_BYTES_MAX - 1);
+            let kept = dropped.detail.capacity() + dropped.peer.capacity();
+            assert!(kept <= 2 * DETAIL_BYTES_MAX, "{kept} bytes are kept");
+        }
+    }
 
     #[test]
     fn strangers_cannot_make_it_grow_and_counts_stay_exact() {

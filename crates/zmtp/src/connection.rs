@@ -270,7 +270,12 @@ impl Connection {
                 if is_command && session.is_none() {
                     ("command_bytes", self.command_bytes_max(), 0)
                 } else {
-                    let left = limits.message_bytes.saturating_sub(self.partial_bytes);
+                    // A subscriber has nothing to say but subscriptions, in 3.0 by messages.
+                    let most = match self.config.socket_type.publishes() {
+                        true => self.command_bytes_max().min(limits.message_bytes),
+                        false => limits.message_bytes,
+                    };
+                    let left = most.saturating_sub(self.partial_bytes);
                     let left = match session {
                         None => left,
                         Some(_) => left.max(self.command_bytes_max()),

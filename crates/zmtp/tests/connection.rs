@@ -284,6 +284,20 @@ fn each_limit_ends_the_connection_by_its_name() {
 }
 
 #[test]
+fn a_publisher_waits_for_no_message_longer_than_a_subscription() {
+    for (of_one, of_other, is_refused) in [
+        (SocketType::Sub, SocketType::Pub, true),
+        (SocketType::Dealer, SocketType::Router, false),
+    ] {
+        let config = |kind| Config::new(kind, Mechanism::Null);
+        let (_, mut other) = pair(config(of_one), config(of_other));
+        let head = [&[2][..], &(1_u64 << 20).to_be_bytes()].concat();
+        other.input(Instant::ZERO, Input::Receive(BytesMut::from(&head[..])));
+        assert_eq!(other.failure().is_some(), is_refused, "{of_other:?}");
+    }
+}
+
+#[test]
 fn subscriptions_add_up_in_both_forms() {
     let (mut sub, mut publisher) = pair(
         Config::new(SocketType::Sub, Mechanism::Null),

@@ -49,6 +49,9 @@ struct Reading<'a> {
     status: &'a Mutex<SubscriptionStatus>,
     of: ElementType,
     log: StreamLog,
+    /// After a batch that the log refused once it was queued, no other is stored: its elements would hide
+    /// that those are missing.
+    taken_back: u64,
     inlet: Inlet,
     /// Where it says what it has stored.
     told: Outlet,
@@ -79,6 +82,7 @@ impl<'a> Reading<'a> {
         );
         let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
         let log = opened.await.map_err(|error| error.to_string())??;
+        let taken_back = shared.store.store().retractions();
         settled(&log).await?;
         let have = log.newest_origin();
         let topic = subscription.dds_topic();
@@ -114,6 +118,7 @@ impl<'a> Reading<'a> {
             status,
             of,
             log,
+            taken_back,
             inlet,
             told,
             generation: 0,
@@ -188,7 +193,8 @@ impl<'a> Reading<'a> {
         };
         let count = batch.len() as u64;
         let origin = batch.iter().rev().find_map(|element| element.origin);
-        let appended = self.log.when_room(|| self.log.append(&batch)).await;
+        let append = || self.log.append_after(self.taken_back, &batch);
+        let appended = self.log.when_room(append).await;
         let appended = appended.map_err(|error| error.to_string())?;
         self.shared.host.received(self.log.name(), count, newest);
         self.storing.push_back((appended, origin, count));

@@ -53,11 +53,14 @@ impl DeviceClient {
 }
 
 /// Within [`ClientOptions::description_deadline`](super::ClientOptions::description_deadline) it must
-/// have answered, and again have told what its services are, once it has its turn for that.
+/// have answered once it has its turn to be asked, and again have told what its services are, once it
+/// has its turn for that.
 async fn describe(shared: &Shared, found: &Found) -> Result<Description, Error> {
     let deadline = shared.options.description_deadline;
     let slow = |_| Error::Slow(deadline);
+    let asking = shared.turns.ask(found.from.ip()).await;
     let answered = timeout(deadline, answered(shared, found)).await;
+    drop(asking);
     let answered = answered.map_err(slow)??;
     let turn = shared.turns.wait(answered.contact.address.ip()).await;
     let described = timeout(deadline, services(shared, found, answered)).await;

@@ -91,7 +91,7 @@ impl Found {
             let contact = Contact::parse(self.xaddrs.first()?, 0).ok()?;
             Some(contact.address.ip())
         };
-        Host::of(match from.is_unspecified() {
+        Host::from_address(match from.is_unspecified() {
             true => named().unwrap_or(from),
             false => from,
         })

@@ -122,7 +122,7 @@ impl Drop for Claim<'_> {
 
 /// Believes a Bye when the device does not listen any more.
 pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str, from: SocketAddr) {
-    let Some(_claim) = Claim::new(shared, endpoint, Host::of(from.ip())) else {
+    let Some(_claim) = Claim::new(shared, endpoint, Host::from_address(from.ip())) else {
         return;
     };
     let Some(contact) = contact_of(shared, endpoint) else {
@@ -154,7 +154,7 @@ pub(super) async fn confirm_bye(shared: &Shared, endpoint: &str, from: SocketAdd
 /// does.
 pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: SocketAddr) -> bool {
     let endpoint = target.endpoint.address.to_string();
-    let Some(_claim) = Claim::new(shared, &endpoint, Host::of(from.ip())) else {
+    let Some(_claim) = Claim::new(shared, &endpoint, Host::from_address(from.ip())) else {
         return false;
     };
     if let Some(contact) = contact_of(shared, &endpoint)
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn claims_of_one_host_leave_room_for_those_of_others() {
         let mut claims = Claims::default();
-        let hosts = [66, 7].map(|number| Host::of([192, 0, 2, number].into()));
+        let hosts = [66, 7].map(|number| Host::from_address([192, 0, 2, number].into()));
         let open = |claims: &mut Claims, host: usize| {
             let claim = |n: &usize| claims.begin(&format!("urn:{host}:{n}"), hosts[host]);
             (0..1_000).filter(claim).count()

@@ -84,7 +84,7 @@ impl Table {
             }
             match self.shares.room(host) {
                 Room::Free => {}
-                Room::Of(other) => {
+                Room::Replacing(other) => {
                     if self.displace(&other) {
                         remembered = Remembered::InsteadOf(other);
                     }
@@ -147,7 +147,7 @@ impl Table {
         if let Some(entry) = self.entries.get_mut(endpoint) {
             entry.contact = Some(contact.clone());
             entry.missed = 0;
-            let host = Host::of(contact.address.ip());
+            let host = Host::from_address(contact.address.ip());
             self.shares.set(&endpoint.to_owned(), host, true);
         }
     }

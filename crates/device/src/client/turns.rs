@@ -1,3 +1,4 @@
+//! Devices are asked in turns: somebody on the link may announce thousands at addresses where nobody is.
 //! Descriptions of one address are read in turns: one host may say that it is a thousand devices, each
 //! with documents as large as they may be.
 
@@ -5,51 +6,122 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// Descriptions of one address that are in memory at once. Default 4: each may take
 /// [`description_bytes`](super::ClientOptions::description_bytes), and a device behind a gateway that
 /// does not answer must not keep all others there waiting.
 const AT_ONCE_MAX: usize = 4;
+/// Devices that are asked at once whether they are there. Default 256: each has a connection, which an
+/// address without a host holds for two seconds, and a process has 1,024 open files by default.
+const ASKED_MAX: usize = 256;
+/// The same, of those that one address has announced. Default 32: a host that answers slowly for a
+/// thousand devices leaves room for those of others.
+const ASKED_OF_SENDER_MAX: usize = 32;
 
-/// The turns of all addresses.
-#[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<IpAddr, Arc<Semaphore>>>);
+/// The turns of all devices.
+#[derive(Debug)]
+pub(super) struct Turns {
+    asked: Semaphore,
+    asked_of_sender: OfAddress,
+    described: OfAddress,
+}
 
 /// Kept for as long as a description is in memory.
 pub(super) type Turn = Arc<OwnedSemaphorePermit>;
 
+/// Kept for as long as a device is asked whether it is there.
+pub(super) type Asking<'a> = (OwnedSemaphorePermit, SemaphorePermit<'a>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            asked: Semaphore::new(ASKED_MAX),
+            asked_of_sender: OfAddress::new(ASKED_OF_SENDER_MAX),
+            described: OfAddress::new(AT_ONCE_MAX),
+        }
+    }
+}
+
 impl Turns {
+    /// Waits until fewer than [`ASKED_MAX`] devices are asked whether they are there, and fewer than
+    /// [`ASKED_OF_SENDER_MAX`] of this sender.
+    pub(super) async fn ask(&self, sender: IpAddr) -> Option<Asking<'_>> {
+        let of_sender = self.asked_of_sender.wait(sender).await?;
+        Some((of_sender, self.asked.acquire().await.ok()?))
+    }
+
     /// Waits until fewer than [`AT_ONCE_MAX`] descriptions of an address are in memory.
     pub(super) async fn wait(&self, address: IpAddr) -> Option<Turn> {
+        self.described.wait(address).await.map(Arc::new)
+    }
+}
+
+/// A number of turns for each address.
+#[derive(Debug)]
+struct OfAddress {
+    at_once_max: usize,
+    /// Of the addresses that have one, or wait.
+    turns: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+impl OfAddress {
+    fn new(at_once_max: usize) -> Self {
+        Self {
+            at_once_max,
+            turns: Mutex::default(),
+        }
+    }
+
+    async fn wait(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
         let of_address = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever waits or reads holds its own.
+            let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever waits or has a turn holds its own.
             all.retain(|_, known| Arc::strong_count(known) > 1);
             let known = all.entry(address.to_canonical());
-            Arc::clone(known.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_MAX))))
+            Arc::clone(known.or_insert_with(|| Arc::new(Semaphore::new(self.at_once_max))))
         };
-        of_address.acquire_owned().await.ok().map(Arc::new)
+        of_address.acquire_owned().await.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
+
+    fn at_once<T>(future: impl Future<Output = Option<T>>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => turn,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn so_many_devices_are_asked_at_once_and_fewer_of_one_sender() {
+        let turns = Turns::default();
+        let ask = |sender: usize| {
+            let sender = [192, 0, 2, u8::try_from(sender).unwrap()].into();
+            at_once(turns.ask(sender))
+        };
+        let asked: Vec<_> = (0..ASKED_OF_SENDER_MAX).map(|_| ask(1).unwrap()).collect();
+        assert!(ask(1).is_none());
+        let of_others = ASKED_OF_SENDER_MAX..ASKED_MAX;
+        let mut others: Vec<_> = of_others.map(|n| ask(2 + n / 4).unwrap()).collect();
+        assert!(ask(3).is_none(), "all turns are taken");
+        others.pop();
+        drop(ask(3).unwrap());
+        drop((asked, others));
+        drop(ask(1).unwrap());
+        assert_eq!(turns.asked_of_sender.turns.lock().unwrap().len(), 1);
+    }
 
     #[test]
     fn an_address_has_so_many_turns_and_leaves_nothing_behind() {
         let turns = Turns::default();
-        let ready = |address: &str| {
-            let turn = pin!(turns.wait(address.parse().unwrap()));
-            match turn.poll(&mut Context::from_waker(Waker::noop())) {
-                std::task::Poll::Ready(turn) => turn,
-                std::task::Poll::Pending => None,
-            }
-        };
+        let ready = |address: &str| at_once(turns.wait(address.parse().unwrap()));
         let mut held: Vec<_> = (0..AT_ONCE_MAX)
             .map(|_| ready("192.0.2.1").unwrap())
             .collect();
@@ -67,6 +139,6 @@ mod tests {
         held.push(ready("192.0.2.1").unwrap());
         held.clear();
         assert!(ready("192.0.2.3").is_some());
-        assert_eq!(turns.0.lock().unwrap().len(), 1);
+        assert_eq!(turns.described.turns.lock().unwrap().len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use chappe_soap::schema::{
     FieldPlace, FlatField, FlatType, ValueFamily, parse_date_time, parse_duration,
 };
-use chappe_stream::{Field, FieldType, Quality, StreamSchema, Timestamp, Value};
+use chappe_stream::{Field, FieldType, Quality, RECORD_BYTES_MAX, StreamSchema, Timestamp, Value};
 use chappe_xml::{Element, Name, Node};
 
 use crate::mapping::mapped::{self, Mapped, Mapping, Offer, Trouble, column_name};
@@ -190,6 +190,7 @@ impl Event {
         }
         let mut quality = Quality::Good;
         let mut values = Vec::with_capacity(self.columns.len());
+        let mut bytes = 0;
         for column in &self.columns {
             let field = &self.flat.fields[*column];
             let value = match text(*column) {
@@ -203,6 +204,13 @@ impl Event {
                 quality = Quality::Bad;
                 Value::Null
             }));
+            // A schema may put one text in every column: what no record holds is not made.
+            bytes += values.last().map_or(0, bytes_of);
+            if bytes > RECORD_BYTES_MAX {
+                let detail = format!("{} of {}", field.name.local, self.action);
+                mapped.troubles = vec![Trouble::new("flat_too_large", detail)];
+                return mapped;
+            }
         }
         mapped.elements.push((
             index,
@@ -237,6 +245,16 @@ fn column(field: &FlatField) -> Field {
     }
 }
 
+/// The least that a value takes in a record.
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Samples(samples) => size_of_val(samples.values.as_slice()),
+        _ => 0,
+    }
+}
+
 /// Text as the value of a field.
 fn value(field: &FlatField, text: &str, source_time: Timestamp) -> Result<Value, String> {
     let family = field.data_type.family();
@@ -268,7 +286,12 @@ pub(crate) fn typed(family: ValueFamily, hex: bool, text: &str) -> Result<Value,
             let nanoseconds = parse_duration(text).map_err(|error| error.to_string())?;
             return Ok(Value::Double(nanoseconds as f64 / 1e9));
         }
-        ValueFamily::Bytes if hex => return hex_bytes(text.trim()).map(Value::Bytes),
+        ValueFamily::Bytes if hex => {
+            let bytes = chappe_identity::hex_decode(text.trim());
+            return bytes
+                .map(Value::Bytes)
+                .ok_or_else(|| "not hexadecimal".to_owned());
+        }
         ValueFamily::Bytes => {
             let packed: String = text.split_ascii_whitespace().collect();
             let engine = base64::engine::general_purpose::STANDARD;
@@ -279,19 +302,6 @@ pub(crate) fn typed(family: ValueFamily, hex: bool, text: &str) -> Result<Value,
         }
     };
     value.map_err(|error| error.to_string())
-}
-
-fn hex_bytes(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
-    let digits = digits.ok_or_else(|| "not hexadecimal".to_owned())?;
-    Ok(digits
-        .chunks_exact(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect())
 }
 
 /// The whole content of an element as text XML, for what no rule takes.
@@ -349,6 +359,28 @@ mod tests {
         let text = format!("<Reading xmlns='{NS}'>{content}</Reading>");
         let body = Element::parse(text.as_bytes()).expect("the event is XML");
         mapping.map("urn:test/Reading", &body, Timestamp(9))
+    }
+
+    #[test]
+    fn one_text_in_many_columns_is_copied_no_further_than_a_record_goes() {
+        let fields = vec![FlatField::new(Name::new(NS, "Note"), XsdType::String); 60];
+        let flat = FlatType {
+            name: Name::new(NS, "E"),
+            fields,
+            ..flat()
+        };
+        let mut mapping = FlatMapping::default();
+        mapping.add("E", "urn:E", flat).expect("it has columns");
+        let mut mapped = |bytes: usize| {
+            let text = format!("<E xmlns='{NS}'><Note>{}</Note></E>", "x".repeat(bytes));
+            let body = Element::parse(text.as_bytes()).expect("it is XML");
+            mapping.map("urn:E", &body, Timestamp(0))
+        };
+        let small = mapped(30_000);
+        assert_eq!((small.elements.len(), small.troubles.len()), (1, 0));
+        let large = mapped(1_000_000);
+        assert_eq!(large.elements, []);
+        assert_eq!(large.troubles[0].reason, "flat_too_large");
     }
 
     #[test]

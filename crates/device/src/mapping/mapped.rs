@@ -14,12 +14,16 @@ pub struct Offer {
     pub description: Option<String>,
 }
 
+/// Bytes of a trouble's detail. Reason: a report of 4 MiB may cause a hundred thousand, and each may name
+/// the same text of a megabyte.
+const DETAIL_BYTES_MAX: usize = 256;
+
 /// Why an event became no element, or not a whole one. Counted by `reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// A short constant, fit for a counter.
     pub reason: &'static str,
-    /// What was seen.
+    /// What was seen, cut to 256 bytes.
     pub detail: String,
     /// What to do about it, when that is known.
     pub hint: Option<&'static str>,
@@ -34,9 +38,17 @@ impl Trouble {
 
     /// A trouble without a hint.
     pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
+        let mut detail: String = detail.into();
+        if detail.len() > DETAIL_BYTES_MAX {
+            let end = (0..=DETAIL_BYTES_MAX)
+                .rev()
+                .find(|end| detail.is_char_boundary(*end));
+            detail.truncate(end.unwrap_or(0));
+            detail.shrink_to_fit();
+        }
         Self {
             reason,
-            detail: detail.into(),
+            detail,
             hint: None,
         }
     }

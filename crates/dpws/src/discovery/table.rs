@@ -165,9 +165,9 @@ impl Table {
 
     /// Evicts an entry for `known` if necessary.
     fn make_room(&mut self, known: &Known) -> Result<(), Full> {
-        match self.shares.room(Host::of(known.from.ip())) {
+        match self.shares.room(Host::from_address(known.from.ip())) {
             Room::Free => {}
-            Room::Of(other) => {
+            Room::Replacing(other) => {
                 self.remove(&other);
                 self.evicted += 1;
             }
@@ -178,7 +178,7 @@ impl Table {
     }
 
     fn put(&mut self, endpoint: Str, known: Known) {
-        let host = Host::of(known.from.ip());
+        let host = Host::from_address(known.from.ip());
         self.shares.set(&endpoint, host, known.confirmed);
         self.entries.insert(endpoint, known);
     }
@@ -192,7 +192,8 @@ impl Table {
     pub(super) fn confirm(&mut self, endpoint: &Str) {
         if let Some(known) = self.entries.get_mut(endpoint) {
             known.confirmed = true;
-            self.shares.set(endpoint, Host::of(known.from.ip()), true);
+            self.shares
+                .set(endpoint, Host::from_address(known.from.ip()), true);
         }
     }
 

@@ -231,25 +231,15 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_be_bytes(*port)))
 }
 
-/// Bytes as xs:hexBinary.
+/// Bytes as xs:hexBinary in its canonical form.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02X}");
-        text
-    })
+    chappe_identity::hex_encode(bytes).to_ascii_uppercase()
 }
 
 /// Decodes hexadecimal digits of either case, up to `max_bytes` bytes.
 pub(super) fn unhex(text: &str, max_bytes: usize) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || digits.len() / 2 > max_bytes {
+    if text.len() / 2 > max_bytes {
         return None;
     }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    digits
-        .chunks_exact(2)
-        .map(|pair| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok())
-        .collect()
+    chappe_identity::hex_decode(text)
 }

@@ -15,10 +15,15 @@ const TEXT_CHARS_MAX: usize = 4_096;
 /// Elements read of one kind: hosted services, languages, types, sections. Default 256.
 const ELEMENTS_MAX: usize = 256;
 
+/// Bytes of all names of types with their namespaces. Default 32 KiB: five times what the largest device
+/// has. A name takes four bytes of the document, and may have a namespace of a kilobyte.
+const TYPES_BYTES_MAX: usize = 32 << 10;
+
 /// Collects deviations while reading.
 struct Reader {
     dialect: Dialect,
     deviations: Vec<Deviation>,
+    type_bytes_left: usize,
 }
 
 impl Metadata {
@@ -41,6 +46,7 @@ impl Metadata {
         let mut reader = Reader {
             dialect,
             deviations: Vec::new(),
+            type_bytes_left: TYPES_BYTES_MAX,
         };
         if dialects.iter().any(|other| *other != dialect) {
             reader.deviations.push(Deviation::MixedDialects);
@@ -251,14 +257,22 @@ impl Reader {
         let [root, section, relationship] = path;
         let ancestors = [*root, *section, *relationship, parent];
         let mut types = Vec::new();
-        for element in profile_children(parent, "Types") {
+        'names: for element in profile_children(parent, "Types") {
             for text in element.text().split_whitespace() {
                 if types.len() == ELEMENTS_MAX {
                     self.deviations.push(Deviation::TooMany("Types"));
-                    return types;
+                    break 'names;
                 }
                 match element.resolve(&ancestors, text) {
-                    Some(name) => types.push(name),
+                    Some(name) => {
+                        let bytes = name.namespace.len() + name.local.len();
+                        let Some(left) = self.type_bytes_left.checked_sub(bytes) else {
+                            self.deviations.push(Deviation::TooMany("Types"));
+                            break 'names;
+                        };
+                        self.type_bytes_left = left;
+                        types.push(name);
+                    }
                     None => self.deviations.push(Deviation::UnboundType(clip(text))),
                 }
             }

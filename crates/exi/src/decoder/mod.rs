@@ -3,6 +3,7 @@
 mod block;
 mod body;
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::bits::{BitReader, Packing, Source};
@@ -10,7 +11,7 @@ use crate::datatype::{Buffers, DecodedValue};
 use crate::error::{Cause, Error};
 use crate::event::Event;
 use crate::grammar::Grammar;
-use crate::header::{self, Header};
+use crate::header::{self, Header, OptionsReader};
 use crate::limits::Limits;
 use crate::options::{Options, SchemaId};
 use crate::schema::Schema;
@@ -174,7 +175,7 @@ impl Decoder {
         let decoder = self.header.get_or_insert_with(|| {
             alloc::boxed::Box::new(Self::new(Arc::new(header::options_schema())))
         });
-        self.cached_options.options = Some(header::read_options(decoder, reader)?);
+        self.cached_options.options = Some(decoder.read_options(reader)?);
         let known = &mut self.cached_options;
         known.bits = reader.bit_offset() - from;
         let bytes = usize::try_from(known.bits.div_ceil(8)).unwrap_or(usize::MAX);
@@ -184,6 +185,31 @@ impl Decoder {
         }
         known.bytes.truncate(bytes);
         Ok(())
+    }
+
+    /// Reads an options document with the decoder of its schema.
+    fn read_options(&mut self, reader: &mut BitReader<'_>) -> Result<Options, Error> {
+        let mut body = core::mem::replace(reader, BitReader::new(&[], Packing::Bits));
+        body.set_packing(Packing::Bits);
+        let mut reading = self.begin_body(body, &header::document_options())?;
+        let mut options = OptionsReader::new();
+        loop {
+            let offset = reading.bit_offset();
+            let Some(event) = reading.next_event()? else {
+                break;
+            };
+            options.apply(&event).map_err(|cause| Error {
+                offset,
+                path: "/header".into(),
+                cause,
+            })?;
+        }
+        *reader = reading.into_reader();
+        options.finish().map_err(|cause| Error {
+            offset: reader.bit_offset(),
+            path: String::new(),
+            cause,
+        })
     }
 
     /// Starts a body without a header.

@@ -135,11 +135,24 @@ impl Encoder {
         });
         // The header up to here consists of whole bytes.
         let from = (writer.bit_offset() / 8) as usize;
-        let mut writer = header::write_options(encoder, writer, options)?;
+        let mut writer = encoder.write_options(writer, options)?;
         self.cached_options.bytes.clear();
         self.cached_options.trailing_bits = writer.copy_from(from, &mut self.cached_options.bytes);
         self.cached_options.options = Some(options.clone());
         Ok(writer)
+    }
+
+    /// Writes an options document with the encoder of its schema.
+    fn write_options(&mut self, writer: BitWriter, options: &Options) -> Result<BitWriter, Error> {
+        let mut writing = self.begin_body(writer, &header::document_options())?;
+        let mut events = Vec::new();
+        header::options_events(options, &mut events);
+        writing.event(Event::StartDocument)?;
+        for event in events {
+            writing.event(event)?;
+        }
+        writing.event(Event::EndDocument)?;
+        writing.into_writer()
     }
 
     /// Starts a body after the content of `writer`.

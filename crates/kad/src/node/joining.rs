@@ -168,7 +168,7 @@ impl<C: Cryptography> Kad<C> {
 
     // -- housekeeping --
 
-    pub(super) fn keep_house(&mut self, now: Instant) {
+    pub(super) fn run_maintenance(&mut self, now: Instant) {
         let every = self.config.housekeeping;
         // Nodes do not do it at the same time.
         let wait = every.mul_f64(1.0 - self.random.f64() / 4.0);

@@ -338,7 +338,7 @@ impl<C: Cryptography> Kad<C> {
                 self.emit_all(found);
             }
             Step::StoreHere(place, record) => {
-                let verdict = self.publications.keep_own(now, place, record);
+                let verdict = self.publications.store_own_record(now, place, record);
                 self.lookups.on_stored_here(id, verdict);
             }
             Step::Event(event) => self.emit(event),
@@ -460,7 +460,7 @@ impl<C: Cryptography> Kad<C> {
                 self.emit_all(ended.into_iter().collect());
             }
             Part::Machine => match self.alarms.pop(now) {
-                Some(Alarm::Housekeeping) => self.keep_house(now),
+                Some(Alarm::Housekeeping) => self.run_maintenance(now),
                 Some(Alarm::Enter) => self.enter_again(now),
                 Some(Alarm::Rejoin) => self.rejoin(now),
                 None => {}

@@ -212,7 +212,7 @@ impl Publications {
     }
 
     /// Keeps a record for another node, if its time and signature are right.
-    pub(super) fn keep<C: Cryptography>(
+    pub(super) fn store_record<C: Cryptography>(
         &mut self,
         now: Instant,
         from: &Contact,
@@ -229,7 +229,7 @@ impl Publications {
     }
 
     /// Keeps an own record, which counts to no other host's share.
-    pub(super) fn keep_own(&mut self, now: Instant, place: Key, record: Record) -> Verdict {
+    pub(super) fn store_own_record(&mut self, now: Instant, place: Key, record: Record) -> Verdict {
         self.store.put(now, place, record, 0)
     }
 

@@ -56,7 +56,7 @@ impl<C: Cryptography> Kad<C> {
                 Body::Contacts(self.contacts_for(from, target, count, room))
             }
             Body::Store { level, record } if validated => {
-                Body::Stored(self.keep(now, from, level, record))
+                Body::Stored(self.store_record(now, from, level, record))
             }
             Body::Store { .. } => Body::Refused(Reason::Token),
             Body::Ask {
@@ -126,12 +126,13 @@ impl<C: Cryptography> Kad<C> {
         contacts
     }
 
-    fn keep(&mut self, now: Instant, from: Contact, level: u8, record: Record) -> Verdict {
-        let place = record.key.salted(Salt::of(record.identity(), level));
+    fn store_record(&mut self, now: Instant, from: Contact, level: u8, record: Record) -> Verdict {
+        let place = record.key.salted(Salt::of_record(record.identity(), level));
         if place.shared_bits(self.place()) + REGION_SLACK_BITS < self.region_bits() {
             return Verdict::Rejected;
         }
         let notary = self.requests.notary(now);
-        self.publications.keep(now, &from, place, record, &notary)
+        self.publications
+            .store_record(now, &from, place, record, &notary)
     }
 }

@@ -1,4 +1,4 @@
-//! `chappe-lab bench`: measured beside peers and floors, with targets.
+//! `chappe-lab bench`: scenarios next to their peers and floors, with targets.
 
 use std::fmt::Write as _;
 
@@ -20,12 +20,12 @@ pub(crate) fn help() -> String {
             let _ = writeln!(text, "  {:<10} parts: {}", "", parts.join(", "));
         }
     }
-    text + "\nExit code 1 when a target is missed."
+    text + "\nA target is a ratio to a peer or floor of the same run; without that it is skipped, with the reason.\nExit code 1 when a target is missed."
 }
 
 /// Runs a scenario; a missed target is a negative result.
 pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
-    // The programs under test end with this one, which alone has the signal.
+    // The signal goes to this program alone, which ends the programs under test.
     at_interrupt(|| chappe_lab::exit(130))?;
     let settings = Settings {
         quick: flags.quick,

@@ -1,15 +1,16 @@
-//! `chappe-lab sim`: exchanges under every fault, judged; and what a session would see on a network.
+//! `chappe-lab sim`: exchanges under every fault, judged, and a session on a network of your figures.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use chappe_lab::plot::{self, Mark, Plot};
 use chappe_sim::exchange::{Fault, RUNS_FOR_EVERYTHING, Report, Series, Settings, series};
-use chappe_sim::figure::{Series as Line, figure};
 use chappe_sim::network::{Latency, Link, TRACE_NOTES};
 use chappe_sim::study::{Sight, Study, study};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::Ticker;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 use chappe_terminal::{bytes_per_s, duration};
 
@@ -21,20 +22,20 @@ pub(crate) enum Sim {
         after_help = "Examples:\n  chappe-lab sim exchange --runs 200\n  chappe-lab sim exchange --seed 4711 --trace      replay one seed, with its last steps\n  chappe-lab sim exchange --runs 1000 --faults kill,power-loss,disk-full --json\n\nFaults: kill, power-loss, torn-write, failed-sync, disk-full, bit-rot, partition, flapping,\nasymmetric-loss, slow-peer, stand-still, reordering, reset, clock-step, old-state, version-skew,\nslow-disk, queue-full.\n\nExit code 1 when a promise was broken."
     )]
     Exchange(Exchange),
-    /// Say what a reliable session between nodes would see on your network: rate, lag, queue.
+    /// Show what a reliable session between nodes would see on your network: rate, lag, queue.
     #[command(
         after_help = "Examples:\n  chappe-lab sim network --nodes 5 --rate 10Mbit --latency 20ms --loss 0.5\n  chappe-lab sim network --rate 250kbit --latency 300ms --jitter 100ms --payload 60 --out figures\n  chappe-lab sim network --rate 1Mbit --elements 200 --json       one load instead of a sweep"
     )]
     Network(NetworkStudy),
-    /// Spread events over notification trees: what each plan takes on your network, and whether
-    /// every promise is kept when sinks are dead, lie, and messages are lost.
+    /// Spread events over notification trees: the time of each plan on your network, and whether
+    /// every promise holds when sinks are dead or lie and messages are lost.
     #[command(
         after_help = "Examples:\n  chappe-lab sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe-lab sim tree --sinks 10,100,1000,10000 --out figures\n  chappe-lab sim tree --sinks 1000000 --plan postal\n  chappe-lab sim tree --sources 8 --events 20 --period 0s --port-rate 12500000 --pacer adaptive\n  chappe-lab sim tree --flaky 10 --events 16 --order reliability\n  chappe-lab sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
     )]
     Tree(super::sim_tree::SimTree),
-    /// Say how a Kademlia network of your size finds what is published in it, also under attack.
+    /// Show how a Kademlia network of your size finds what is published in it, also under attack.
     #[command(
-        after_help = "Examples:\n  chappe-lab sim lookup --nodes 100,1000,10000\n  chappe-lab sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe-lab sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n  chappe-lab sim lookup --nodes 1000 --partition 1m..6h --parts 3 --one-way\n\nExit code 1 when fewer searches succeed than --least says; the command to see it again is printed."
+        after_help = "Examples:\n  chappe-lab sim lookup --nodes 100,1000,10000\n  chappe-lab sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe-lab sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n  chappe-lab sim lookup --nodes 1000 --partition 1m..6h --parts 3 --one-way\n\nExit code 1 when fewer searches succeed than --least asks for; the command that repeats the run is printed."
     )]
     Lookup(super::sim_lookup::Lookup),
 }
@@ -70,22 +71,22 @@ pub(crate) struct Exchange {
 /// Flags of `sim network`.
 #[derive(Debug, Args)]
 pub(crate) struct NetworkStudy {
-    /// Nodes: one whose stream the others want, and those.
+    /// Nodes: one that offers a stream, and its subscribers.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     pub nodes: u32,
-    /// What leaves the first node, to all others together: bits a second, such as 10Mbit.
+    /// Rate of the first node to all others together: bits a second, such as 10Mbit.
     #[arg(long, default_value = "10Mbit", value_parser = bytes_per_s, value_name = "RATE")]
     pub rate: u64,
-    /// The time a message takes one way, at least.
+    /// Shortest time that a message takes one way.
     #[arg(long, default_value = "10ms", value_parser = duration, value_name = "DURATION")]
     pub latency: Duration,
-    /// The mean of what comes on top of the latency at random.
+    /// Mean of the random time on top of the latency.
     #[arg(long, default_value = "1ms", value_parser = duration, value_name = "DURATION")]
     pub jitter: Duration,
     /// Messages lost, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub loss: f64,
-    /// Bytes that wait at the first node for its rate; more datagrams are dropped, connections wait.
+    /// Bytes that wait at the first node for its rate; when they are reached, connections wait.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
     pub queue: u64,
     /// Bytes of an element.
@@ -97,13 +98,10 @@ pub(crate) struct NetworkStudy {
     /// Simulated time for each load.
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "DURATION")]
     pub time: Duration,
-    /// Send frames as datagrams that are lost, rather than on connections.
-    #[arg(long)]
-    pub datagrams: bool,
     /// Write the table and the figures here.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where chance comes from.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 }
@@ -151,19 +149,13 @@ fn exchange(flags: &Exchange, json: bool) -> Outcome {
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
-    let said = std::sync::Mutex::new(began);
+    let ticker = Ticker::new();
     let series = series(
         &settings,
         flags.runs,
         flags.jobs.unwrap_or(processors),
         |series| {
-            let mut said = said
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if said.elapsed() > Duration::from_secs(1) {
-                *said = Instant::now();
-                output::progress(progress(series, flags.runs, began));
-            }
+            ticker.tick(|| progress(series, flags.runs, began));
             true
         },
     );
@@ -190,7 +182,7 @@ fn exchange(flags: &Exchange, json: bool) -> Outcome {
 fn progress(series: &Series, runs: u64, began: Instant) -> String {
     let seconds = began.elapsed().as_secs_f64();
     format!(
-        "sim: {} of {runs} runs, {:.0} hours, {:.0} hours a second, {} failed",
+        "{} of {runs} runs, {:.0} hours, {:.0} hours a second, {} failed",
         series.runs,
         series.hours,
         series.hours / seconds,
@@ -258,7 +250,7 @@ fn print(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) {
     }
     output::line(format_args!(
         "{} runs, {:.0} simulated hours in {seconds:.1} s ({:.0} hours a second), {} elements \
-         accepted, {} numbers said to be lost, {} runs failed",
+         accepted, {} numbers reported as lost, {} runs failed",
         series.runs,
         series.hours,
         series.hours / seconds,
@@ -294,15 +286,11 @@ fn network(flags: &NetworkStudy, json: bool) -> Outcome {
             elements_per_s: *elements_per_s,
             payload_bytes: flags.payload as usize,
             duration: flags.time,
-            datagrams: flags.datagrams,
         };
         let load = format!("load {} of {}, {elements_per_s:.0}/s", nth + 1, rates.len());
-        let mut said = Instant::now();
+        let ticker = Ticker::new();
         sights.push(study(&looked, &mut |share| {
-            if said.elapsed() > Duration::from_secs(1) {
-                said = Instant::now();
-                output::progress(format_args!("sim: {load}: {:.0} %", share * 100.0));
-            }
+            ticker.tick(|| format!("{load}: {:.0} %", share * 100.0));
         }));
     }
     if let Some(folder) = &flags.out {
@@ -331,7 +319,7 @@ fn loads(flags: &NetworkStudy) -> Vec<f64> {
         return vec![elements.clamp(0.001, 1e7)];
     }
     let subscribers = f64::from(flags.nodes - 1);
-    // What an element costs on the wire beside its payload when frames are full.
+    // An element's bytes on the wire when frames are full, with 10 for all but its payload.
     let bytes = f64::from(flags.payload) + 10.0;
     let carried = flags.rate as f64 / subscribers / bytes;
     let shares = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2];
@@ -388,12 +376,9 @@ fn table(sights: &[Sight]) -> Table {
 }
 
 fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
-    let line = |name: &str, value: fn(&Sight) -> f64| Line {
-        name: name.to_owned(),
-        points: sights
-            .iter()
-            .map(|it| (it.offered_per_s, value(it)))
-            .collect(),
+    let line = |name: &str, value: fn(&Sight) -> f64| {
+        let points = sights.iter().map(|it| (it.offered_per_s, value(it)));
+        plot::Series::new(name, Mark::Line).with(points)
     };
     let title = |what: &str| {
         format!(
@@ -401,26 +386,17 @@ fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
             flags.nodes, flags.rate, flags.latency
         )
     };
-    let latency = figure(
-        &title("Latency"),
-        "elements offered a second",
-        "milliseconds",
-        &[
-            line("p50", |it| it.latency_p50_s * 1e3),
-            line("p99", |it| it.latency_p99_s * 1e3),
-        ],
-    );
-    let rate = figure(
-        &title("Rate"),
-        "elements offered a second",
-        "elements received a second",
-        &[
-            line("received", |it| it.received_per_s),
-            line("offered", |it| it.offered_per_s),
-        ],
-    );
-    output::file(&folder.join("latency.svg"), &latency)?;
-    output::file(&folder.join("rate.svg"), &rate)?;
+    let x = "elements offered a second";
+    let latency = Plot::new(title("Latency"), x, "milliseconds").with([
+        line("p50", |it| it.latency_p50_s * 1e3),
+        line("p99", |it| it.latency_p99_s * 1e3),
+    ]);
+    let rate = Plot::new(title("Rate"), x, "elements received a second").with([
+        line("received", |it| it.received_per_s),
+        line("offered", |it| it.offered_per_s),
+    ]);
+    output::file(&folder.join("latency.svg"), &latency.svg())?;
+    output::file(&folder.join("rate.svg"), &rate.svg())?;
     output::file(&folder.join("network.txt"), &format!("{}\n", table(sights)))
 }
 

@@ -4,12 +4,13 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chappe_sim::figure::{Series, figure};
+use chappe_lab::plot::{Mark, Plot, Scale, Series};
 use chappe_sim::lookup::{Attack, Outcome as Found, Partition, Progress, Settings, Tally, run};
 use chappe_sim::network::Latency;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::Ticker;
 use chappe_terminal::duration;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 
@@ -29,7 +30,7 @@ pub(crate) struct Lookup {
     #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub nodes: Vec<u32>,
-    /// The attacker's share of the nodes, in percent.
+    /// Share of the nodes that are the attacker's, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = to_90)]
     pub sybils: f64,
     /// Where the attacker's nodes are: scattered, nearest to the keys, or all over their region.
@@ -48,13 +49,13 @@ pub(crate) struct Lookup {
     /// Searches for all devices.
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub full_searches: u32,
-    /// How long a node stays, on average; then another takes its place. Default: for ever.
+    /// Mean time that a node stays before another replaces it. Default: forever.
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub session: Option<Duration>,
     /// Simulated time between publishing and searching, without a partition.
     #[arg(long, default_value = "120s", value_parser = duration, value_name = "DURATION")]
     pub settle: Duration,
-    /// The network falls into parts from START to END after half of the devices were published; the others are
+    /// The network is divided from START to END, after half of the devices were published; the others are
     /// published meanwhile. Searches are made in all parts, and afterwards from part to part.
     #[arg(long, value_parser = span, value_name = "START..END")]
     pub partition: Option<(Duration, Duration)>,
@@ -62,7 +63,7 @@ pub(crate) struct Lookup {
     #[arg(long, default_value_t = 2, value_name = "N", requires = "partition",
           value_parser = clap::value_parser!(u16).range(2..=16))]
     pub parts: u16,
-    /// What a part of a higher number sends arrives at those of lower ones; only the way back is cut.
+    /// Messages from a part with a higher number reach those with lower ones; only the opposite direction is cut.
     #[arg(long, requires = "partition")]
     pub one_way: bool,
     /// How long after the partition all parts must find what any of them publishes.
@@ -80,7 +81,7 @@ pub(crate) struct Lookup {
     /// Bytes a second that leave a node, over all its links together. Default: no limit.
     #[arg(long, value_name = "BYTES")]
     pub rate: Option<NonZeroU64>,
-    /// Bytes that wait for the rate at a node; what does not fit is dropped.
+    /// Bytes that wait for the rate at a node; more are dropped.
     #[arg(
         long,
         default_value_t = 65_536,
@@ -170,16 +171,13 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
     for settings in wanted {
         let (nodes, seed) = (settings.nodes, settings.seed);
         let began = Instant::now();
-        let mut said = began;
+        let ticker = Ticker::new();
         let found = run(&settings, &mut |progress: &Progress| {
-            if said.elapsed() > Duration::from_secs(1) {
-                said = Instant::now();
-                let Progress { phase, share, at } = progress;
-                output::progress(format_args!(
-                    "sim: {nodes} nodes, seed {seed}: {phase} {:.0} %, at {at:.0?}",
-                    share * 100.0
-                ));
-            }
+            let Progress { phase, share, at } = progress;
+            let percent = share * 100.0;
+            ticker.tick(|| {
+                format!("{nodes} nodes, seed {seed}: {phase} {percent:.0} %, at {at:.0?}")
+            });
         });
         let seconds = began.elapsed().as_secs_f64();
         played.push(Played {
@@ -291,7 +289,7 @@ fn as_json(played: &Played) -> serde_json::Value {
         found,
         seconds,
     } = played;
-    let of = |it: &chappe_sim::lookup::Distribution| {
+    let of = |it: &chappe_sim::Distribution| {
         json!({ "mean": it.mean(), "p50": it.percentile(50.0), "p99": it.percentile(99.0),
             "max": it.max(), "samples": it.len() })
     };
@@ -399,7 +397,7 @@ fn table(played: &[Played]) -> Table {
     table
 }
 
-/// What became of the parts.
+/// The parts of networks that were divided.
 fn parts(played: &[Played]) -> Table {
     let mut table = Table::new([
         "nodes",
@@ -439,20 +437,20 @@ fn parts(played: &[Played]) -> Table {
 }
 
 fn write(folder: &Path, played: &[Played]) -> Outcome {
-    let line = |name: &str, value: fn(&Found) -> f64| Series {
-        name: name.to_owned(),
-        points: played
-            .iter()
-            .map(|it| (f64::from(it.settings.nodes).log10(), value(&it.found)))
-            .collect(),
+    let line = |name: &str, value: fn(&Found) -> f64| {
+        let point = |it: &Played| (f64::from(it.settings.nodes), value(&it.found));
+        Series::new(name, Mark::Both).with(played.iter().map(point))
     };
     let lines = [
         line("messages", |it| it.messages.mean()),
         line("hops", |it| it.hops.mean()),
         line("asks", |it| it.asks.mean()),
     ];
-    let figure = figure("Searches", "nodes, log10", "for each search", &lines);
-    output::file(&folder.join("lookup.svg"), &figure)?;
+    let plot = Plot {
+        scales: [Scale::Logarithmic, Scale::Linear],
+        ..Plot::new("Searches", "nodes", "for each search").with(lines)
+    };
+    output::file(&folder.join("lookup.svg"), &plot.svg())?;
     let mut text = format!("{}\n", table(played));
     if played.iter().any(|it| it.found.parted.is_some()) {
         text += &format!("\n{}\n", parts(played));

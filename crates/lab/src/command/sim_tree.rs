@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use chappe_lab::plot::{self, Plot, Scale};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Plan};
-use chappe_sim::figure::{self, figure};
 use chappe_sim::tree::{Lie, Report, Series, Settings, run, series};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::Ticker;
 use chappe_terminal::interrupt::stop_at_interrupt;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 use chappe_terminal::{duration, measured};
@@ -20,7 +21,7 @@ use chappe_terminal::{duration, measured};
 /// How sinks are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlanName {
-    /// What sources do by default: nearly the quickest (5 % of it at most), with fewer messages of each node.
+    /// The default of sources: at most 5 % slower than the quickest, with fewer messages from each node.
     Default,
     /// The quickest for the send cost and latency, under the fan-out cap.
     Postal,
@@ -81,8 +82,8 @@ pub(crate) struct SimTree {
     /// Sources that publish at the same moment.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sources: u32,
-    /// Events of each source; later ones know who was silent before. The table shows the worst of all; each is in
-    /// the file of --out and with --json.
+    /// Events of each source; at later ones the silent sinks are known. The table shows the worst event; --out and
+    /// --json have each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub events: u32,
     /// Time between two events of a source. Default: twice --within, so that all is known of one before the next.
@@ -102,23 +103,23 @@ pub(crate) struct SimTree {
     #[arg(long, default_value = Order::AsListed.name(),
           value_parser = PossibleValuesParser::new(Order::ALL.map(Order::name)).try_map(|name| name.parse::<Order>()))]
     pub order: Order,
-    /// Sinks that are critical, in percent: when they have the event is said beside.
+    /// Sinks that are critical, in percent. The time at which they have the event gets a column.
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     pub critical: f64,
-    /// Sinks that are flaky, in percent: at each event they are there or not, by chance. Who comes back has the
+    /// Sinks that are flaky, in percent: at each event they are there or not, by chance. A sink that comes back gets the
     /// missed event with the next one, so the last sink is late by a period.
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     pub flaky: f64,
-    /// What a send costs a node: o.
+    /// Time that a send takes a node: o.
     #[arg(long, default_value = "20us", value_parser = duration, value_name = "DURATION")]
     pub send_cost: Duration,
-    /// The time on the way: L.
+    /// Time on the path: L.
     #[arg(long, default_value = "30us", value_parser = duration, value_name = "DURATION")]
     pub latency: Duration,
-    /// What it costs a node to handle a message.
+    /// Time that a message takes a node to handle.
     #[arg(long, default_value = "10us", value_parser = duration, value_name = "DURATION")]
     pub handling: Duration,
-    /// The most that comes on top of the latency at random.
+    /// Longest random time on top of the latency.
     #[arg(long, default_value = "0us", value_parser = duration, value_name = "DURATION")]
     pub jitter: Duration,
     /// Messages lost, in percent.
@@ -152,22 +153,22 @@ pub(crate) struct SimTree {
     /// Messages of the source itself before it calls a sink failed: k.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub attempts: u8,
-    /// When the source says what it knows: T.
+    /// When the source reports the outcome: T.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub within: Duration,
     /// The shortest time-out.
     #[arg(long, default_value = "200us", value_parser = duration, value_name = "DURATION")]
     pub timeout_floor: Duration,
-    /// No signatures, tags and receipts: whoever can send a datagram can forge.
+    /// No signatures, tags and receipts: anyone who can send a datagram can forge one.
     #[arg(long)]
     pub trusted_network: bool,
-    /// Instead: so many runs of mixed sizes and troubles, judged. Of the flags above none has a part in it.
+    /// Judge this many runs of mixed sizes and troubles instead; the flags above have no effect on them.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub mixed: Option<u64>,
     /// Mixed runs at the same time. Default: as many as the machine has processors.
     #[arg(long, value_name = "N", requires = "mixed")]
     pub jobs: Option<usize>,
-    /// Where chance comes from; the first seed of mixed runs.
+    /// Seed of all random choices; the first seed of mixed runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// Write the table, each event (CSV) and a figure here.
@@ -249,15 +250,9 @@ fn plans(flags: &SimTree, json: bool) -> Outcome {
             if flags.plan.is_some_and(|only| only != plan) {
                 continue;
             }
-            let mut said = Instant::now();
+            let ticker = Ticker::new();
             let report = run(&settings(flags, sinks, plan), &mut |delivered| {
-                if said.elapsed() > Duration::from_secs(1) {
-                    said = Instant::now();
-                    let plan = plan.name();
-                    output::progress(format_args!(
-                        "sim: {sinks} sinks, {plan}: {delivered} delivered"
-                    ));
-                }
+                ticker.tick(|| format!("{sinks} sinks, {}: {delivered} delivered", plan.name()));
             });
             played.push(Played {
                 sinks,
@@ -296,7 +291,7 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
     let mut csv = String::from("sinks,plan,event,live_sinks,median_s,last_s,known_s\n");
-    let mut lines: Vec<figure::Series> = Vec::new();
+    let mut lines = Vec::new();
     for Played {
         sinks,
         plan,
@@ -315,17 +310,8 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
                 measured(event.known_s)
             );
         }
-        let point = (
-            f64::from(*sinks).max(1.0).log10(),
-            in_send_costs(flags, report.completion()),
-        );
-        match lines.iter_mut().find(|line| line.name == plan) {
-            Some(line) => line.points.push(point),
-            None => lines.push(figure::Series {
-                name: plan,
-                points: vec![point],
-            }),
-        }
+        let took = in_send_costs(flags, report.completion());
+        plot::add(&mut lines, &plan, (f64::from(*sinks), took));
     }
     let title = format!(
         "The last sink has the event (o {:?}, L {:?})",
@@ -333,8 +319,11 @@ fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
     );
     write("tree.txt", format!("{}\n", table(flags, played)))?;
     write("tree.csv", csv)?;
-    let svg = figure(&title, "sinks, log10", "send costs (o)", &lines);
-    write("tree.svg", svg)
+    let plot = Plot {
+        scales: [Scale::Logarithmic, Scale::Linear],
+        ..Plot::new(title, "sinks", "send costs (o)").with(lines)
+    };
+    write("tree.svg", plot.svg())
 }
 
 /// One event of a source.
@@ -402,7 +391,7 @@ fn in_send_costs(flags: &SimTree, time: Duration) -> f64 {
 }
 
 fn table(flags: &SimTree, played: &[Played]) -> Table {
-    // What was not asked for has no column.
+    // Only what was asked for has a column.
     let (critical, flaky) = (flags.critical > 0.0, flags.flaky > 0.0);
     let mut head = vec!["sinks", "plan", "last sink", "in o", "median"];
     head.extend(critical.then_some("last critical"));
@@ -475,11 +464,11 @@ fn print(flags: &SimTree, played: &[Played]) {
 fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
-    let said = std::sync::Mutex::new(began);
+    let ticker = Ticker::new();
     let jobs = flags.jobs.unwrap_or(processors);
     let stop = stop_at_interrupt()?;
     let again = |seed: u64| format!("chappe-lab sim tree --mixed 1 --seed {seed}");
-    // A long series says at once what it finds; with JSON, whose document comes at the end, beside it.
+    // A long series prints violations as they are found; with JSON, on standard error.
     let broken = |report: &Report| {
         let say = |text: String| match json {
             true => output::note(text),
@@ -491,16 +480,8 @@ fn mixed(flags: &SimTree, runs: u64, json: bool) -> Outcome {
         say(format!("  again: {}", again(report.seed)));
     };
     let series = series(flags.seed, runs, jobs, broken, |series| {
-        let mut said = said
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if said.elapsed() > Duration::from_secs(1) {
-            *said = Instant::now();
-            output::progress(format_args!(
-                "sim: {} of {runs} runs, {} failed",
-                series.runs, series.failures
-            ));
-        }
+        let failures = series.failures;
+        ticker.tick(|| format!("{} of {runs} runs, {failures} failed", series.runs));
         !stop.load(Ordering::Relaxed)
     });
     let seconds = began.elapsed().as_secs_f64();

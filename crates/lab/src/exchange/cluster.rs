@@ -1,4 +1,4 @@
-//! The processes of a run: started, told what to do together, ended whatever happens.
+//! The processes of a run: started together, given their orders, and ended whatever happens.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Kind;
-use super::message::{Answer, Counted, Measured, Order, Role, Standing};
+use super::message::{Answer, Counted, Measured, Order, Progress, Role};
 use super::namespace;
 use super::worker::now;
 use crate::process::{own_process, processor_s};
@@ -30,7 +30,7 @@ const SECOND: i64 = 1_000_000_000;
 
 /// What all processes measured between the same two times.
 #[derive(Debug, Default)]
-pub(crate) struct Together {
+pub(crate) struct Combined {
     /// Of each process.
     pub(crate) measured: Vec<Measured>,
     /// Bytes that crossed the loopback.
@@ -118,13 +118,13 @@ impl Cluster {
             self.produce(Duration::from_millis(100))?;
             std::thread::sleep(Duration::from_millis(500));
             self.tell(&Order::Pause)?;
-            let standing = self.stand()?;
-            let all = |one: &Standing| one.reached.iter().all(|reached| *reached > 0);
-            if standing.iter().all(all) {
+            let progress = self.progress()?;
+            let all = |one: &Progress| one.reached.iter().all(|reached| *reached > 0);
+            if progress.iter().all(all) {
                 break;
             }
             if begin.elapsed() > FIRST {
-                let missing: usize = standing
+                let missing: usize = progress
                     .iter()
                     .map(|one| one.reached.iter().filter(|reached| **reached == 0).count())
                     .sum();
@@ -134,8 +134,8 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(500));
         }
         self.settle()?;
-        let standing = self.stand()?;
-        self.before = standing.iter().map(|one| one.yielded).collect();
+        let progress = self.progress()?;
+        self.before = progress.iter().map(|one| one.yielded).collect();
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// Measures for a time, all together.
-    pub(crate) fn measure(&mut self, length: Duration) -> Result<Together, Error> {
+    pub(crate) fn measure(&mut self, length: Duration) -> Result<Combined, Error> {
         let from = now() + AHEAD;
         let until = from + i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
         self.tell(&Order::Measure { from, until })?;
@@ -181,7 +181,7 @@ impl Cluster {
             Answer::Measured(measured) => Some(measured),
             _ => None,
         })?;
-        Ok(Together {
+        Ok(Combined {
             measured,
             wire_bytes: end.0 - begin.0,
             wire_packets: end.1 - begin.1,
@@ -196,11 +196,11 @@ impl Cluster {
         members.map(|member| processor_s(member.child.id())).sum()
     }
 
-    /// How all stand.
-    pub(crate) fn stand(&mut self) -> Result<Vec<Standing>, Error> {
-        self.tell(&Order::Stand)?;
+    /// What each has produced and received so far.
+    pub(crate) fn progress(&mut self) -> Result<Vec<Progress>, Error> {
+        self.tell(&Order::Report)?;
         self.all(ANSWERING, |answer| match answer {
-            Answer::Standing(standing) => Some(standing),
+            Answer::Progress(progress) => Some(progress),
             _ => None,
         })
     }
@@ -212,9 +212,9 @@ impl Cluster {
         let begin = Instant::now();
         let (mut before, mut quiet) = (Vec::new(), 0);
         while begin.elapsed() < SETTLING && quiet < QUIET {
-            let standing = self.stand()?;
-            let whole = standing.iter().all(|one| {
-                let reached = one.reached.iter().zip(&standing);
+            let progress = self.progress()?;
+            let whole = progress.iter().all(|one| {
+                let reached = one.reached.iter().zip(&progress);
                 reached
                     .into_iter()
                     .all(|(reached, origin)| *reached >= origin.yielded)
@@ -222,8 +222,8 @@ impl Cluster {
             if whole {
                 break;
             }
-            quiet = if standing == before { quiet + 1 } else { 0 };
-            before = standing;
+            quiet = if progress == before { quiet + 1 } else { 0 };
+            before = progress;
             std::thread::sleep(STEP);
         }
         Ok(begin.elapsed())
@@ -249,10 +249,10 @@ impl Cluster {
         self.members[node].tell(&Order::CatchUp { from })
     }
 
-    /// What became of everything; the processes end.
+    /// Counts the elements that arrived and those that did not; the processes end.
     pub(crate) fn count(mut self) -> Result<Counted, Error> {
-        let standing = self.stand()?;
-        let produced: Vec<u64> = standing.iter().map(|one| one.yielded).collect();
+        let progress = self.progress()?;
+        let produced: Vec<u64> = progress.iter().map(|one| one.yielded).collect();
         let before = self.before.clone();
         self.tell(&Order::Count { before, produced })?;
         let counted = self.all(ANSWERING, |answer| match answer {
@@ -364,6 +364,6 @@ impl Member {
         };
         orders
             .write_all(line.as_bytes())
-            .map_err(Error::io("telling a process what to do"))
+            .map_err(Error::io("sending an order to a process"))
     }
 }

@@ -1,40 +1,43 @@
 //! The study's figures 2 to 5, from what was measured.
 
-use super::figure::Figure;
 use super::outcome::Outcome;
 use crate::Report;
+use crate::plot::{Mark, Plot, Series};
+use crate::report::file_name;
 
-/// Draws a kind's figures: loads over time (its figures 2 and 3), what each node produced (figure 4).
-pub(crate) fn kind(report: &mut Report, name: &str, outcome: &Outcome) {
-    let file: String = name.replace([' ', ','], "-");
-    let load = Figure {
-        title: format!("{name}: processors busy with all nodes"),
-        unit: "processors",
-        series: vec![("busy".to_owned(), outcome.load.clone())],
-        ..Figure::default()
-    };
-    report.figures.insert(format!("{file}-load"), load.lines());
-    let wire = Figure {
-        title: format!("{name}: traffic of all nodes, heads included"),
-        unit: "Mbit/s",
-        series: vec![("on the loopback".to_owned(), outcome.wire_mbit.clone())],
-        ..Figure::default()
-    };
-    report
-        .figures
-        .insert(format!("{file}-traffic"), wire.lines());
-    let numbers = 0..outcome.producers.len();
-    let produced = Figure {
-        title: format!("{name}: what each node produced"),
-        unit: "elements a second",
-        names: numbers.map(|number| number.to_string()).collect(),
-        series: vec![("produced".to_owned(), outcome.producers.clone())],
-    };
-    let name = format!("{file}-producers");
-    report.figures.insert(name, produced.bars());
+/// Values at 0, 1, 2, …: seconds, or names.
+fn counted(name: &str, mark: Mark, values: impl IntoIterator<Item = f64>) -> Series {
+    let values = values.into_iter().enumerate();
+    Series::new(name, mark).with(values.map(|(at, value)| (at as f64, value)))
 }
 
-/// What the summary says of a kind.
+/// Draws a kind's figures: loads over time (the study's figures 2 and 3), and what each node produced
+/// (its figure 4).
+pub(crate) fn kind(report: &mut Report, name: &str, outcome: &Outcome) {
+    let file = file_name(name);
+    let seconds = |title: &str, unit: &'static str, values: &[f64]| {
+        let line = counted(title, Mark::Line, values.iter().copied());
+        Plot::new(format!("{name}: {title}"), "seconds", unit).with([line])
+    };
+    let load = seconds("all nodes", "processors busy", &outcome.load);
+    report.figure(format!("{file}-load"), &load);
+    let wire = seconds("all nodes, with headers", "Mbit/s", &outcome.wire_mbit);
+    report.figure(format!("{file}-traffic"), &wire);
+    let bars = counted("produced", Mark::Bars, outcome.producers.iter().copied());
+    let names = 0..outcome.producers.len();
+    let produced = Plot {
+        names: names.map(|number| number.to_string()).collect(),
+        ..Plot::new(
+            format!("{name}: each producer"),
+            "node",
+            "elements a second",
+        )
+        .with([bars])
+    };
+    report.figure(format!("{file}-producers"), &produced);
+}
+
+/// A kind in the summary.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -51,7 +54,7 @@ const STUDY: [(&str, f64, f64); 3] = [
     ("study:\nzeromq, Kryo", 38.0, 36.0),
 ];
 
-/// Draws the summary (its figure 5), theirs beside ours.
+/// Draws the summary (its figure 5), theirs next to ours.
 pub(crate) fn summary(report: &mut Report, lines: &[Line]) {
     let study = STUDY.map(|(name, generated, consumed)| Line {
         name: name.to_owned(),
@@ -59,23 +62,17 @@ pub(crate) fn summary(report: &mut Report, lines: &[Line]) {
         consumed,
     });
     let all: Vec<Line> = study.into_iter().chain(lines.iter().cloned()).collect();
-    let figure = Figure {
-        title: "Elements a second: of a producer, of a virtual sensor over a received stream"
-            .to_owned(),
-        unit: "1/s",
+    let title = "Elements a second: of a producer, of a virtual sensor over a received stream";
+    let generated = all.iter().map(|line| line.generated);
+    let consumed = all.iter().map(|line| line.consumed);
+    let plot = Plot {
         names: all.iter().map(|line| line.name.clone()).collect(),
-        series: vec![
-            (
-                "generation".to_owned(),
-                all.iter().map(|l| l.generated).collect(),
-            ),
-            (
-                "consumption".to_owned(),
-                all.iter().map(|l| l.consumed).collect(),
-            ),
-        ],
+        ..Plot::new(title, "", "1/s").with([
+            counted("generation", Mark::Bars, generated),
+            counted("consumption", Mark::Bars, consumed),
+        ])
     };
-    report.figures.insert("summary".to_owned(), figure.bars());
+    report.figure("summary", &plot);
     for (name, generated, consumed) in STUDY {
         let name = name.replace('\n', " ");
         report.row(&format!("{name}: a virtual sensor"), consumed, "1/s", format!(

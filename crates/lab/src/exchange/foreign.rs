@@ -47,8 +47,8 @@ impl Foreign {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The last lines that it said.
-    pub(crate) fn last_words(&self) -> String {
+    /// The last lines that it printed.
+    pub(crate) fn last_output(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let lines: Vec<_> = text.lines().rev().take(3).collect();
@@ -68,7 +68,7 @@ impl Drop for Foreign {
     }
 }
 
-/// Becomes a foreign program that the kernel kills when the bench is gone.
+/// Becomes a foreign program that the kernel kills when the bench ends.
 pub(crate) fn become_program(arguments: &[OsString]) -> Result<(), Error> {
     let Some((program, arguments)) = arguments.split_first() else {
         return Err(Error::Failed("which program?".to_owned()));

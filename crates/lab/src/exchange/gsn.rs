@@ -37,25 +37,30 @@ const RUNS: [(&str, u32); 4] = [
     ("zeromq-sync", 1),
 ];
 
-/// Elements a second of all subscriptions together, where it was the most.
-pub(crate) fn run(bench: &Bench<'_>, report: &mut Report, lines: &mut Vec<Line>) -> Option<f64> {
-    let mut most = None;
+/// Elements a second of all subscriptions together, where it was the most, or why there are none.
+pub(crate) fn run(
+    bench: &Bench<'_>,
+    report: &mut Report,
+    lines: &mut Vec<Line>,
+) -> Result<f64, String> {
+    let mut most: Result<f64, String> = Err("GSN was not measured".to_owned());
     for (wrapper, period_ms) in RUNS {
         let name = format!("peer GSN, {wrapper}, every {period_ms} ms");
         match measure(bench, wrapper, period_ms, &name, report) {
             Ok((line, all)) => {
                 lines.push(line);
-                most = most.max(Some(all));
+                most = Ok(most.map_or(all, |most| most.max(all)));
             }
             Err(error) => {
                 report.skipped.push(format!("{name}: {error}"));
+                most = most.or(Err(error.to_string()));
                 if matches!(error, Error::Failed(ref what) if what.contains("not installed")) {
                     break;
                 }
             }
         }
     }
-    most.map(|all| f64::from(u32::try_from(all).unwrap_or(u32::MAX)))
+    most
 }
 
 fn measure(
@@ -64,7 +69,7 @@ fn measure(
     period_ms: u32,
     name: &str,
     report: &mut Report,
-) -> Result<(Line, u64), Error> {
+) -> Result<(Line, f64), Error> {
     (bench.settings.progress)(name);
     let folder = bench
         .folder
@@ -118,7 +123,7 @@ fn measure(
         generated: produced,
         consumed: rates[rates.len() / 2],
     };
-    Ok((line, total as u64))
+    Ok((line, total))
 }
 
 fn start(folder: &Path, period_ms: u32) -> Result<Foreign, Error> {
@@ -218,7 +223,7 @@ fn wait(
             return Ok(());
         }
         if begin.elapsed() > within || !server.runs() {
-            let what = format!("GSN does not begin: {}", server.last_words());
+            let what = format!("GSN does not start: {}", server.last_output());
             return Err(Error::Failed(what));
         }
         std::thread::sleep(Duration::from_millis(250));

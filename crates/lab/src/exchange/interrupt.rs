@@ -1,4 +1,4 @@
-//! A run that is interrupted leaves nothing behind: the processes end with their input, foreign
+//! An interrupted run leaves nothing on the disk: the processes end with their input, foreign
 //! programs with this one, and the folder is removed here.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) fn remove(folder: PathBuf) {
                     break;
                 }
             }
-            // As a shell says of what SIGINT ended.
+            // As a shell reports a program that SIGINT ended.
             std::process::exit(130);
         }
     });

@@ -1,4 +1,4 @@
-//! The ways of exchange that are measured, and their names.
+//! The kinds of exchange that are measured, and their names.
 
 use serde::{Deserialize, Serialize};
 

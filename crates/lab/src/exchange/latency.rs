@@ -46,7 +46,7 @@ impl Latencies {
         }
     }
 
-    /// The samples, and the 99th percentile of each second; then it begins anew.
+    /// Takes the samples and the 99th percentile of each second, and is empty then.
     pub(crate) fn take(&self) -> (Vec<u32>, Vec<u32>) {
         let window = std::mem::take(&mut *self.window());
         let mut seconds = window.seconds;

@@ -16,9 +16,9 @@ const HTTP_PORT: u16 = 8470;
 const SESSION_PORT: u16 = 22_031;
 const PUBLISH_PORT: u16 = 22_032;
 const DIRECTORY_PORT: u16 = 22_033;
-/// What stands before the names of received streams.
+/// The prefix of the names of received streams.
 const RECEIVED: &str = "r";
-/// What stands before the name of a stream that is caught up with.
+/// The prefix of the name of a backlog where it is received.
 const CAUGHT_UP: &str = "b";
 
 /// The address of node `index`, within the namespace of the run.

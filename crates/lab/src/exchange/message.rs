@@ -1,4 +1,4 @@
-//! What the bench and its processes say to each other: one JSON object a line, on standard input and
+//! The messages between the bench and its processes: one JSON object a line, on standard input and
 //! output. A process whose input ends, ends.
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Role {
     pub(crate) timed: Vec<usize>,
 }
 
-/// What a process is told.
+/// An order to a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
@@ -59,9 +59,9 @@ pub(crate) enum Order {
         /// That node.
         from: usize,
     },
-    /// Say how much was received so far: [`Answer::Standing`].
-    Stand,
-    /// Read everything again, say what is lost and doubled ([`Answer::Counted`]), and end.
+    /// Report how much was received so far: [`Answer::Progress`].
+    Report,
+    /// Read everything again, report what is lost and doubled ([`Answer::Counted`]), and end.
     Count {
         /// For each node the number that it had produced before the run.
         before: Vec<u64>,
@@ -70,7 +70,7 @@ pub(crate) enum Order {
     },
 }
 
-/// What a process says.
+/// An answer of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -82,9 +82,9 @@ pub(crate) enum Answer {
     Filled,
     /// What it measured.
     Measured(Measured),
-    /// How it stands.
-    Standing(Standing),
-    /// What became of everything.
+    /// What it has produced and received so far.
+    Progress(Progress),
+    /// The elements that arrived, and those that did not.
     Counted(Counted),
     /// It cannot go on.
     Failed(String),
@@ -109,9 +109,9 @@ pub(crate) struct Measured {
     pub(crate) syncs: u64,
 }
 
-/// How a process stands.
+/// What a process has produced and received so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Standing {
+pub(crate) struct Progress {
     /// The last number whose turn has come.
     pub(crate) yielded: u64,
     /// How many elements of its producer were accepted.
@@ -122,7 +122,7 @@ pub(crate) struct Standing {
     pub(crate) caught_up: u64,
 }
 
-/// What became of everything that was produced.
+/// All that was produced, by whether it arrived.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counted {
     /// Elements at the end.

@@ -7,8 +7,8 @@
 //! and process nothing.
 
 mod backlog;
+mod broker;
 mod cluster;
-mod figure;
 mod figures;
 mod foreign;
 mod gsn;

@@ -1,26 +1,19 @@
-//! A client of mosquitto: MQTT 3.1.1, QoS 1 both ways, a session that the broker keeps.
-//!
-//! A small client of our own: it does no more than the comparison needs, so that the broker is what
-//! is measured. What is due together is written together, as is what is acknowledged.
+//! The protocol of mosquitto: MQTT 3.1.1, QoS 1 both ways, a session that the broker keeps. Packets that
+//! arrive together are acknowledged together.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::oneshot;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
-
+use super::broker::{Client, Protocol, Traffic};
 use super::latency::Latencies;
-use super::message::{Counted, Role};
+use super::message::Role;
 use super::tally::Received;
-use super::worker::{Due, Station};
+use super::worker::Due;
 use crate::Error;
 
 /// Where the broker listens, within the namespace of the run.
 pub(crate) const ADDRESS: &str = "127.0.77.200:1883";
-/// Packets that are written together at most.
-const TOGETHER: usize = 256;
 
 const CONNECT: u8 = 0x10;
 const CONNACK: u8 = 0x20;
@@ -29,66 +22,43 @@ const PUBACK: u8 = 0x40;
 const SUBSCRIBE: u8 = 0x82;
 const SUBACK: u8 = 0x90;
 
-/// A connected client.
-pub(crate) struct Client {
+/// A client's side of the protocol.
+pub(crate) struct Mqtt {
     index: usize,
-    write: mpsc::UnboundedSender<Vec<u8>>,
-    received: Received,
-    produced: Arc<AtomicU64>,
-    subscribed: Option<tokio::sync::oneshot::Receiver<()>>,
+    subscribed: Option<oneshot::Receiver<()>>,
     packet: u16,
 }
 
-impl Client {
-    /// Connects to the broker.
-    pub(crate) async fn start(role: &Role, latencies: Latencies) -> Result<Self, Error> {
-        let failed = || Error::io("talking to mosquitto");
-        let stream = TcpStream::connect(ADDRESS).await.map_err(failed())?;
-        stream.set_nodelay(true).map_err(failed())?;
-        let (mut read, mut write) = stream.into_split();
-        let mut body = Vec::new();
-        text(&mut body, "MQTT");
-        // Version 3.1.1, a session that is kept, no keep-alive.
-        body.extend([4, 0, 0, 0]);
-        text(&mut body, &format!("node-{:02}", role.index));
-        let connect = packet(CONNECT, &body);
-        write.write_all(&connect).await.map_err(failed())?;
-        let (kind, answer) = next(&mut read, &mut Vec::new()).await?;
-        if kind & 0xf0 != CONNACK || answer.get(1) != Some(&0) {
-            return Err(Error::Failed("mosquitto refuses".to_owned()));
-        }
-        let (sender, queue) = mpsc::unbounded_channel();
-        tokio::spawn(writing(write, queue));
-        let (told, subscribed) = tokio::sync::oneshot::channel();
-        let reading = Reading {
-            received: Received::new(role, latencies),
-            produced: Arc::default(),
-            write: sender.clone(),
-            subscribed: Some(told),
-        };
-        let client = Self {
-            index: role.index,
-            write: sender,
-            received: reading.received.clone(),
-            produced: reading.produced.clone(),
-            subscribed: Some(subscribed),
-            packet: 0,
-        };
-        tokio::spawn(reading.run(read));
-        Ok(client)
+/// Connects to the broker.
+pub(crate) async fn connect(role: &Role, latencies: Latencies) -> Result<Client<Mqtt>, Error> {
+    let (traffic, mut read) = Traffic::connect(ADDRESS, role, latencies).await?;
+    let mut body = Vec::new();
+    text(&mut body, "MQTT");
+    // Version 3.1.1, a session that is kept, no keep-alive.
+    body.extend([4, 0, 0, 0]);
+    text(&mut body, &format!("node-{:02}", role.index));
+    traffic.send(packet(CONNECT, &body));
+    let (kind, answer) = next(&mut read, &mut Vec::new()).await?;
+    if kind & 0xf0 != CONNACK || answer.get(1) != Some(&0) {
+        return Err(Error::Failed("mosquitto refuses the connection".to_owned()));
     }
-
-    fn send(&self, packet: Vec<u8>) {
-        // A connection that is gone shows as elements that do not come.
-        let _ = self.write.send(packet);
-    }
+    let (answered, subscribed) = oneshot::channel();
+    let reading = Reading {
+        traffic: traffic.clone(),
+        subscribed: Some(answered),
+    };
+    tokio::spawn(reading.run(read));
+    let protocol = Mqtt {
+        index: role.index,
+        subscribed: Some(subscribed),
+        packet: 0,
+    };
+    Ok(Client { traffic, protocol })
 }
 
 struct Reading {
-    received: Received,
-    produced: Arc<AtomicU64>,
-    write: mpsc::UnboundedSender<Vec<u8>>,
-    subscribed: Option<tokio::sync::oneshot::Sender<()>>,
+    traffic: Traffic,
+    subscribed: Option<oneshot::Sender<()>>,
 }
 
 impl Reading {
@@ -102,44 +72,32 @@ impl Reading {
                         acknowledgements.extend(packet(PUBACK, &identifier));
                     }
                 }
-                PUBACK => {
-                    self.produced.fetch_add(1, Ordering::Relaxed);
-                }
+                PUBACK => self.traffic.accept(),
                 SUBACK => {
-                    if let Some(told) = self.subscribed.take() {
-                        let _ = told.send(());
+                    if let Some(subscribed) = self.subscribed.take() {
+                        let _ = subscribed.send(());
                     }
                 }
                 _ => {}
             }
             if !acknowledgements.is_empty() && !holds_packet(&buffer) {
-                let _ = self.write.send(std::mem::take(&mut acknowledgements));
+                self.traffic.send(std::mem::take(&mut acknowledgements));
             }
         }
     }
 
-    /// Takes an element; the identifier to be acknowledged.
+    /// Takes an element and returns the identifier to acknowledge.
     fn publication(&self, body: &[u8]) -> Option<[u8; 2]> {
         let length = usize::from(u16::from_be_bytes(body.get(..2)?.try_into().ok()?));
         let topic = std::str::from_utf8(body.get(2..2 + length)?).ok()?;
         let identifier = body.get(2 + length..4 + length)?.try_into().ok()?;
         let index = topic.strip_prefix("s/")?.parse().ok()?;
-        self.received.take(index, &body[4 + length..]);
+        self.traffic.received.take(index, &body[4 + length..]);
         Some(identifier)
     }
 }
 
-async fn writing(mut write: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Vec<u8>>) {
-    let mut packets = Vec::new();
-    while queue.recv_many(&mut packets, TOGETHER).await > 0 {
-        if write.write_all(&packets.concat()).await.is_err() {
-            return;
-        }
-        packets.clear();
-    }
-}
-
-/// The next packet: its first byte, and what follows the length. What came behind it stays in
+/// The next packet: its first byte, and what follows the length. What came after it stays in
 /// `buffer`.
 async fn next(read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<(u8, Vec<u8>), Error> {
     loop {
@@ -194,12 +152,12 @@ fn text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.as_bytes());
 }
 
-impl Station for Client {
-    async fn connect(&mut self) -> Result<(), Error> {
+impl Protocol for Mqtt {
+    async fn subscribe(&mut self, traffic: &Traffic) -> Result<(), Error> {
         let mut body = vec![0, 1];
         text(&mut body, "s/+");
         body.push(1);
-        self.send(packet(SUBSCRIBE, &body));
+        traffic.send(packet(SUBSCRIBE, &body));
         match self.subscribed.take() {
             Some(subscribed) => subscribed
                 .await
@@ -208,33 +166,13 @@ impl Station for Client {
         }
     }
 
-    fn produce(&mut self, due: &[Due]) {
-        let mut packets = Vec::new();
-        for due in due {
-            self.packet = self.packet % u16::MAX + 1;
-            let mut body = Vec::new();
-            text(&mut body, &format!("s/{:02}", self.index));
-            body.extend(self.packet.to_be_bytes());
-            body.extend(Received::encode(*due));
-            packets.extend(packet(PUBLISH_QOS_1, &body));
-        }
-        self.send(packets);
-    }
-
-    fn produced(&self) -> u64 {
-        self.produced.load(Ordering::Relaxed)
-    }
-
-    fn outputs(&self) -> Vec<u64> {
-        self.received.outputs()
-    }
-
-    fn reached(&mut self) -> Vec<u64> {
-        self.received.reached()
-    }
-
-    async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error> {
-        Ok(self.received.count(before, produced))
+    fn publish(&mut self, due: Due, out: &mut Vec<u8>) {
+        self.packet = self.packet % u16::MAX + 1;
+        let mut body = Vec::new();
+        text(&mut body, &format!("s/{:02}", self.index));
+        body.extend(self.packet.to_be_bytes());
+        body.extend(Received::encode(due));
+        out.extend(packet(PUBLISH_QOS_1, &body));
     }
 }
 

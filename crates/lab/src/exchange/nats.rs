@@ -1,30 +1,22 @@
-//! A client of NATS JetStream: one stream on files for all subjects, publications that are
-//! acknowledged, a durable pull consumer of all subjects that acknowledges what it has taken.
-//!
-//! A small client of our own over the text protocol: it does no more than the comparison needs.
-//! Acknowledgements are cumulative and go out with each packet that was read: the cheapest for the
-//! server.
+//! The protocol of NATS JetStream: one stream on files for all subjects, acknowledged publications, and a
+//! durable pull consumer of all subjects. Acknowledgements are cumulative and go out with each packet that
+//! was read: the cheapest for the server.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::watch;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, watch};
-
+use super::broker::{Client, Protocol, Traffic};
 use super::latency::Latencies;
-use super::message::{Counted, Role};
+use super::message::Role;
 use super::tally::Received;
-use super::worker::{Due, Station};
+use super::worker::Due;
 use crate::Error;
 
 /// Where the server listens, within the namespace of the run.
 pub(crate) const ADDRESS: &str = "127.0.77.201:4222";
 /// Messages asked for at once; asked again when half of them have come.
 const PULL: u64 = 2_048;
-/// What is written together at most.
-const TOGETHER: usize = 256;
 /// The stream that holds everything.
 const STREAM: &str = "EXCHANGE";
 
@@ -33,12 +25,9 @@ const ANSWERS: &str = "1";
 const ELEMENTS: &str = "2";
 const ACCEPTED: &str = "3";
 
-/// A connected client.
-pub(crate) struct Client {
+/// A client's side of the protocol.
+pub(crate) struct Nats {
     index: usize,
-    write: mpsc::UnboundedSender<Vec<u8>>,
-    received: Received,
-    produced: Arc<AtomicU64>,
     answers: watch::Receiver<(u64, String)>,
 }
 
@@ -48,65 +37,46 @@ struct Message {
     subject: String,
     reply: Option<String>,
     payload: Vec<u8>,
-    /// It bears a status instead of an element.
-    status: bool,
+    /// It has a status instead of an element.
+    is_status: bool,
 }
 
-impl Client {
-    /// Connects to the server; the first client makes the stream.
-    pub(crate) async fn start(role: &Role, latencies: Latencies) -> Result<Self, Error> {
-        let failed = || Error::io("talking to nats-server");
-        let stream = TcpStream::connect(ADDRESS).await.map_err(failed())?;
-        stream.set_nodelay(true).map_err(failed())?;
-        let (read, write) = stream.into_split();
-        let (sender, queue) = mpsc::unbounded_channel();
-        tokio::spawn(writing(write, queue));
-        let (told, answers) = watch::channel((0, String::new()));
-        let reading = Reading {
-            index: role.index,
-            received: Received::new(role, latencies),
-            produced: Arc::default(),
-            write: sender.clone(),
-            answers: told,
-            asked: PULL,
-        };
-        let mut client = Self {
-            index: role.index,
-            write: sender,
-            received: reading.received.clone(),
-            produced: reading.produced.clone(),
-            answers,
-        };
-        tokio::spawn(reading.run(read));
-        let index = role.index;
-        client.send(format!(
-            "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\
-             \"no_responders\":true,\"lang\":\"rust\",\"version\":\"1\"}}\r\n\
-             SUB a.{index}.answers {ANSWERS}\r\nSUB a.{index}.elements {ELEMENTS}\r\n\
-             SUB a.{index}.accepted {ACCEPTED}\r\n"
-        ));
-        if index == 0 {
-            let stream = format!(
-                "{{\"name\":\"{STREAM}\",\"subjects\":[\"s.*\"],\"storage\":\"file\",\
-                 \"retention\":\"limits\",\"discard\":\"old\",\"num_replicas\":1}}"
-            );
-            client
-                .ask(&format!("$JS.API.STREAM.CREATE.{STREAM}"), &stream)
-                .await?;
-        }
-        Ok(client)
+/// Connects to the server; the first client makes the stream.
+pub(crate) async fn connect(role: &Role, latencies: Latencies) -> Result<Client<Nats>, Error> {
+    let (traffic, read) = Traffic::connect(ADDRESS, role, latencies).await?;
+    let (sender, answers) = watch::channel((0, String::new()));
+    let index = role.index;
+    let reading = Reading {
+        index,
+        traffic: traffic.clone(),
+        answers: sender,
+        asked: PULL,
+    };
+    tokio::spawn(reading.run(read));
+    traffic.send(format!(
+        "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\
+         \"no_responders\":true,\"lang\":\"rust\",\"version\":\"1\"}}\r\n\
+         SUB a.{index}.answers {ANSWERS}\r\nSUB a.{index}.elements {ELEMENTS}\r\n\
+         SUB a.{index}.accepted {ACCEPTED}\r\n"
+    ));
+    let mut protocol = Nats { index, answers };
+    if index == 0 {
+        let stream = format!(
+            "{{\"name\":\"{STREAM}\",\"subjects\":[\"s.*\"],\"storage\":\"file\",\
+             \"retention\":\"limits\",\"discard\":\"old\",\"num_replicas\":1}}"
+        );
+        let subject = format!("$JS.API.STREAM.CREATE.{STREAM}");
+        protocol.ask(&traffic, &subject, &stream).await?;
     }
+    Ok(Client { traffic, protocol })
+}
 
-    fn send(&self, text: String) {
-        // A connection that is gone shows as elements that do not come.
-        let _ = self.write.send(text.into_bytes());
-    }
-
+impl Nats {
     /// Asks the server's interface for something.
-    async fn ask(&mut self, subject: &str, body: &str) -> Result<(), Error> {
+    async fn ask(&mut self, traffic: &Traffic, subject: &str, body: &str) -> Result<(), Error> {
         let before = self.answers.borrow().0;
         let (index, length) = (self.index, body.len());
-        self.send(format!(
+        traffic.send(format!(
             "PUB {subject} a.{index}.answers {length}\r\n{body}\r\n"
         ));
         let answered = self.answers.wait_for(|(number, _)| *number > before).await;
@@ -120,9 +90,7 @@ impl Client {
 
 struct Reading {
     index: usize,
-    received: Received,
-    produced: Arc<AtomicU64>,
-    write: mpsc::UnboundedSender<Vec<u8>>,
+    traffic: Traffic,
     answers: watch::Sender<(u64, String)>,
     /// Messages that were asked for and have not come.
     asked: u64,
@@ -148,7 +116,7 @@ impl Reading {
                 write.extend(format!("PUB {reply} 4\r\n+ACK\r\n").into_bytes());
             }
             if !write.is_empty() {
-                let _ = self.write.send(write);
+                self.traffic.send(write);
             }
             match read.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,
@@ -165,11 +133,11 @@ impl Reading {
             }),
             ACCEPTED => {
                 let answer = String::from_utf8_lossy(&message.payload);
-                let accepted = !answer.contains("\"error\"");
-                self.produced
-                    .fetch_add(u64::from(accepted), Ordering::Relaxed);
+                if !answer.contains("\"error\"") {
+                    self.traffic.accept();
+                }
             }
-            ELEMENTS if message.status => {
+            ELEMENTS if message.is_status => {
                 // The request has expired.
                 self.asked = 0;
                 self.pull(write);
@@ -178,7 +146,7 @@ impl Reading {
                 let index = message.subject.strip_prefix("s.");
                 let index = index.and_then(|index| index.parse().ok());
                 if let Some(index) = index {
-                    self.received.take(index, &message.payload);
+                    self.traffic.received.take(index, &message.payload);
                 }
                 *last = message.reply.or(last.take());
                 self.asked = self.asked.saturating_sub(1);
@@ -212,7 +180,7 @@ enum Parsed {
     Other,
 }
 
-/// The first thing that the server says in `bytes`, and its length; `None` when it is not whole.
+/// The first message of the server in `bytes`, and its length; `None` when it is not complete.
 fn parse(bytes: &[u8]) -> Option<(usize, Parsed)> {
     let end = bytes.windows(2).position(|two| two == b"\r\n")?;
     let line = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
@@ -241,23 +209,13 @@ fn parse(bytes: &[u8]) -> Option<(usize, Parsed)> {
         subscription: (*words.get(1)?).to_owned(),
         reply: words.get(2).map(|reply| (*reply).to_owned()),
         payload: body.get(heads..)?.to_vec(),
-        status: heads > 0 && body.len() == heads,
+        is_status: heads > 0 && body.len() == heads,
     };
     Some((begin + total + 2, Parsed::Message(message)))
 }
 
-async fn writing(mut write: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Vec<u8>>) {
-    let mut pieces = Vec::new();
-    while queue.recv_many(&mut pieces, TOGETHER).await > 0 {
-        if write.write_all(&pieces.concat()).await.is_err() {
-            return;
-        }
-        pieces.clear();
-    }
-}
-
-impl Station for Client {
-    async fn connect(&mut self) -> Result<(), Error> {
+impl Protocol for Nats {
+    async fn subscribe(&mut self, traffic: &Traffic) -> Result<(), Error> {
         let index = self.index;
         let consumer = format!(
             "{{\"stream_name\":\"{STREAM}\",\"config\":{{\"durable_name\":\"node-{index:02}\",\
@@ -265,38 +223,18 @@ impl Station for Client {
              \"ack_wait\":30000000000}}}}"
         );
         let subject = format!("$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}.node-{index:02}");
-        self.ask(&subject, &consumer).await?;
-        self.send(pull(index, PULL));
+        self.ask(traffic, &subject, &consumer).await?;
+        traffic.send(pull(index, PULL));
         Ok(())
     }
 
-    fn produce(&mut self, due: &[Due]) {
-        let mut out = Vec::new();
+    fn publish(&mut self, due: Due, out: &mut Vec<u8>) {
         let index = self.index;
-        for due in due {
-            let bytes = Received::encode(*due);
-            let length = bytes.len();
-            out.extend(format!("PUB s.{index:02} a.{index}.accepted {length}\r\n").into_bytes());
-            out.extend(bytes);
-            out.extend(b"\r\n");
-        }
-        let _ = self.write.send(out);
-    }
-
-    fn produced(&self) -> u64 {
-        self.produced.load(Ordering::Relaxed)
-    }
-
-    fn outputs(&self) -> Vec<u64> {
-        self.received.outputs()
-    }
-
-    fn reached(&mut self) -> Vec<u64> {
-        self.received.reached()
-    }
-
-    async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error> {
-        Ok(self.received.count(before, produced))
+        let bytes = Received::encode(due);
+        let length = bytes.len();
+        out.extend(format!("PUB s.{index:02} a.{index}.accepted {length}\r\n").into_bytes());
+        out.extend(bytes);
+        out.extend(b"\r\n");
     }
 }
 
@@ -323,7 +261,7 @@ mod tests {
         let Some((length, Parsed::Message(message))) = parse(rest) else {
             panic!("no status");
         };
-        assert!(message.status);
+        assert!(message.is_status);
         assert!(matches!(parse(&rest[length..]), Some((6, Parsed::Ping))));
     }
 }

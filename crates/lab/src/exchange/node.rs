@@ -254,7 +254,7 @@ async fn timing(log: StreamLog, latencies: Latencies) {
         let (last, stored) = lock(&told.stored).take().unwrap_or_default();
         let now = now();
         for element in elements {
-            // What was stored after the log had told of it: it is not known when.
+            // Stored before the log reported it: the time is not known.
             let at = if element.position.sequence <= last {
                 stored
             } else {

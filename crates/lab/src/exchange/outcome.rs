@@ -1,8 +1,8 @@
-//! What one way of exchange came to, as figures.
+//! The figures of one kind of exchange.
 
 use std::time::Duration;
 
-use super::cluster::Together;
+use super::cluster::Combined;
 use super::figures::Line;
 use super::message::Counted;
 use crate::Report;
@@ -39,15 +39,15 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The figures of what was measured; `broker_s` is processor time of a program that is none of
     /// the processes.
-    pub(crate) fn of(together: &Together, broker_s: f64) -> Self {
+    pub(crate) fn of(combined: &Combined, broker_s: f64) -> Self {
         let mut outcome = Self {
-            load: together.processors.clone(),
-            wire_mbit: together.wire_mbit.clone(),
+            load: combined.processors.clone(),
+            wire_mbit: combined.wire_mbit.clone(),
             ..Self::default()
         };
         let mut outputs = 0;
         let mut seconds: f64 = 0.0;
-        for one in &together.measured {
+        for one in &combined.measured {
             let rates = one.outputs.iter().map(|count| *count as f64 / one.seconds);
             outcome.sensors.extend(rates);
             outputs += one.outputs.iter().sum::<u64>();
@@ -75,8 +75,8 @@ impl Outcome {
         outcome.all = outcome.sensors.iter().sum();
         outcome.processors += broker_s / seconds.max(1e-9);
         let each = outputs.max(1) as f64;
-        outcome.wire_bytes = together.wire_bytes as f64 / each;
-        outcome.wire_packets = together.wire_packets as f64 / each;
+        outcome.wire_bytes = combined.wire_bytes as f64 / each;
+        outcome.wire_packets = combined.wire_packets as f64 / each;
         outcome
     }
 
@@ -98,7 +98,7 @@ impl Outcome {
         crate::percentile(&mut self.latencies.clone(), 99.0).as_secs_f64() * 1e3
     }
 
-    /// What the summary says of it.
+    /// Its line of the summary.
     pub(crate) fn line(&self, name: &str) -> Line {
         let mut producers = self.producers.clone();
         producers.sort_by(f64::total_cmp);
@@ -155,13 +155,13 @@ mod tests {
             high_us: vec![5, u32::try_from(produced).unwrap_or(0)],
             ..Measured::default()
         };
-        let together = Together {
+        let combined = Combined {
             measured: vec![measured(200, vec![200, 198]), measured(190, vec![100, 200])],
             wire_bytes: 6_980,
             wire_packets: 698,
-            ..Together::default()
+            ..Combined::default()
         };
-        let outcome = Outcome::of(&together, 1.0);
+        let outcome = Outcome::of(&combined, 1.0);
         assert_eq!(outcome.sensors, [50.0, 99.0, 100.0, 100.0]);
         assert_eq!((outcome.slowest_producer, outcome.processors), (95.0, 1.5));
         assert_eq!((outcome.wire_bytes, outcome.wire_packets), (10.0, 1.0));

@@ -1,4 +1,4 @@
-//! The brokers beside ours: mosquitto with QoS 1, and NATS JetStream, moving the same numbers.
+//! The peers that are brokers: mosquitto with QoS 1, and NATS JetStream, moving the same numbers.
 //!
 //! Each node is one client of the broker, which publishes its own and subscribes to all. Nothing is
 //! processed or stored where it is received, and a broker stores an element once, not at each node.
@@ -22,13 +22,15 @@ use crate::{Error, Report};
 /// How long a broker may take to listen.
 const STARTING: Duration = Duration::from_secs(20);
 
-/// Runs the brokers that are installed and wanted.
+/// Runs the brokers that are installed and wanted. Returns the outcome of JetStream with
+/// `sync_interval: always`, or why there is none.
 pub(crate) fn run(
     bench: &Bench<'_>,
     wanted: &impl Fn(&str) -> bool,
     report: &mut Report,
     lines: &mut Vec<Line>,
-) {
+) -> Result<Outcome, String> {
+    let mut synced = Err("jetstream-sync was not asked for".to_owned());
     let brokers = [
         ("mosquitto", Kind::Mosquitto),
         ("jetstream", Kind::Jetstream),
@@ -38,14 +40,20 @@ pub(crate) fn run(
         if !wanted(part) {
             continue;
         }
-        match measure(bench, kind, report) {
-            Ok(line) => lines.push(line),
-            Err(error) => report.skipped.push(format!("{}: {error}", kind.name())),
+        let measured = measure(bench, kind, report);
+        let measured = measured.map_err(|error| format!("{}: {error}", kind.name()));
+        match &measured {
+            Ok(outcome) => lines.push(outcome.line(kind.name())),
+            Err(reason) => report.skipped.push(reason.clone()),
+        }
+        if kind == Kind::JetstreamSync {
+            synced = measured;
         }
     }
+    synced
 }
 
-fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Line, Error> {
+fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Outcome, Error> {
     let (name, sizes) = (kind.name(), bench.sizes);
     let folder = bench.folder.path().join(name);
     (bench.settings.progress)(&format!("peer {name}: {} clients", sizes.nodes));
@@ -54,15 +62,15 @@ fn measure(bench: &Bench<'_>, kind: Kind, report: &mut Report) -> Result<Line, E
     cluster.produce(sizes.period)?;
     std::thread::sleep(sizes.warm);
     let before = broker.processor_s();
-    let together = cluster.measure(sizes.measure)?;
-    let outcome = Outcome::of(&together, broker.processor_s() - before);
+    let combined = cluster.measure(sizes.measure)?;
+    let outcome = Outcome::of(&combined, broker.processor_s() - before);
     cluster.pause()?;
     cluster.settle()?;
     let counted = cluster.count()?;
     let name = format!("peer {name}");
     outcome.rows(report, &name, sizes.produced(), &counted);
     figures::kind(report, &name, &outcome);
-    Ok(outcome.line(kind.name()))
+    Ok(outcome)
 }
 
 fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
@@ -94,7 +102,7 @@ fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
     };
     let absent = || {
         Error::Failed(format!(
-            "{program} is not installed; check/peers exchange does"
+            "{program} is not installed (`check/peers exchange` installs it)"
         ))
     };
     let path: PathBuf = find(program).ok_or_else(absent)?;
@@ -105,7 +113,7 @@ fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
     let begin = Instant::now();
     while TcpStream::connect(address).is_err() {
         if begin.elapsed() > STARTING || !broker.runs() {
-            let what = format!("{program} does not listen: {}", broker.last_words());
+            let what = format!("{program} does not listen: {}", broker.last_output());
             return Err(Error::Failed(what));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -1,4 +1,8 @@
-//! The whole scenario: our kinds, the peers, and what is to be reached.
+//! The whole scenario: our kinds, the peers, and the targets.
+//!
+//! The reference of a rate is the same nodes without a network (`no-network`): they produce, process and
+//! store as much, and exchange nothing. The p99 is compared with theirs, and with that of JetStream when it
+//! synchronizes before it acknowledges (`sync_interval: always`), as our nodes do.
 
 use std::time::Duration;
 
@@ -7,7 +11,7 @@ use super::figures;
 use super::outcome::Outcome;
 use super::{Kind, backlog, gsn, interrupt, namespace, outage, peers};
 use crate::process::Folder;
-use crate::{Bound, Error, Report, Settings, floor, percentile};
+use crate::{Error, Limit, Reference, Report, Settings, floor, percentile};
 
 /// What can be chosen by name, besides the kinds.
 const PARTS: [&str; 5] = ["gsn", "mosquitto", "jetstream", "outage", "backlog"];
@@ -88,37 +92,101 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
     if let Err(error) = bench.disk(&mut report) {
         report.skipped.push(format!("the disk alone: {error}"));
     }
-    let mut reliable = None;
+    let (mut reliable, mut alone) = (None, None);
     let mut lines = Vec::new();
     for kind in Kind::OURS {
         if wanted(kind.name()) {
             let outcome = bench.ours(kind, &mut report);
             lines.extend(outcome.as_ref().map(|ours| ours.outcome.line(kind.name())));
-            if kind == Kind::ZeromqReliable {
-                reliable = outcome;
+            match kind {
+                Kind::ZeromqReliable => reliable = outcome,
+                Kind::NoNetwork => alone = outcome,
+                _ => {}
             }
         }
     }
     if wanted("outage") {
         let most = reliable.as_ref().and_then(|ours| ours.most);
         if let Err(error) = outage::run(&bench, most, &mut report) {
-            report.skipped.push(format!("outage: {error}"));
+            report.failed("outage", &error);
         }
     }
     if wanted("backlog")
         && let Err(error) = backlog::run(&bench, &mut report)
     {
-        report.skipped.push(format!("backlog: {error}"));
+        report.failed("backlog", &error);
     }
-    peers::run(&bench, &wanted, &mut report, &mut lines);
+    let synced = peers::run(&bench, &wanted, &mut report, &mut lines);
     let gsn = if wanted("gsn") {
         gsn::run(&bench, &mut report, &mut lines)
     } else {
-        None
+        Err("GSN was not asked for".to_owned())
     };
     figures::summary(&mut report, &lines);
-    bench.targets(reliable.as_ref(), gsn, &mut report);
+    if let Some(ours) = &reliable {
+        let references = References {
+            alone: alone.as_ref(),
+            synced,
+            gsn,
+        };
+        references.judge(ours, &mut report);
+    }
     Ok(report)
+}
+
+/// Outcomes of this run that ours is compared with, or why there are none.
+struct References<'a> {
+    /// The same nodes without a network.
+    alone: Option<&'a Ours>,
+    /// JetStream, synchronized before each acknowledgement.
+    synced: Result<Outcome, String>,
+    /// Elements a second of GSN where it had the most.
+    gsn: Result<f64, String>,
+}
+
+impl References<'_> {
+    fn judge(self, ours: &Ours, report: &mut Report) {
+        let outcome = &ours.outcome;
+        let name = "zeromq-reliable";
+        let alone = |of: fn(&Outcome) -> f64| {
+            let alone = self.alone.ok_or("no-network was not measured")?;
+            Ok(Reference::new("no-network", of(&alone.outcome)))
+        };
+        report.compare(
+            format!("{name}: received, processed, stored, acknowledged"),
+            (outcome.all, "1/s"),
+            alone(|it| it.all),
+            Limit::AtLeast(0.99),
+        );
+        report.compare(
+            format!("{name}: the slowest producer"),
+            (outcome.slowest_producer, "1/s"),
+            alone(|it| it.slowest_producer),
+            Limit::AtLeast(0.99),
+        );
+        let p99 = format!("{name}: p99 from source to stored output");
+        let measured = (outcome.p99_ms(), "ms");
+        let of_alone = alone(Outcome::p99_ms);
+        report.compare(p99.clone(), measured, of_alone, Limit::AtMost(3.0));
+        let synced = self
+            .synced
+            .map(|peer| Reference::new("jetstream-sync", peer.p99_ms()));
+        report.compare(p99, measured, synced, Limit::AtMost(0.1));
+        let wrong = (ours.lost + ours.doubled) as f64;
+        let produced = Reference::new("due", (ours.received + ours.lost) as f64);
+        let name_of_wrong = format!("{name}: lost or doubled");
+        report.target(
+            name_of_wrong,
+            (wrong, "elements"),
+            produced,
+            Limit::AtMost(0.0),
+        );
+        // Both where they had the most: GSN is asked for a thousand a second, too.
+        let most = ours.most.unwrap_or(outcome.all).max(outcome.all);
+        let gsn = self.gsn.map(|gsn| Reference::new("GSN", gsn));
+        let name_of_most = format!("{name}: the largest rate");
+        report.compare(name_of_most, (most, "1/s"), gsn, Limit::AtLeast(10.0));
+    }
 }
 
 /// What the parts share.
@@ -132,6 +200,7 @@ pub(crate) struct Bench<'a> {
 struct Ours {
     outcome: Outcome,
     most: Option<f64>,
+    received: u64,
     lost: u64,
     doubled: u64,
 }
@@ -157,7 +226,7 @@ impl Bench<'_> {
         match self.measure(kind, report) {
             Ok(ours) => Some(ours),
             Err(error) => {
-                report.skipped.push(format!("{}: {error}", kind.name()));
+                report.failed(kind.name(), &error);
                 None
             }
         }
@@ -173,8 +242,8 @@ impl Bench<'_> {
         std::thread::sleep(sizes.warm);
         let mut outcomes = Vec::with_capacity(sizes.repeats);
         for _ in 0..sizes.repeats {
-            let together = cluster.measure(sizes.measure)?;
-            outcomes.push(Outcome::of(&together, 0.0));
+            let combined = cluster.measure(sizes.measure)?;
+            outcomes.push(Outcome::of(&combined, 0.0));
         }
         outcomes.sort_by(|a, b| a.p99_ms().total_cmp(&b.p99_ms()));
         let each: Vec<_> = outcomes
@@ -204,6 +273,7 @@ impl Bench<'_> {
         Ok(Ours {
             outcome,
             most,
+            received: counted.received,
             lost: counted.lost,
             doubled: counted.doubled,
         })
@@ -245,28 +315,5 @@ impl Bench<'_> {
             }
         }
         Ok(most)
-    }
-
-    fn targets(&self, reliable: Option<&Ours>, gsn: Option<f64>, report: &mut Report) {
-        let Some(ours) = reliable else {
-            return;
-        };
-        let (outcome, wanted) = (&ours.outcome, 0.99 * self.sizes.arriving());
-        let name = "zeromq-reliable, received, processed, stored, acknowledged";
-        report.target(name, outcome.all, Bound::AtLeast(wanted), "1/s");
-        let name = "the slowest producer";
-        let rate = 0.99 * self.sizes.produced();
-        report.target(name, outcome.slowest_producer, Bound::AtLeast(rate), "1/s");
-        let name = "zeromq-reliable, source to stored output, p99";
-        report.target(name, outcome.p99_ms(), Bound::AtMost(50.0), "ms");
-        let name = "zeromq-reliable, lost or doubled";
-        let wrong = (ours.lost + ours.doubled) as f64;
-        report.target(name, wrong, Bound::AtMost(0.0), "");
-        if let Some(gsn) = gsn {
-            // Both at their most: GSN is asked for a thousand a second as well.
-            let name = "zeromq-reliable, times the elements of GSN, each at its most";
-            let most = ours.most.unwrap_or(outcome.all).max(outcome.all);
-            report.target(name, most / gsn, Bound::AtLeast(10.0), "");
-        }
     }
 }

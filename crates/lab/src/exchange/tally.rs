@@ -1,4 +1,4 @@
-//! What became of numbered elements: each origin counts its own from 1, and a receiver says which
+//! Counts of numbered elements: each origin numbers its own from 1, and a receiver finds which
 //! are missing, doubled or late.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +111,7 @@ impl Received {
         self.tallies().iter().map(|tally| tally.highest).collect()
     }
 
-    /// What became of everything.
+    /// The counts of all origins together.
     pub(crate) fn count(&self, before: &[u64], produced: &[u64]) -> Counted {
         let mut counted = Counted::default();
         let ranges = before.iter().zip(produced);

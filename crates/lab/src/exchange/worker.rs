@@ -1,17 +1,17 @@
-//! A process of the scenario: it produces by the clock, measures between two times, and does what it
-//! is told. What it is, a node or a client of a peer, is its [`Station`].
+//! A process of the scenario: it produces by the clock, measures between two times, and follows
+//! its orders. A [`Station`] makes it a node or a client of a peer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::latency::Latencies;
-use super::message::{Answer, Counted, Measured, Order, Role, Standing};
+use super::message::{Answer, Counted, Measured, Order, Progress, Role};
 use super::{Kind, mqtt, nats, node};
 use crate::Error;
+use crate::process::own_processor_s;
 
 /// Orders that wait. A handful are on their way at once.
 const ORDERS: usize = 64;
@@ -23,13 +23,13 @@ pub(crate) struct Due {
     pub(crate) time: i64,
 }
 
-/// What a process is, beneath what all have in common.
+/// The part of a process that differs between nodes and clients of peers.
 pub(crate) trait Station {
     /// Connects to all others.
     async fn connect(&mut self) -> Result<(), Error>;
     /// Takes elements whose turn it is; they are stored or sent elsewhere.
     fn produce(&mut self, due: &[Due]);
-    /// Elements that were produced: accepted by whoever stores or carries them.
+    /// Elements that were produced and accepted by what stores or carries them.
     fn produced(&self) -> u64;
     /// How many elements came out at the end, for each origin.
     fn outputs(&self) -> Vec<u64>;
@@ -55,7 +55,7 @@ pub(crate) trait Station {
     fn caught_up(&self) -> u64 {
         0
     }
-    /// What became of everything; the station ends.
+    /// Counts the elements that arrived and those that did not; the station ends.
     async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error>;
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn now() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0))
 }
 
-/// Runs a process until it is told to end or its input ends.
+/// Runs a process until its last order or the end of its input.
 pub(crate) fn run() -> Result<(), Error> {
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let role = match lines.next() {
@@ -79,18 +79,18 @@ pub(crate) fn run() -> Result<(), Error> {
                 break;
             }
         }
-        // Whoever gives the orders is gone, or wants this to end.
+        // The bench has ended, or ends this process.
     });
     let runtime = chappe_node::runtime().map_err(Error::io("starting the runtime"))?;
     let outcome = runtime.block_on(async {
         let latencies = Latencies::default();
         match role.kind {
             Kind::Mosquitto => {
-                let station = mqtt::Client::start(&role, latencies.clone()).await?;
+                let station = mqtt::connect(&role, latencies.clone()).await?;
                 serve(station, latencies, queue).await
             }
             Kind::Jetstream | Kind::JetstreamSync => {
-                let station = nats::Client::start(&role, latencies.clone()).await?;
+                let station = nats::connect(&role, latencies.clone()).await?;
                 serve(station, latencies, queue).await
             }
             _ => {
@@ -164,7 +164,7 @@ async fn serve<S: Station>(
                         say(&Answer::Filled)?;
                     }
                     Order::CatchUp { from } => station.catch_up(from).await?,
-                    Order::Stand => say(&Answer::Standing(Standing {
+                    Order::Report => say(&Answer::Progress(Progress {
                         produced: station.produced(),
                         yielded: clockwork.yielded,
                         reached: station.reached(),
@@ -206,8 +206,8 @@ impl Clockwork {
         self.period = i64::try_from(period).unwrap_or(i64::MAX).max(1);
     }
 
-    /// The elements whose turn has come by `now`; each bears the time of its turn, so that a late
-    /// producer is not taken for a fast exchange.
+    /// The elements whose turn has come by `now`; each has the time of its turn, so that a late
+    /// producer does not look like a fast exchange.
     fn due(&mut self, now: i64) -> Vec<Due> {
         let mut due = Vec::new();
         while let Some(time) = self.next.filter(|time| *time <= now) {
@@ -259,7 +259,7 @@ impl Measuring {
             at: now(),
             produced: station.produced(),
             outputs: station.outputs(),
-            processor_s: processor_s(),
+            processor_s: own_processor_s(),
             syncs: station.syncs(),
         };
         let Some(begun) = self.begun else {
@@ -278,16 +278,6 @@ impl Measuring {
             ..Measured::default()
         })
     }
-}
-
-/// Processor time of this process so far.
-fn processor_s() -> f64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return 0.0;
-    };
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::documents::{self, Document};
 use super::{INFORMED, Informed, LAYOUTS, Measured, row};
 use crate::process::Folder;
-use crate::{Bound, Error, Report, Settings, checkout};
+use crate::{Error, Limit, Reference, Report, Settings, checkout};
 
 /// Where its libraries are: `check/peers exi` gets them.
 const LIBRARIES: &str = "target/peers/exi/jars";
@@ -20,20 +20,35 @@ pub(super) fn rows(
     settings: &Settings,
     report: &mut Report,
 ) -> Result<(), Error> {
+    let largest = compare(folder, documents, ours, settings, report)?;
+    if let Err(reason) = &largest {
+        report.skipped.push(reason.clone());
+    }
+    let name = "bytes of a document, where they are the most of EXIficient's";
+    let own = largest.as_ref().map_or(0.0, |(own, _)| *own);
+    let theirs = largest.map(|(_, theirs)| Reference::new("EXIficient", theirs));
+    report.compare(name, (own, "bytes"), theirs, Limit::AtMost(1.0));
+    Ok(())
+}
+
+/// Our bytes and theirs, where the ratio is the largest, or why there are none.
+fn compare(
+    folder: &Folder,
+    documents: &[Document],
+    ours: &[Measured],
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<Result<(f64, f64), String>, Error> {
     let libraries = std::env::var_os("CHAPPE_EXIFICIENT").map(PathBuf::from);
     let root = checkout::root();
     let libraries = libraries.or_else(|| Some(root.as_ref()?.join(LIBRARIES)));
     let program = root.map(|root| root.join(PROGRAM));
     let (Some(libraries), Some(program)) = (libraries, program) else {
-        report
-            .skipped
-            .push("EXIficient: this is no checkout".to_owned());
-        return Ok(());
+        return Ok(Err("EXIficient: this is no checkout".to_owned()));
     };
     if !libraries.is_dir() {
-        let text = "EXIficient: not installed, `check/peers exi` gets it";
-        report.skipped.push(text.to_owned());
-        return Ok(());
+        let reason = "EXIficient is not installed (`check/peers exi` installs it)";
+        return Ok(Err(reason.to_owned()));
     }
     (settings.progress)("EXIficient");
     let jobs = jobs(folder.path(), documents)?;
@@ -51,18 +66,18 @@ pub(super) fn rows(
     let output = match output {
         Ok(output) => output,
         Err(error) => {
-            report.skipped.push(format!("EXIficient: java: {error}"));
-            return Ok(());
+            return Ok(Err(format!("EXIficient: java: {error}")));
         }
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut largest = f64::NEG_INFINITY;
-    for ((line, mut theirs), said) in jobs.into_iter().zip(said.lines()) {
-        let mut fields = said.split(' ');
+    let printed = String::from_utf8_lossy(&output.stdout);
+    // Our bytes and theirs, where their ratio is the largest.
+    let mut largest: Option<(f64, f64)> = None;
+    for ((line, mut theirs), printed) in jobs.into_iter().zip(printed.lines()) {
+        let mut fields = printed.split(' ');
         let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
         let (Some(bytes), Some(encode_us), Some(decode_us)) = (field(), field(), field()) else {
             return Err(Error::Failed(format!(
-                "EXIficient says {said:?} of {line:?}"
+                "EXIficient prints {printed:?} for {line:?}"
             )));
         };
         theirs.bytes = bytes as usize;
@@ -74,18 +89,17 @@ pub(super) fn rows(
                 && one.layout == theirs.layout
         };
         if let Some(own) = ours.iter().find(same) {
-            largest = largest.max(own.bytes as f64 - bytes);
+            let own = own.bytes as f64;
+            if largest.is_none_or(|(ours, theirs)| own / bytes > ours / theirs) {
+                largest = Some((own, bytes));
+            }
         }
     }
-    if largest.is_infinite() {
+    Ok(largest.ok_or_else(|| {
         let error = String::from_utf8_lossy(&output.stderr);
-        let last = error.lines().last().unwrap_or("it says nothing").to_owned();
-        report.skipped.push(format!("EXIficient: {last}"));
-        return Ok(());
-    }
-    let name = "bytes more than EXIficient's, where it is the most";
-    report.target(name, largest, Bound::AtMost(0.0), "bytes");
-    Ok(())
+        let last = error.lines().last().unwrap_or("no output");
+        format!("EXIficient: {last}")
+    }))
 }
 
 /// The peer's jobs, a line each, with what is measured.

@@ -100,6 +100,15 @@ fn zstd(bytes: &[u8]) -> Option<usize> {
     Some(child.wait_with_output().ok()?.stdout.len())
 }
 
+/// Microseconds of copying the text.
+pub(super) fn copy(document: &Document, batch: Duration) -> f64 {
+    let mut copy = vec![0; document.text.len()];
+    median_us(batch, || {
+        copy.copy_from_slice(black_box(document.text.as_bytes()));
+        black_box(&mut copy);
+    })
+}
+
 /// Size, and microseconds there and back.
 fn deflated(bytes: &[u8], level: Compression, batch: Duration) -> Result<(usize, f64, f64), Error> {
     let mut compress = Compress::new(level, false);
@@ -139,7 +148,7 @@ fn deflated(bytes: &[u8], level: Compression, batch: Duration) -> Result<(usize,
     Ok((out.len(), deflate_us, inflate_us))
 }
 
-/// Microseconds of the DEFLATE libraries alone for what stands in the blocks of a document: of those
+/// Microseconds of the DEFLATE libraries alone for the contents of the blocks of a document: of those
 /// that the codec uses, there and back.
 pub(super) fn deflate(document: &Document, batch: Duration) -> Result<(f64, f64), Error> {
     let folder = Folder::new("exi-floor")?;

@@ -1,7 +1,7 @@
-//! A narrow place on the way, in user space: a relay for TCP connections with a bandwidth, a latency
+//! A bottleneck on the path, in user space: a relay for TCP connections with a bandwidth, a latency
 //! and a queue, so that a sender meets on loopback what it meets on a real path.
 //!
-//! Each direction of each connection has the bandwidth to itself. Bytes that arrive wait behind those
+//! Each direction of each connection has the bandwidth to itself. Bytes that arrive wait for those
 //! before them, leave at the bandwidth and arrive a latency later. When as much waits as the queue
 //! holds, nothing is read any more, and TCP holds the sender back: a relay of streams can lose
 //! nothing. What the kernel buffers before the relay comes on top, as on any path; the relay keeps
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 /// Bytes that go as one: at 25 MB/s a third of a millisecond.
 const CHUNK: usize = 8 << 10;
-/// The relay's receive buffer: little beside the queue.
+/// The relay's receive buffer: small compared with the queue.
 const RECEIVE_BUFFER: u32 = 32 << 10;
 /// Chunks between leaving and arriving at most.
 const UNDER_WAY_MAX: usize = 65_536;
@@ -118,7 +118,7 @@ async fn join(near: TcpStream, to: SocketAddr, narrow: Narrow) -> io::Result<()>
     far.set_nodelay(true)?;
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
-    // Each direction ends by itself; the other may have more to say.
+    // Each direction ends alone; the other may have more to send.
     let there = pipe(near_in, far_out, narrow);
     let back = pipe(far_in, near_out, narrow);
     tokio::try_join!(there, back).map(drop)
@@ -134,7 +134,7 @@ async fn pipe(
     tokio::try_join!(queue(from, enter, narrow), deliver(to, leave)).map(drop)
 }
 
-/// Reads while there is room, and says when each chunk arrives.
+/// Reads while there is room, and sets when each chunk arrives.
 async fn queue(
     mut from: impl AsyncRead + Unpin,
     enter: mpsc::Sender<(Instant, Bytes)>,

@@ -1,7 +1,7 @@
 //! Two networks of this run alone, and a cable between them in user space: with a bandwidth, a latency,
 //! a queue and loss, for programs that send datagrams and name their own addresses.
 //!
-//! Each direction has the bandwidth to itself. A frame waits behind those before it, leaves at the
+//! Each direction has the bandwidth to itself. A frame waits for those before it, leaves at the
 //! bandwidth and arrives a latency later. One that finds the queue full is dropped, and of those that
 //! leave the share that is to be lost. The kernel cuts longer datagrams into frames of 1,500 bytes, as
 //! on Ethernet: of one that takes ten frames, one per cent of loss takes one in ten.
@@ -149,8 +149,8 @@ fn end(number: u8) -> Result<File, Error> {
         let output = Command::new("ip").args(words).output();
         let output = output.map_err(Error::io("running ip"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let what = format!("ip {}: {}", words.join(" "), said.trim());
+            let printed = String::from_utf8_lossy(&output.stderr);
+            let what = format!("ip {}: {}", words.join(" "), printed.trim());
             return Err(Error::Failed(what));
         }
     }
@@ -181,7 +181,7 @@ async fn carry(
     tokio::try_join!(queue(&from, enter, narrow, loss, seed), deliver(&to, leave)).map(drop)
 }
 
-/// Reads what is sent, and says when each frame arrives.
+/// Reads the frames that are sent, and sets when each arrives.
 async fn queue(
     from: &AsyncFd<File>,
     enter: mpsc::Sender<(Instant, Vec<u8>)>,
@@ -208,7 +208,7 @@ async fn queue(
             continue;
         }
         let frame = frame[..length].to_vec();
-        // Who finds no room here has far too long a latency for the bandwidth: it is lost.
+        // Without room here, the latency is far too long for the bandwidth: the frame is lost.
         if let Err(mpsc::error::TrySendError::Closed(_)) =
             enter.try_send((free + narrow.latency, frame))
         {

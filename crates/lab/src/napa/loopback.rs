@@ -1,11 +1,11 @@
 //! Pacers over real carriers: a publisher and a subscriber as two processes of the program under
 //! test, on plain loopback and through a narrow place, which for DDS may lose some.
 //!
-//! For each size, first flooding and the fixed windows: they say what the way carries. Then fixed
+//! For each size, first flooding and the fixed windows: they show what the path carries. Then fixed
 //! periods around the time that a sample takes at that rate. Of these the front is made: what no
 //! other beats in both throughput and median latency. A period at which more was sent than arrived is
 //! not on it: for as short as it is measured it has the throughput of a full queue and the latency of
-//! one that is still filling. Then `napa` and `adaptive`, which are told nothing they would not know,
+//! one that is still filling. Then `napa` and `adaptive`, which get no setting that they could not know,
 //! and their distance from the front. All of it is reported; the simulation is what is judged.
 
 use std::fmt::Write as _;
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 use super::bottleneck::{Bottleneck, Narrow};
 use super::cable::{self, Cable};
-use super::scatter::{Kind, scatter};
+use crate::plot::{Mark, Plot, Scale, Series};
 use crate::process::Process;
 use crate::{Error, Report, Settings};
 
 const SIZES: [usize; 5] = [5_000, 20_000, 50_000, 100_000, 200_000];
 const WINDOWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
-/// Over DDS no more is ever on the way (`chappe_dds::UNACKNOWLEDGED_BYTES_MAX`).
+/// Over DDS no more is ever in flight (`chappe_dds::UNACKNOWLEDGED_BYTES_MAX`).
 const DDS_BYTES_MAX: usize = 15 << 19;
 /// Periods from half the time of a sample to eight times that.
 const PERIODS: (f64, f64) = (0.5, 8.0);
@@ -49,9 +49,9 @@ pub(super) enum Carrier {
     Cyclone,
 }
 
-/// By which way.
+/// The path between the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Route {
     Loopback,
     Narrow,
     Lossy,
@@ -75,14 +75,14 @@ impl Carrier {
     }
 
     /// A relay of streams loses nothing.
-    const fn ways(self) -> &'static [Way] {
+    const fn routes(self) -> &'static [Route] {
         match self {
-            Self::Zeromq => &[Way::Loopback, Way::Narrow],
-            _ => &[Way::Loopback, Way::Narrow, Way::Lossy],
+            Self::Zeromq => &[Route::Loopback, Route::Narrow],
+            _ => &[Route::Loopback, Route::Narrow, Route::Lossy],
         }
     }
 
-    /// How `chappe perf` is told.
+    /// The arguments of `chappe perf`.
     const fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Zeromq => &["--over", "zeromq"],
@@ -93,7 +93,7 @@ impl Carrier {
     }
 }
 
-impl Way {
+impl Route {
     const fn name(self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
@@ -159,19 +159,24 @@ struct Measured {
 
 /// Measures everything over one carrier.
 pub(super) fn run(carrier: Carrier, settings: &Settings, report: &mut Report) -> Result<(), Error> {
-    for way in carrier.ways() {
-        let way = *way;
+    for route in carrier.routes() {
+        let route = *route;
         let extent = Extent::of(settings);
         let mut all = Vec::new();
         for size in &extent.sizes {
-            (settings.progress)(&format!("{} {}, {size} bytes", carrier.name(), way.name()));
-            match measure(carrier, way, *size, &extent, settings) {
+            (settings.progress)(&format!(
+                "{} {}, {size} bytes",
+                carrier.name(),
+                route.name()
+            ));
+            match measure(carrier, route, *size, &extent, settings) {
                 Ok(measured) => {
-                    tell(carrier, way, *size, &measured, report);
+                    tell(carrier, route, *size, &measured, report);
                     all.extend(measured);
                 }
                 Err(error) => {
-                    let what = format!("{} {}, {size} bytes: {error}", carrier.name(), way.name());
+                    let what =
+                        format!("{} {}, {size} bytes: {error}", carrier.name(), route.name());
                     report.skipped.push(what);
                 }
             }
@@ -179,7 +184,7 @@ pub(super) fn run(carrier: Carrier, settings: &Settings, report: &mut Report) ->
         if !all.is_empty() {
             report
                 .tables
-                .insert(format!("{}-{}", carrier.name(), way.name()), table(&all));
+                .insert(format!("{}-{}", carrier.name(), route.name()), table(&all));
         }
     }
     Ok(())
@@ -187,7 +192,7 @@ pub(super) fn run(carrier: Carrier, settings: &Settings, report: &mut Report) ->
 
 fn measure(
     carrier: Carrier,
-    way: Way,
+    route: Route,
     size: usize,
     extent: &Extent,
     settings: &Settings,
@@ -201,7 +206,7 @@ fn measure(
     let program = settings.chappe()?;
     let pair = Pair {
         carrier,
-        way,
+        route,
         size,
         window: most,
         seed: settings.seed,
@@ -212,9 +217,9 @@ fn measure(
     let pacers: Vec<_> = std::iter::once("flood".to_owned()).chain(windows).collect();
     let mut all = pair.run(&pacers, extent.sweep, 1, None)?;
     let rates = all.iter().map(|it| it.point.throughput_bytes_per_s);
-    let capacity = match way {
-        Way::Loopback => rates.fold(1.0, f64::max),
-        Way::Narrow | Way::Lossy => f64::from(NARROW.bytes_per_s),
+    let capacity = match route {
+        Route::Loopback => rates.fold(1.0, f64::max),
+        Route::Narrow | Route::Lossy => f64::from(NARROW.bytes_per_s),
     };
     let steps = extent.periods.saturating_sub(1).max(1) as f64;
     let periods = (0..extent.periods).map(|step| {
@@ -234,7 +239,7 @@ fn measure(
 /// Two processes and what is between them.
 struct Pair<'a> {
     carrier: Carrier,
-    way: Way,
+    route: Route,
     size: usize,
     window: u32,
     seed: u64,
@@ -249,12 +254,12 @@ impl Pair<'_> {
         repeats: usize,
         capacity: Option<f64>,
     ) -> Result<Vec<Measured>, Error> {
-        let loss = match (self.carrier, self.way) {
-            (Carrier::Zeromq, _) | (_, Way::Loopback) => {
+        let loss = match (self.carrier, self.route) {
+            (Carrier::Zeromq, _) | (_, Route::Loopback) => {
                 return self.run_here(pacers, times, repeats, capacity, None);
             }
-            (_, Way::Narrow) => 0.0,
-            (_, Way::Lossy) => LOSS,
+            (_, Route::Narrow) => 0.0,
+            (_, Route::Lossy) => LOSS,
         };
         // In a thread of its own, for a network of its own.
         std::thread::scope(|scope| {
@@ -310,14 +315,14 @@ impl Pair<'_> {
         if cable.is_some() {
             publish.args(["--address", cable::NEAR]);
         }
-        let mut publisher = Process::start_and_hear(&mut publish, "the publisher")?;
+        let mut publisher = Process::start_with_errors(&mut publish, "the publisher")?;
         let listening = event(&mut publisher, "listening")?;
         let mut endpoint = listening["endpoint"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
         let mut relay = None;
-        if (self.carrier, self.way) == (Carrier::Zeromq, Way::Narrow) {
+        if (self.carrier, self.route) == (Carrier::Zeromq, Route::Narrow) {
             let to = endpoint.trim_start_matches("tcp://").parse();
             let to = to.map_err(Error::failed("reading where the publisher listens"))?;
             let started = Bottleneck::start(to, NARROW).map_err(Error::io("starting the relay"))?;
@@ -330,7 +335,7 @@ impl Pair<'_> {
         if cable.is_some() {
             subscribe.args(["--address", cable::FAR]);
         }
-        let mut start = || Process::start_and_hear(&mut subscribe, "the subscriber");
+        let mut start = || Process::start_with_errors(&mut subscribe, "the subscriber");
         let mut subscriber = match cable {
             Some(cable) => cable.far(start)?,
             None => start()?,
@@ -342,7 +347,7 @@ impl Pair<'_> {
     }
 }
 
-/// The next line of a process that tells of this.
+/// The next event of this name that a process prints.
 fn event(process: &mut Process, name: &str) -> Result<Value, Error> {
     loop {
         let line = process.line()?;
@@ -354,7 +359,7 @@ fn event(process: &mut Process, name: &str) -> Result<Value, Error> {
     }
 }
 
-/// What both ends saw of each phase.
+/// The figures of both ends for each phase.
 fn join(published: &Value, subscribed: &Value) -> Vec<Measured> {
     let phases = |value: &Value| value["phases"].as_array().cloned().unwrap_or_default();
     let seen = phases(subscribed);
@@ -395,7 +400,7 @@ impl Measured {
     }
 }
 
-fn tell(carrier: Carrier, way: Way, size: usize, all: &[Measured], report: &mut Report) {
+fn tell(carrier: Carrier, route: Route, size: usize, all: &[Measured], report: &mut Report) {
     let swept = |it: &&Measured| matches!(it.kind(), "flood" | "fixed_window" | "fixed_period");
     let points: Vec<_> = all
         .iter()
@@ -404,7 +409,7 @@ fn tell(carrier: Carrier, way: Way, size: usize, all: &[Measured], report: &mut 
         .map(|it| it.point)
         .collect();
     let front = front(&points);
-    let place = format!("{} {} {} kB", carrier.name(), way.name(), size / 1_000);
+    let place = format!("{} {} {} kB", carrier.name(), route.name(), size / 1_000);
     for kind in ["flood", "fixed_window", "fixed_period", "napa", "adaptive"] {
         let of_kind = all.iter().filter(|it| it.kind() == kind && it.is_steady());
         // Of a sweep, the point with the most throughput for its latency: power, after Kleinrock.
@@ -415,46 +420,30 @@ fn tell(carrier: Carrier, way: Way, size: usize, all: &[Measured], report: &mut 
         let (median_ms, p99_ms) = (best.point.latency_s * 1e3, best.p99_s * 1e3);
         let beyond = beyond_front(best.point, &front) * 100.0;
         let note = format!(
-            "{}: p50 {median_ms:.3} ms, p99 {p99_ms:.3} ms, {:.1} on the way, {} lost, {beyond:.0} % beyond the front",
+            "{}: p50 {median_ms:.3} ms, p99 {p99_ms:.3} ms, {:.1} in flight, {} lost, {beyond:.0} % beyond the front",
             best.pacer, best.occupation, best.lost
         );
         let rate = best.point.throughput_bytes_per_s / 1e6;
         report.row(&format!("{place}, {kind}"), rate, "MB/s", note);
     }
-    let kinds = ["flood", "fixed_window", "fixed_period", "napa", "adaptive"].map(|kind| {
+    let place_of = |it: &Point| (it.throughput_bytes_per_s / 1e6, it.latency_s * 1e3);
+    let series = ["flood", "fixed_window", "fixed_period", "napa", "adaptive"].map(|kind| {
+        let mark = match kind {
+            "fixed_window" => Mark::Both,
+            _ => Mark::Points,
+        };
         let points = all.iter().filter(|it| it.kind() == kind);
-        let points = points.map(|it| {
-            (
-                it.point.throughput_bytes_per_s / 1e6,
-                it.point.latency_s * 1e3,
-            )
-        });
-        Kind {
-            name: kind.to_owned(),
-            points: points.collect(),
-            line: kind == "fixed_window",
-        }
+        Series::new(kind, mark).with(points.map(|it| place_of(&it.point)))
     });
-    let mut kinds = kinds.to_vec();
-    let on_front = front
-        .iter()
-        .map(|it| (it.throughput_bytes_per_s / 1e6, it.latency_s * 1e3));
-    kinds.push(Kind {
-        name: "front".to_owned(),
-        points: on_front.collect(),
-        line: true,
-    });
-    let title = format!(
-        "{} over {}, {} kB",
-        carrier.name(),
-        way.name(),
-        size / 1_000
-    );
-    let figure = scatter(&title, "received MB/s", "median latency, ms", &kinds);
-    report.figures.insert(
-        format!("{}-{}-{}kB", carrier.name(), way.name(), size / 1_000),
-        figure,
-    );
+    let on_front = Series::new("front", Mark::Both).with(front.iter().map(place_of));
+    let (carrier, route, kilobytes) = (carrier.name(), route.name(), size / 1_000);
+    let title = format!("{carrier} over {route}, {kilobytes} kB");
+    let plot = Plot {
+        scales: [Scale::Logarithmic; 2],
+        ..Plot::new(title, "received MB/s", "median latency, ms")
+    };
+    let plot = plot.with(series).with([on_front]);
+    report.figure(format!("{carrier}-{route}-{kilobytes}kB"), &plot);
 }
 
 fn table(all: &[Measured]) -> String {

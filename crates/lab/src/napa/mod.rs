@@ -1,6 +1,6 @@
 //! Pacing of reliable senders: flooding, windows and periods set by hand, NAPA as published ("NAPA: An
 //! algorithm to auto-tune unicast reliable communications over DDS"), and the pacer of this project,
-//! which is told nothing.
+//! which has no setting.
 //!
 //! | part | what |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! are reported, not judged: on a machine that others use too they say what was possible then.
 //!
 //! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis from
-//! half to ten times the time that a sample needs on the slowest part of the way) are what an expert
-//! could have set. Their *front* is what no other of them beats in throughput and median latency. A
+//! half to ten times the time that a sample needs on the slowest part of the path) are what an expert
+//! could have set. Their *front* is the points that no other of them beats in throughput and median latency. A
 //! pacer's **distance** from it is the least d such that with (1 + d) times its throughput and its
 //! latency divided by (1 + d) no point of the front would beat it: on logarithmic axes, how far it
-//! would have to move in both to lie on the front; 0 on it or beyond. Since whoever sends little also
+//! would have to move in both to lie on the front; 0 on it or beyond. Since a pacer that sends little also
 //! lies on the front, at its slow end, a second target asks for nine tenths of the highest throughput
 //! on it. Throughput is of bytes delivered in order; latency is from writing a sample, when the pacer
 //! lets it go, to its delivery. Each point is the median of three seeds.
@@ -24,7 +24,6 @@
 mod bottleneck;
 mod cable;
 mod loopback;
-mod scatter;
 mod simulation;
 mod unsafe_tap;
 

@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use chappe_flow::pacer::{Choice, NapaConfig, Waits};
-use chappe_sim::figure::{Series as Line, figure};
 use chappe_sim::pacing::{
     Change, Moment, Outcome, Point, Settings as Path, beyond_front, front, run,
 };
 
-use crate::{Bound, Report, Settings};
+use crate::plot::{self, Mark, Plot, Scale, Series};
+use crate::report::file_name;
+use crate::timing::median;
+use crate::{Limit, Reference, Report, Settings};
 
 /// Bytes of the paper's samples, and a quick run's.
 const SIZES: [u64; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
@@ -18,9 +20,9 @@ const SIZES_QUICK: [u64; 2] = [20_000, 100_000];
 const REPEATS: u64 = 3;
 /// Periods of the sweep.
 const PERIODS: u32 = 25;
-/// Distance from the front, and share of its highest throughput.
-const DISTANCE: f64 = 5.0;
-const THROUGHPUT: f64 = 90.0;
+/// The largest distance from the front as a factor, and the smallest share of its highest throughput.
+const DISTANCE: f64 = 1.05;
+const THROUGHPUT: f64 = 0.9;
 
 /// A network of the sweep.
 struct Network {
@@ -115,11 +117,6 @@ impl Network {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 /// The median over the repeats, and the first of them.
 fn measured(path: &Path) -> (Point, Outcome) {
     let outcomes: Vec<Outcome> = (0..REPEATS)
@@ -133,7 +130,7 @@ fn measured(path: &Path) -> (Point, Outcome) {
             .next()
         })
         .collect();
-    let of = |value: fn(&Outcome) -> f64| median(outcomes.iter().map(value).collect());
+    let of = |value: fn(&Outcome) -> f64| median(outcomes.iter().map(value));
     let point = Point {
         throughput_bytes_per_s: of(|it| it.throughput_bytes_per_s),
         latency_s: of(|it| it.latency_p50_s),
@@ -141,13 +138,12 @@ fn measured(path: &Path) -> (Point, Outcome) {
     (point, outcomes.into_iter().next().unwrap_or_default())
 }
 
-/// Every size on every network: the sweeps, their front, and the pacers beside it; the paper's
+/// Every size on every network: the sweeps, their front, and the pacers compared with it; the paper's
 /// figures 7 and 8 are throughput and latency by size.
 pub(super) fn fronts(bench: &Settings, report: &mut Report) {
     let sizes: &[u64] = if bench.quick { &SIZES_QUICK } else { &SIZES };
     for network in &NETWORKS {
-        let mut throughput: Vec<Line> = Vec::new();
-        let mut latency: Vec<Line> = Vec::new();
+        let (mut throughput, mut latency) = (Vec::new(), Vec::new());
         let (mut farthest, mut least_share) = (0.0_f64, f64::INFINITY);
         let mut table = String::from(
             "bytes,pacer,received_bytes_per_s,latency_p50_s,latency_p99_s,sent,sent_again\n",
@@ -176,7 +172,7 @@ pub(super) fn fronts(bench: &Settings, report: &mut Report) {
             for (name, choice) in pacers {
                 let (point, outcome) = measured(&network.path(bench.seed, *size, choice));
                 let distance = beyond_front(point, &front) * 100.0;
-                let share = point.throughput_bytes_per_s / best.max(1.0) * 100.0;
+                let share = point.throughput_bytes_per_s / best.max(1.0);
                 row(report, network, *size, name, &point, &outcome, distance);
                 if name != "fixed_window:4" {
                     line(&mut table, *size, name, &point, &outcome);
@@ -186,58 +182,31 @@ pub(super) fn fronts(bench: &Settings, report: &mut Report) {
                     least_share = least_share.min(share);
                 }
                 let kilobytes = *size as f64 / 1e3;
-                push(
-                    &mut throughput,
-                    name,
-                    kilobytes,
-                    point.throughput_bytes_per_s / 1e6,
-                );
-                push(
-                    &mut latency,
-                    name,
-                    kilobytes,
-                    point.latency_s.max(1e-6).log10() + 6.0,
-                );
+                let megabytes = point.throughput_bytes_per_s / 1e6;
+                plot::add(&mut throughput, name, (kilobytes, megabytes));
+                let microseconds = point.latency_s.max(1e-6) * 1e6;
+                plot::add(&mut latency, name, (kilobytes, microseconds));
             }
         }
-        let name = format!("{}: adaptive from the front, at most", network.name);
-        report.target(&name, farthest, Bound::AtMost(DISTANCE), "%");
-        let name = format!(
-            "{}: adaptive, of the front's highest throughput, at least",
-            network.name
-        );
-        report.target(&name, least_share, Bound::AtLeast(THROUGHPUT), "%");
+        let name = format!("{}: adaptive, farthest from the front", network.name);
+        let on_front = Reference::new("the front", 1.0);
+        let factor = (1.0 + farthest / 100.0, "");
+        report.target(name, factor, on_front, Limit::AtMost(DISTANCE));
+        let name = format!("{}: adaptive, smallest throughput", network.name);
+        let highest = Reference::new("the front's highest", 1.0);
+        report.target(name, (least_share, ""), highest, Limit::AtLeast(THROUGHPUT));
         let file = file_name(network.name);
         report.tables.insert(file.clone(), table);
         let title = format!("Throughput by size ({}, simulated)", network.name);
-        let svg = figure(&title, "kB", "MB/s", &throughput);
-        report.figures.insert(format!("throughput-{file}"), svg);
+        let plot = Plot::new(title, "kB", "MB/s").with(throughput);
+        report.figure(format!("throughput-{file}"), &plot);
         let title = format!("Median latency by size ({}, simulated)", network.name);
-        let svg = figure(&title, "kB", "log10 of µs", &latency);
-        report.figures.insert(format!("latency-{file}"), svg);
+        let plot = Plot {
+            scales: [Scale::Linear, Scale::Logarithmic],
+            ..Plot::new(title, "kB", "µs").with(latency)
+        };
+        report.figure(format!("latency-{file}"), &plot);
     }
-}
-
-/// Adds a point to the line of that name.
-fn push(lines: &mut Vec<Line>, name: &str, x: f64, y: f64) {
-    match lines.iter_mut().find(|line| line.name == name) {
-        Some(line) => line.points.push((x, y)),
-        None => lines.push(Line {
-            name: name.to_owned(),
-            points: vec![(x, y)],
-        }),
-    }
-}
-
-fn file_name(name: &str) -> String {
-    let word = |sign: char| {
-        if sign.is_ascii_alphanumeric() {
-            sign
-        } else {
-            '-'
-        }
-    };
-    name.chars().map(word).collect()
 }
 
 fn row(
@@ -323,11 +292,12 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 format!("{kilobytes} kB: {pacer} takes over after 2 s of flooding: back after");
             let back = back_after(&moments, 2.0, rate, latency);
             report.row(&name, back, "s", format!(
-                "256 samples on the way; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
+                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
                 mean(&moments, 1.0, 2.0, |it| it.latency_p50_s) * 1e3
             ));
             if pacer == "adaptive" {
-                report.target(&name, back, Bound::AtMost(2.0), "s");
+                let flooded = Reference::new("the flooding before", 2.0);
+                report.target(name, (back, "s"), flooded, Limit::AtMost(1.0));
                 over_time(report, &format!("collapsed-{kilobytes}-kB"), &moments);
             }
             let mut path = GIGABIT.path(bench.seed, size, choice.clone());
@@ -358,9 +328,12 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 ),
             );
             if pacer == "adaptive" {
-                report.target(&name, back, Bound::AtMost(1.0), "s");
+                let steady = Reference::new("the steady time before", 3.0);
+                report.target(name, (back, "s"), steady, Limit::AtMost(1.0 / 3.0));
                 let name = format!("{kilobytes} kB: the receiver halves its speed: sent again");
-                report.target(&name, again, Bound::AtMost(1.0), "%");
+                let sent = Reference::new("sent", outcome.sent as f64);
+                let again = (outcome.sent_again as f64, "samples");
+                report.target(name, again, sent, Limit::AtMost(0.01));
                 over_time(report, &format!("halved-{kilobytes}-kB"), &outcome.moments);
             }
             let mut path = GIGABIT.path(bench.seed, size, choice.clone());
@@ -389,7 +362,9 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 ),
             );
             if pacer == "adaptive" {
-                report.target(&name, unfair, Bound::AtMost(20.0), "%");
+                let name = format!("{kilobytes} kB: two senders share, {pacer}: the larger");
+                let smaller = Reference::new("the smaller", least / 1e6);
+                report.target(name, (most / 1e6, "MB/s"), smaller, Limit::AtMost(1.2));
             }
         }
     }
@@ -401,19 +376,19 @@ fn outcome_of(path: &Path) -> Outcome {
 
 /// Throughput and latency over time.
 fn over_time(report: &mut Report, file: &str, moments: &[Moment]) {
-    let line = |name: &str, of: fn(&Moment) -> f64| Line {
-        name: name.to_owned(),
-        points: moments.iter().map(|it| (it.at_s, of(it))).collect(),
+    let line = |name: &str, of: fn(&Moment) -> f64| {
+        let points = moments.iter().map(|it| (it.at_s, of(it)));
+        Series::new(name, Mark::Line).with(points)
     };
     let lines = [
         line("MB/s", |it| it.throughput_bytes_per_s / 1e6),
-        line("on the way", |it| it.occupation as f64),
+        line("samples in flight", |it| it.occupation as f64),
     ];
-    let svg = figure(&format!("{file}, adaptive, simulated"), "s", "", &lines);
-    report.figures.insert(file.to_owned(), svg);
+    let plot = Plot::new(format!("{file}, adaptive, simulated"), "s", "").with(lines);
+    report.figure(file, &plot);
 }
 
-/// One to many: the slowest sets the pace, unless policy leaves it behind.
+/// One to many: the slowest sets the pace, unless a policy excludes it.
 pub(super) fn receivers(bench: &Settings, report: &mut Report) {
     for count in [1_usize, 2, 4, 8, 16] {
         (bench.progress)(&format!("simulation: {count} receivers"));
@@ -433,7 +408,10 @@ pub(super) fn receivers(bench: &Settings, report: &mut Report) {
                 outcome.sent_again
             ),
         );
-        report.target(&name, share, Bound::AtLeast(THROUGHPUT), "%");
+        let name = format!("{count} receivers, one at 60 MB/s");
+        let slowest = Reference::new("the slowest takes", path.capacity_bytes_per_s() / 1e6);
+        let reached = (outcome.throughput_bytes_per_s / 1e6, "MB/s");
+        report.target(name, reached, slowest, Limit::AtLeast(THROUGHPUT));
     }
     let mut path = GIGABIT.path(bench.seed, 50_000, Choice::default());
     path.receivers = vec![path.receivers[0].clone(); 4];
@@ -441,7 +419,7 @@ pub(super) fn receivers(bench: &Settings, report: &mut Report) {
     for (word, waits) in [
         ("waited for", Waits::All),
         (
-            "left behind after 0.5 s of silence",
+            "excluded after 0.5 s of silence",
             Waits::Silence(Duration::from_millis(500)),
         ),
     ] {
@@ -464,7 +442,7 @@ pub(super) fn period(bench: &Settings, report: &mut Report) {
         let (point, outcome) = measured(&GIGABIT.path(bench.seed, SIZE, choice));
         let micros = period.as_secs_f64() * 1e6;
         throughput.push((micros, point.throughput_bytes_per_s / 1e6));
-        latency.push((micros, point.latency_s.max(1e-6).log10() + 6.0));
+        latency.push((micros, point.latency_s.max(1e-6) * 1e6));
         report.row(
             &format!("gigabit: 100 kB every {micros:.0} us"),
             point.throughput_bytes_per_s / 1e6,
@@ -477,16 +455,13 @@ pub(super) fn period(bench: &Settings, report: &mut Report) {
         );
     }
     let lines = [
-        Line {
-            name: "MB/s".to_owned(),
-            points: throughput,
-        },
-        Line {
-            name: "log10 of µs, x 20".to_owned(),
-            points: latency.iter().map(|(x, y)| (*x, y * 20.0)).collect(),
-        },
+        Series::new("MB/s", Mark::Line).with(throughput),
+        Series::new("median latency, µs", Mark::Line).with(latency),
     ];
     let title = "100 kB by the time between samples (gigabit, simulated)";
-    let svg = figure(title, "µs between samples", "", &lines);
-    report.figures.insert("period".to_owned(), svg);
+    let plot = Plot {
+        scales: [Scale::Linear, Scale::Logarithmic],
+        ..Plot::new(title, "µs between samples", "").with(lines)
+    };
+    report.figure("period", &plot);
 }

@@ -7,7 +7,7 @@
 //! 2. The descriptor is that of a file that is open through the call.
 #![allow(
     unsafe_code,
-    reason = "one call of the kernel; the head says what it needs"
+    reason = "one call of the kernel; the module comment lists what it needs"
 )]
 
 use std::ffi::c_int;

@@ -17,7 +17,7 @@ const TOPIC: u64 = 1;
 /// What a datagram takes on the virtual clock.
 const WAY: Duration = Duration::from_micros(100);
 
-/// Sinks from 0, and the source behind them.
+/// Sinks from 0; the source is the last.
 pub(super) struct Machines<G> {
     nodes: Vec<Tree<G>>,
     contacts: Vec<Contact>,

@@ -1,8 +1,8 @@
-//! Notification trees beside plain notification: the figures 6 to 9 of "An Optimized WS-Eventing for
+//! Notification trees compared with plain notification: the figures 6 to 9 of "An Optimized WS-Eventing for
 //! Large-Scale Networks" (time until the last sink has the event, by the number of sinks), and on.
 //!
-//! Everything is in units of `o`, the time a node needs for one send, with `o` and `L` (the latency)
-//! beside it, so that it can be compared with other machines. The peers are plans of the same machine:
+//! Everything is in units of `o`, the time a node needs for one send, and `o` and `L` (the latency) are
+//! printed with it, so that it can be compared with other machines. The peers are plans of the same machine:
 //! sequential with and without waiting for responses (WS-Eventing), two halves (the paper's).
 //!
 //! - `--only simulated`: plans side by side, 1 to 18 sinks and up to 100,000, without failures

@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chappe_identity::Key;
 use chappe_machine::ReplayWindow;
@@ -14,7 +14,7 @@ use chappe_notification_tree::{
 use chappe_transport::tree::{WindowFiles, Windows};
 
 use super::machine::{Machines, SINKS};
-use crate::{Error, Report, Settings};
+use crate::{Error, Report, Settings, timing};
 
 /// Bytes of an event's body.
 const BODY_BYTES: usize = 200;
@@ -27,16 +27,8 @@ const REPETITIONS: u32 = 100;
 const KEPT: usize = 100;
 
 /// The median of the batches, for one repetition.
-fn cost(mut work: impl FnMut()) -> Duration {
-    let mut batches: Vec<Duration> = (0..BATCHES)
-        .map(|_| {
-            let began = Instant::now();
-            (0..REPETITIONS).for_each(|_| work());
-            began.elapsed() / REPETITIONS
-        })
-        .collect();
-    batches.sort_unstable();
-    batches[BATCHES / 2]
+fn cost(work: impl FnMut()) -> Duration {
+    Duration::from_secs_f64(timing::median_s(BATCHES, REPETITIONS, work))
 }
 
 /// Runs the measurements.
@@ -122,12 +114,12 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     }
     let folder = std::env::temp_dir().join(format!("chappe-lab-windows-{}", std::process::id()));
     let kept = keep(&folder);
-    // What was measured stands, whether or not the folder goes.
+    // The figures hold whether or not the folder can be removed.
     let _ = std::fs::remove_dir_all(&folder);
     report.times(
         "what was seen kept on disk, before an event is used",
         "two synchronizations; only where a restart must not deliver twice",
-        &kept.map_err(Error::io("keeping a window"))?,
+        &kept?,
     );
     Ok(())
 }
@@ -144,21 +136,18 @@ fn machine<G: Guard>(mut machines: Machines<G>, body: &[u8]) -> Result<Duration,
     }
 }
 
-fn keep(folder: &std::path::Path) -> std::io::Result<Vec<Duration>> {
-    let mut files = WindowFiles::new(folder.to_owned())?;
-    (0..KEPT)
-        .map(|newest| {
-            let began = Instant::now();
-            let window = Window {
-                boot: 1,
-                numbers: ReplayWindow {
-                    newest: newest as u64,
-                    seen: 1,
-                },
-                since: 1,
-            };
-            files.keep(1, &window)?;
-            Ok(began.elapsed())
-        })
-        .collect()
+fn keep(folder: &std::path::Path) -> Result<Vec<Duration>, Error> {
+    let failed = || Error::io("keeping a window");
+    let mut files = WindowFiles::new(folder.to_owned()).map_err(failed())?;
+    timing::each(KEPT, |newest| {
+        let window = Window {
+            boot: 1,
+            numbers: ReplayWindow {
+                newest: newest as u64,
+                seen: 1,
+            },
+            since: 1,
+        };
+        files.keep(1, &window).map_err(failed())
+    })
 }

@@ -22,7 +22,7 @@ pub(super) struct Steps {
     pub(super) all: Vec<Duration>,
 }
 
-/// A client that asks only when it is told to.
+/// A client that searches only on request.
 pub(crate) fn client(address: &str) -> Result<DeviceClient, Error> {
     let address = address.parse();
     let options = ClientOptions {

@@ -64,6 +64,12 @@ impl Origin {
         }
     }
 
+    /// Whether the session is over: commands cause nothing more.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// The session inside, for its counters and the state of its channels.
     #[must_use]
     pub const fn sender(&self) -> &Sender {

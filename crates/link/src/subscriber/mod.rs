@@ -316,12 +316,13 @@ impl Subscriber {
     }
 
     fn queued(&mut self, last: Position, count: u64, dead_letter: Option<DeadLetterReason>) {
-        let channel = self.requested.as_ref().and_then(ReceiverEvent::channel);
-        let copied = channel.and_then(|channel| self.channels.get_mut(&channel));
-        let (Some(channel), Some(copied)) = (channel, copied) else {
+        let Some(channel) = self.requested.as_ref().and_then(ReceiverEvent::channel) else {
             return;
         };
-        copied.progress.reach(last);
+        // The log reports the batch as stored also if the origin has ended its stream meanwhile.
+        if let Some(copied) = self.channels.get_mut(&channel) {
+            copied.progress.reach(last);
+        }
         self.queued.push_back(Queued {
             channel,
             last,
@@ -442,6 +443,9 @@ impl Subscriber {
             } = batch;
             if let Some(reason) = dead_letter {
                 self.acknowledge();
+                if !self.channels.contains_key(&channel) {
+                    continue;
+                }
                 self.commands.push_back(ReceiverCommand::Refused {
                     channel,
                     position: last,

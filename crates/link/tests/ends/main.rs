@@ -300,6 +300,94 @@ fn a_log_that_cannot_be_read_ends_its_stream() {
 }
 
 #[test]
+fn a_stream_that_ends_while_it_is_stored_acknowledges_no_other() {
+    let mut log = OriginLog::new();
+    log.append();
+    let mut pair = pair();
+    subscribe(&mut pair, CHANNEL, None, &[]);
+    subscribe(&mut pair, Channel(1), None, &[]);
+    let (mut held, mut was_refused) = (None, false);
+    for _ in 0..1_000 {
+        pair.pass(TICK);
+        while let Some(event) = pair.origin_events.pop_front() {
+            let answer = match event {
+                OriginEvent::Read(request) if request.channel == CHANNEL && request.from > 1 => {
+                    Some(OriginCommand::ReadFailed {
+                        request,
+                        text: "the disk is gone".to_owned(),
+                    })
+                }
+                event => log.answer(event),
+            };
+            answer.into_iter().for_each(|answer| pair.origin(answer));
+        }
+        while let Some(event) = pair.subscriber_events.pop_front() {
+            match event {
+                SubscriberEvent::Storage {
+                    channel: CHANNEL,
+                    request: StorageRequest::Append { .. },
+                } => {
+                    // It is being stored when the origin meets an element that it cannot read.
+                    held = Some(());
+                    let (channel, last) = (CHANNEL, log.append());
+                    pair.origin(OriginCommand::Appended { channel, last });
+                }
+                SubscriberEvent::Storage { .. } => {
+                    pair.subscriber(SubscriberCommand::Outcome(StorageOutcome::Done));
+                }
+                SubscriberEvent::Refused { .. } => was_refused = true,
+                _ => {}
+            }
+        }
+    }
+    assert!(held.is_some() && was_refused);
+    let queue = |pair: &mut Pair| {
+        pair.subscriber(SubscriberCommand::Queued {
+            last: at(1, 1),
+            count: 1,
+            dead_letter: None,
+        });
+        pair.subscriber(SubscriberCommand::Outcome(StorageOutcome::Done));
+    };
+    let next = |pair: &mut Pair| {
+        std::iter::from_fn(|| pair.subscriber_events.pop_front()).find(|event| {
+            let SubscriberEvent::Storage { request, .. } = event else {
+                return true;
+            };
+            matches!(request, StorageRequest::Append { .. })
+        })
+    };
+    queue(&mut pair);
+    let other = next(&mut pair);
+    assert!(
+        matches!(
+            other,
+            Some(SubscriberEvent::Storage {
+                channel: Channel(1),
+                ..
+            })
+        ),
+        "{other:?}"
+    );
+    queue(&mut pair);
+    // The log has made the first of both batches safe, then the second.
+    pair.subscriber(SubscriberCommand::Stored { batches: 1 });
+    assert_eq!(next(&mut pair), None);
+    pair.subscriber(SubscriberCommand::Stored { batches: 1 });
+    let stored = next(&mut pair);
+    assert!(
+        matches!(
+            stored,
+            Some(SubscriberEvent::Stored {
+                channel: Channel(1),
+                ..
+            })
+        ),
+        "{stored:?}"
+    );
+}
+
+#[test]
 fn another_serialization_is_refused() {
     let mut pair = pair();
     let mut subscription = Subscription::new("stream", Start::First);

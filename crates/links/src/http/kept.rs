@@ -41,6 +41,7 @@ impl Links {
             contact_point: kept.contact_point,
             fingerprint: kept.fingerprint,
             after: Some(kept.after.to_string()),
+            earlier: Vec::new(),
             start: LinkStart::First,
             serialization: kept.serialization,
         };

@@ -38,7 +38,8 @@ mod storing;
 mod subscriber;
 mod subscriptions;
 
-use chappe_stream::Position;
+use chappe_link::EPOCHS_MAX;
+use chappe_stream::{Position, PositionError};
 use serde::{Deserialize, Serialize};
 
 pub use super::host::KeptSubscription;
@@ -84,6 +85,9 @@ pub struct SubscriptionRequest {
     /// The newest element that the subscriber has; with it, `start` is not looked at.
     #[serde(default)]
     pub after: Option<String>,
+    /// With `after`, the newest element that the subscriber has of each earlier epoch, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
     /// Where to begin.
     #[serde(default)]
     pub start: LinkStart,
@@ -134,10 +138,21 @@ pub struct PullRequest {
     pub stream: String,
     /// The newest element that the subscriber has; with it, `start` is not looked at.
     pub after: Option<Position>,
+    /// With `after`, the newest element that the subscriber has of each earlier epoch, the newest first.
+    pub earlier: Vec<Position>,
     /// Where to begin.
     pub start: LinkStart,
     /// How elements are to be written; `None`: XML.
     pub serialization: Option<Serialization>,
+}
+
+/// Positions in a text, with commas between; at most as many as epochs are remembered.
+///
+/// # Errors
+/// One that is no position.
+pub fn positions(text: &str) -> Result<Vec<Position>, PositionError> {
+    let positions = text.split(',').filter(|at| !at.is_empty());
+    positions.take(EPOCHS_MAX).map(str::parse).collect()
 }
 
 /// A contact point has taken what came.

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use chappe_log::Error;
+use chappe_log::{Error, Rollback as Gone};
 use chappe_stream::{
-    Position, StoreError, StreamElement, StreamLog, StreamSchema, WrittenFollower,
+    Epoch, Position, StoreError, StreamElement, StreamLog, StreamSchema, WrittenFollower,
 };
 
 use crate::serialization::{
@@ -41,21 +41,24 @@ pub(super) struct Outflow {
 }
 
 impl Outflow {
-    pub(super) fn new(log: &StreamLog, after: Option<Position>, start: LinkStart) -> Self {
-        let name = log.name().to_owned();
+    /// It begins after the newest position of the reader that the log knows: `after`, or one of earlier
+    /// epochs.
+    pub(super) fn new(
+        log: &StreamLog,
+        after: Option<Position>,
+        earlier: &[Position],
+        start: LinkStart,
+    ) -> Self {
         let mut rollback = None;
         let next = match (after, start) {
             (Some(have), _) => log.resume(have).unwrap_or_else(|gone| {
-                let position = |it: chappe_log::Position| Position {
-                    epoch: chappe_stream::Epoch(it.epoch),
-                    sequence: it.sequence,
-                };
+                let (kept, next) = last_in_common(log, &gone, earlier);
                 rollback = Some(Rollback {
-                    stream: name,
-                    kept: gone.kept.map(position),
-                    next: log.position_of(gone.next),
+                    stream: log.name().to_owned(),
+                    kept,
+                    next: log.position_of(next),
                 });
-                gone.next
+                next
             }),
             (None, LinkStart::First) => log.log().first(),
             (None, LinkStart::New) => log.log().last() + 1,
@@ -175,5 +178,25 @@ impl Outflow {
             document,
             schema: self.schema.clone(),
         }
+    }
+}
+
+/// For a reader whose newest position is not of this log: the last element that both have, as far as that
+/// is known, and the number to continue with.
+fn last_in_common(log: &StreamLog, newest: &Gone, earlier: &[Position]) -> (Option<Position>, u64) {
+    let position = |it: chappe_log::Position| Position {
+        epoch: Epoch(it.epoch),
+        sequence: it.sequence,
+    };
+    if let Some(kept) = newest.kept {
+        return (Some(position(kept)), newest.next);
+    }
+    let mut known = earlier.iter().filter_map(|at| match log.resume(*at) {
+        Ok(next) => Some((*at, next)),
+        Err(gone) => gone.kept.map(|kept| (position(kept), gone.next)),
+    });
+    match known.next() {
+        Some((kept, next)) => (Some(kept), next),
+        None => (None, newest.next),
     }
 }

@@ -49,7 +49,7 @@ impl Links {
         place.peer.reads(vec![request.stream.clone()]);
         Ok(PullBody {
             shared: shared.clone(),
-            outflow: Outflow::new(&log, request.after, request.start),
+            outflow: Outflow::new(&log, request.after, &request.earlier, request.start),
             serialization: request.serialization.unwrap_or(Serialization::Xml),
             place,
             begins: request.after.is_none() && request.start == LinkStart::New,

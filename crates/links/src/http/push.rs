@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use chappe_identity::Scheme;
-use chappe_stream::{Position, StreamLog};
+use chappe_link::EPOCHS_MAX;
+use chappe_stream::{Position, PositionError, StreamLog};
 use chappe_transport::http::Client;
 use chappe_transport::tls::{self, Fingerprint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -27,6 +28,7 @@ use crate::{HttpRefusal, LinkKind, Reader};
 pub(super) struct Wanted {
     log: StreamLog,
     after: Option<Position>,
+    earlier: Vec<Position>,
     destination: Destination,
     place: Place,
 }
@@ -68,10 +70,12 @@ impl Links {
             let text = format!("there is no stream {:?}", request.stream);
             HttpRefusal::new(404, "unknown stream", text)
         })?;
-        let after: Option<Position> = match request.after.as_deref().map(str::parse).transpose() {
-            Ok(after) => after,
-            Err(error) => return Err(HttpRefusal::new(400, "no position", format!("{error}"))),
-        };
+        let no_position =
+            |error: PositionError| HttpRefusal::new(400, "no position", error.to_string());
+        let after = request.after.as_deref().map(str::parse).transpose();
+        let after: Option<Position> = after.map_err(no_position)?;
+        let earlier = request.earlier.iter().take(EPOCHS_MAX).map(|at| at.parse());
+        let earlier: Vec<Position> = earlier.collect::<Result<_, _>>().map_err(no_position)?;
         let destination = self.destination(request, reader)?;
         if shared.pushes.lock().len() >= shared.config.subscriptions {
             let text = "there are as many subscriptions as allowed";
@@ -86,6 +90,7 @@ impl Links {
         Ok(Wanted {
             log,
             after,
+            earlier,
             destination,
             place,
         })
@@ -101,7 +106,7 @@ impl Links {
         secret: String,
     ) -> Position {
         let shared = self.shared();
-        let outflow = Outflow::new(&wanted.log, wanted.after, request.start);
+        let outflow = Outflow::new(&wanted.log, wanted.after, &wanted.earlier, request.start);
         let after = outflow.begins();
         let kept = KeptSubscription {
             id: id.clone(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_flow::ReconnectCommand;
+use chappe_stream::Position;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, StatusCode};
@@ -202,7 +203,14 @@ async fn pull_once(
     let inlet = Inlet::new(link, name).await?;
     let serialization = link.config.serialization();
     let begin = match (inlet.have(), link.config.start) {
-        (Some(have), _) => format!("after={have}"),
+        (Some(have), _) => {
+            let earlier = inlet.earlier();
+            let earlier: Vec<String> = earlier.iter().map(Position::to_string).collect();
+            match earlier.is_empty() {
+                true => format!("after={have}"),
+                false => format!("after={have}&earlier={}", earlier.join(",")),
+            }
+        }
         (None, LinkStart::First) => "start=first".to_owned(),
         (None, LinkStart::New) => "start=new".to_owned(),
     };
@@ -429,13 +437,14 @@ async fn keep(
         return Err(plain("the link has no contact point").into());
     };
     // One receiving end for as long as the link lives: it knows what is queued in the log.
-    let have = match contact.inlet(name) {
-        Some(inlet) => inlet.lock().await.have(),
+    let known = |inlet: &Inlet| (inlet.have(), inlet.earlier());
+    let (have, earlier) = match contact.inlet(name) {
+        Some(inlet) => known(&*inlet.lock().await),
         None => {
             let inlet = Inlet::new(link, name).await?;
-            let have = inlet.have();
+            let known = known(&inlet);
             contact.put(name, inlet);
-            have
+            known
         }
     };
     let request = SubscriptionRequest {
@@ -451,6 +460,7 @@ async fn keep(
             contact.path(&link.config.name)
         ),
         after: have.map(|have| have.to_string()),
+        earlier: earlier.iter().map(Position::to_string).collect(),
         start: link.config.start,
         serialization: link.config.serialization(),
     };

@@ -81,6 +81,10 @@ impl FrameConnection for MemoryConnection {
         Ok(())
     }
 
+    fn queued_bytes(&self) -> usize {
+        self.outgoing.iter().map(|frame| frame.bytes().len()).sum()
+    }
+
     fn poll_receive(
         &mut self,
         context: &mut Context<'_>,

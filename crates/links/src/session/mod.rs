@@ -57,12 +57,15 @@ pub trait FrameConnection: Send + 'static {
     /// The peer.
     fn peer(&self) -> Reader;
 
-    /// Queues a frame, which is sent when another method is polled. The session's windows bound the
-    /// number of queued frames.
+    /// Queues a frame, which is sent when another method is polled. The session bounds
+    /// [`Self::queued_bytes`].
     ///
     /// # Errors
     /// The connection has ended, or can never send such a frame.
     fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError>;
+
+    /// Bytes of the frames that are queued and not sent.
+    fn queued_bytes(&self) -> usize;
 
     /// The next frame; sends queued frames meanwhile.
     fn poll_receive(

@@ -12,7 +12,7 @@ use chappe_stream::StreamLog;
 use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
-use super::wire::Wire;
+use super::wire::{READY_FRAMES_MAX, Wire};
 use super::{ConnectionError, FrameConnection, LinkFrame, reading};
 use crate::directory;
 use crate::feed::{Mailbox, News, Reading};
@@ -82,7 +82,6 @@ struct Served {
 
 impl<C: FrameConnection> Session<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
-        let mut frames = Vec::new();
         let mut news = Vec::new();
         let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
         let mut status = Every::new(Duration::ZERO, STATUS_PAUSE);
@@ -93,12 +92,16 @@ impl<C: FrameConnection> Session<C> {
             let next = repair.next.min(status.next);
             alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
             let mut rung = false;
+            // While too much is queued, only time goes on.
+            let is_full = self.wire.is_full();
+            let waits = is_full || !self.events.is_empty();
             tokio::select! {
                 biased;
-                frame = self.wire.receive() => frames.push(frame?),
-                () = mailbox.wait() => {}
+                ready = self.wire.ready(waits) => ready?,
+                () = mailbox.wait(), if !is_full => {}
                 () = alarm.rings() => rung = true,
             }
+            self.answer_events();
             if rung {
                 let now = Instant::now();
                 if deadline.is_some_and(|deadline| deadline <= now) {
@@ -111,8 +114,10 @@ impl<C: FrameConnection> Session<C> {
                     self.repair();
                 }
             }
-            self.wire.receive_ready(&mut frames)?;
-            for frame in frames.drain(..) {
+            for _ in 0..READY_FRAMES_MAX {
+                let Some(frame) = self.wire.take()? else {
+                    break;
+                };
                 match frame {
                     LinkFrame::Session(frame) => {
                         self.give(Input::Receive(OriginReceive::Frame(frame)));
@@ -120,7 +125,9 @@ impl<C: FrameConnection> Session<C> {
                     LinkFrame::Directory(question) => self.answer_directory(&question),
                 }
             }
-            self.mailbox.take(&mut news);
+            if !self.wire.is_full() {
+                self.mailbox.take(&mut news);
+            }
             for one in news.drain(..) {
                 self.give(Input::Command(command(one)));
             }
@@ -134,7 +141,13 @@ impl<C: FrameConnection> Session<C> {
     /// Gives the machine an input, and answers its questions until it has none.
     fn give(&mut self, input: Input<OriginReceive, OriginCommand>) {
         self.drain(input);
+        self.answer_events();
+    }
+
+    /// Answers the machine's questions as far as there is room for what they cause.
+    fn answer_events(&mut self) {
         while self.ended.is_none()
+            && (!self.wire.is_full() || self.origin.has_ended())
             && let Some(event) = self.events.pop_front()
         {
             if let Some(answer) = self.event(event) {

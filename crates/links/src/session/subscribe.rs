@@ -21,7 +21,7 @@ use chappe_stream::{Position, StreamSchema};
 use chappe_transport::{Alarm, Clock, Every};
 use tokio::time::Instant;
 
-use super::wire::Wire;
+use super::wire::{READY_FRAMES_MAX, Wire};
 use super::{ConnectionError, FrameConnection, LinkFrame};
 use crate::directory;
 use crate::feed::Batch;
@@ -119,7 +119,6 @@ struct Session<C: FrameConnection> {
 
 impl<C: FrameConnection> Session<C> {
     async fn run(&mut self) -> Result<(), ConnectionError> {
-        let mut frames = Vec::new();
         let period = Duration::from_secs(self.link.config.limits.directory_s.max(1));
         let mut directory = Every::new(Duration::ZERO, period);
         let mut repair = Every::new(REPAIR_FIRST, REPAIR_PAUSE);
@@ -145,7 +144,7 @@ impl<C: FrameConnection> Session<C> {
             let mut rung = false;
             tokio::select! {
                 biased;
-                frame = self.wire.receive(), if reads => frames.push(frame?),
+                ready = self.wire.ready(false), if reads => ready?,
                 () = stored => {}
                 () = alarm.rings() => rung = true,
             }
@@ -164,10 +163,13 @@ impl<C: FrameConnection> Session<C> {
                     self.tell_status();
                 }
             }
-            if reads {
-                self.wire.receive_ready(&mut frames)?;
-            }
-            for frame in frames.drain(..) {
+            for _ in 0..READY_FRAMES_MAX {
+                if !reads {
+                    break;
+                }
+                let Some(frame) = self.wire.take()? else {
+                    break;
+                };
                 match frame {
                     LinkFrame::Session(frame) => {
                         self.give(Input::Receive(SubscriberReceive::Frame(frame)));
@@ -272,8 +274,10 @@ impl<C: FrameConnection> Session<C> {
         if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
             return replica::refused(&self.link, name, "its name is not valid here");
         }
-        let (replica, last) = match Replica::new(&self.link, name).await {
-            Ok(replica) => replica,
+        let replica = Replica::new(&self.link, name).await;
+        let known = replica.and_then(|(replica, last)| Ok((replica.earlier()?, replica, last)));
+        let (earlier, replica, last) = match known {
+            Ok(known) => known,
             Err(error) if error.is_of_stream() => {
                 return replica::refused(&self.link, name, &error.with_hint());
             }
@@ -293,6 +297,7 @@ impl<C: FrameConnection> Session<C> {
                 _ => chappe_flow::Level::Power,
             },
             known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
+            earlier,
             ..Subscription::new(name, start)
         };
         self.replicas.insert(channel, replica);

@@ -1,20 +1,25 @@
 //! What both ends of a session share: sending without ceasing to receive, and taking what is ready.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::{ConnectionError, FrameConnection, LinkFrame};
 
 /// Frames taken at once before what they cause is sent; reason: an acknowledgement should not wait
 /// for more than some milliseconds of work.
-const READY_FRAMES_MAX: usize = 64;
+pub(super) const READY_FRAMES_MAX: usize = 64;
+/// Bytes that may be queued before the peer is read and answered again; reason: windows bound what
+/// goes to a peer that keeps the protocol, not the answers to one that asks without reading.
+const QUEUED_BYTES_MAX: usize = 1 << 20;
 /// How long the last frames may take at the end of a session.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection, and how it failed.
 pub(super) struct Wire<C> {
     connection: C,
+    /// Received while it was awaited.
+    first: Option<LinkFrame>,
     failed: Option<ConnectionError>,
 }
 
@@ -22,8 +27,14 @@ impl<C: FrameConnection> Wire<C> {
     pub(super) fn new(connection: C) -> Self {
         Self {
             connection,
+            first: None,
             failed: None,
         }
+    }
+
+    /// Whether so much is queued that nothing more should be answered or read.
+    pub(super) fn is_full(&self) -> bool {
+        self.connection.queued_bytes() >= QUEUED_BYTES_MAX
     }
 
     /// Queues a frame; if that fails, so does what is called next.
@@ -44,24 +55,42 @@ impl<C: FrameConnection> Wire<C> {
         }
     }
 
-    /// The next frame; sends meanwhile. Nothing is lost when the future is dropped.
-    pub(super) async fn receive(&mut self) -> Result<LinkFrame, ConnectionError> {
-        poll_fn(|context| self.connection.poll_receive(context)).await
+    /// Returns when there is a frame to [`take`](Self::take); when something else `waits` for room, as
+    /// soon as there is room. Sends meanwhile. Nothing is lost when the future is dropped.
+    pub(super) async fn ready(&mut self, waits: bool) -> Result<(), ConnectionError> {
+        poll_fn(|context| {
+            if self.is_full()
+                && let Poll::Ready(flushed) = self.connection.poll_flush(context)
+            {
+                flushed?;
+            }
+            if self.is_full() {
+                return Poll::Pending;
+            }
+            if !waits && self.first.is_none() {
+                self.first = Some(ready!(self.connection.poll_receive(context))?);
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
     }
 
-    /// Frames that were read with the last one. What is at the socket comes with the next wait, which asks
-    /// it in any case.
-    pub(super) fn receive_ready(
-        &mut self,
-        frames: &mut Vec<LinkFrame>,
-    ) -> Result<(), ConnectionError> {
-        while frames.len() < READY_FRAMES_MAX && self.connection.has_frame() {
-            match self.connection.poll_receive(&mut nobody()) {
-                Poll::Ready(frame) => frames.push(frame?),
-                Poll::Pending => break,
-            }
+    /// The next frame that was read, if there is room for answers. What is at the socket comes with the
+    /// next wait, which asks it in any case.
+    pub(super) fn take(&mut self) -> Result<Option<LinkFrame>, ConnectionError> {
+        if self.is_full() {
+            return Ok(None);
         }
-        Ok(())
+        if let Some(frame) = self.first.take() {
+            return Ok(Some(frame));
+        }
+        if !self.connection.has_frame() {
+            return Ok(None);
+        }
+        match self.connection.poll_receive(&mut nobody()) {
+            Poll::Ready(frame) => frame.map(Some),
+            Poll::Pending => Ok(None),
+        }
     }
 
     /// Sends what is queued to the last, before the end.

@@ -18,6 +18,12 @@ use chappe_transport::zeromq::{CurvePublic, CurveSecret, Error, Limits, Security
 use super::session::ConnectionError;
 use super::{LinkConfig, LinkError};
 
+/// Bytes of a message from a subscriber: the largest frame of a session, `frame_bytes_max` of
+/// [`SessionConfig`](chappe_flow::SessionConfig).
+pub const SESSION_MESSAGE_BYTES_MAX: usize = (2 << 20) + (64 << 10);
+/// Bytes of a message with a question to the directory: a name and a serialization.
+pub const QUESTION_MESSAGE_BYTES_MAX: usize = 4 << 10;
+
 /// What ZeroMQ needs of the node.
 #[derive(Debug, Clone, Default)]
 pub struct ZeromqConfig {

@@ -34,6 +34,10 @@ impl FrameConnection for Connection {
         self.feed(message).map_err(|error| connection_error(&error))
     }
 
+    fn queued_bytes(&self) -> usize {
+        Connection::queued_bytes(self)
+    }
+
     fn poll_receive(
         &mut self,
         context: &mut Context<'_>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,10 +23,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// An address of this host that nothing else uses: a port of it that was given back is still free when
 /// it is taken again.
 pub(crate) fn own_address() -> Ipv4Addr {
-    static GIVEN: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
+    static GIVEN: AtomicU32 = AtomicU32::new(1);
+    // Each process has 4,096 addresses from 127.1.0.0 on.
+    let process = std::process::id() & 0x7FF;
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);
-    Ipv4Addr::new(127, high % 127 + 1, low, number)
+    assert!(number < 1 << 12, "this process has used all its addresses");
+    Ipv4Addr::from_bits(0x7F01_0000 + (process << 12 | number))
 }
 
 /// A node with a store of its own.

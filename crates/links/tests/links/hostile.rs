@@ -3,6 +3,9 @@
 //! at a node.
 
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use chappe_flow::message::{
@@ -150,6 +153,82 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
     );
     subscriber.links.add_over(config, dialler).expect("added");
     assert_same(&log, &subscriber.wait_for("a", 10).await);
+}
+
+/// A connection that remembers how many bytes were queued at most.
+struct Measured {
+    inner: MemoryConnection,
+    most: Arc<AtomicUsize>,
+}
+
+impl FrameConnection for Measured {
+    fn peer(&self) -> Reader {
+        self.inner.peer()
+    }
+
+    fn push(&mut self, frame: LinkFrame) -> Result<(), ConnectionError> {
+        let pushed = self.inner.push(frame);
+        self.most
+            .fetch_max(self.inner.queued_bytes(), Ordering::Relaxed);
+        pushed
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<LinkFrame, ConnectionError>> {
+        self.inner.poll_receive(context)
+    }
+
+    fn has_frame(&self) -> bool {
+        self.inner.has_frame()
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.inner.poll_flush(context)
+    }
+}
+
+#[tokio::test]
+async fn questions_of_a_peer_that_reads_no_answer_wait_until_it_does() {
+    const QUESTIONS: usize = 4_000;
+    let origin = Node::new(1);
+    for number in 0..20 {
+        origin.stream(&format!("a{number}"), 1);
+    }
+    let (mut here, inner) = pair(16);
+    let most = Arc::<AtomicUsize>::default();
+    let there = Measured {
+        inner,
+        most: most.clone(),
+    };
+    let links = origin.links.clone();
+    tokio::spawn(async move { drop(links.serve(there).await) });
+    for _ in 0..QUESTIONS {
+        let question = LinkFrame::Directory(Bytes::from_static(b"a*\nxml"));
+        here.push(question).expect("still there");
+    }
+    // As many as it takes; more are taken when answers are read.
+    for _ in 0..QUESTIONS {
+        let _ = poll_fn(|context| Poll::Ready(here.poll_flush(context))).await;
+        tokio::task::yield_now().await;
+    }
+    let most = || most.load(Ordering::Relaxed);
+    assert!(most() <= 2 << 20, "{} bytes are queued", most());
+    let mut bytes = 0;
+    let answers = async {
+        for _ in 0..QUESTIONS {
+            let answer = poll_fn(|context| here.poll_receive(context)).await;
+            bytes += answer.expect("still there").bytes().len();
+        }
+    };
+    let answers = tokio::time::timeout(PATIENCE, answers).await;
+    answers.expect("each is answered once there is room");
+    assert!(bytes > 2 * most(), "{bytes} bytes of answers show nothing");
 }
 
 /// Dials an origin by hand once, or a real one.

@@ -39,6 +39,7 @@ async fn subscribe(origin: &Node, address: SocketAddr, start: LinkStart) -> Subs
         contact_point: format!("http://{address}/here"),
         fingerprint: None,
         after: None,
+        earlier: Vec::new(),
         start,
         serialization: Serialization::Xml,
     };
@@ -201,6 +202,7 @@ async fn strangers_contact_points_get_nothing() {
         contact_point,
         fingerprint: None,
         after: None,
+        earlier: Vec::new(),
         start: LinkStart::First,
         serialization: Serialization::Xml,
     };
@@ -825,6 +827,7 @@ async fn of_several_elements_in_a_request_only_the_refused_one_is_a_dead_letter(
         contact_point: format!("http://{address}/here"),
         fingerprint: None,
         after: None,
+        earlier: Vec::new(),
         start: LinkStart::First,
         serialization: Serialization::Xml,
     };

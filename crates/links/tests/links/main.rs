@@ -11,6 +11,7 @@ mod full_queue;
 mod host;
 mod hostile;
 mod http;
+mod restored;
 mod returning_schema;
 mod server;
 mod session;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use chappe_links::http::{
     CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
-    SubscriptionRequest,
+    SubscriptionRequest, positions,
 };
 use chappe_links::{HttpRefusal, LinkStart, Links, Reader, Serialization};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
@@ -172,6 +172,9 @@ async fn answer(
                 after: query
                     .get("after")
                     .map(|after| after.parse().expect("a position")),
+                earlier: query
+                    .get("earlier")
+                    .map_or_else(Vec::new, |earlier| positions(earlier).expect("positions")),
                 start: match query.get("start").map(String::as_str) {
                     Some("new") => LinkStart::New,
                     _ => LinkStart::First,

@@ -16,14 +16,14 @@ use chappe_transport::zeromq::{Limits, Router, Security};
 use crate::host::{Node, PATIENCE, append, assert_same, element, link, own_address, schema};
 
 /// Dials an origin in this process; each connection is cut after so many frames.
-struct Cutting {
+pub(crate) struct Cutting {
     origin: Links,
     cuts: Mutex<Vec<u64>>,
     dialled: Arc<AtomicU64>,
 }
 
 impl Cutting {
-    fn never(origin: &Links) -> Self {
+    pub(crate) fn never(origin: &Links) -> Self {
         Self {
             origin: origin.clone(),
             cuts: Mutex::default(),
@@ -46,7 +46,7 @@ impl Dialler for Cutting {
 }
 
 /// A connection that is cut after so many received frames.
-struct Cut<C> {
+pub(crate) struct Cut<C> {
     inner: C,
     left: u64,
 }
@@ -73,6 +73,10 @@ impl<C: FrameConnection> FrameConnection for Cut<C> {
         let frame = ready!(self.inner.poll_receive(context))?;
         self.left -= 1;
         Poll::Ready(Ok(frame))
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
     }
 
     fn has_frame(&self) -> bool {
@@ -156,6 +160,10 @@ impl<C: FrameConnection> FrameConnection for Append<C> {
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
         self.inner.poll_receive(context)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
     }
 
     fn has_frame(&self) -> bool {

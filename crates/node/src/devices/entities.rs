@@ -29,7 +29,7 @@ pub(super) fn describe(device: &mut Device, description: &Description) {
     let text = |texts| localized(texts, "en").map(str::to_owned);
     device.name = description.name().to_owned();
     device.is_described = true;
-    device.host = Some(Host::of(description.contact.address.ip()));
+    device.host = Some(Host::from_address(description.contact.address.ip()));
     device.dialect = dialect_word(description.dialect).to_owned();
     if !description.types.is_empty() {
         device.types = description.types.iter().map(type_name).collect();

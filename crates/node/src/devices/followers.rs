@@ -248,7 +248,7 @@ impl Followers {
         let (victim, (reason, limit, count)) = match self.app.devices.room(key, found.host()) {
             _ if is_full => (None, leaving),
             Room::Free => return Place::Free,
-            Room::Of(victim) => (Some(victim), all),
+            Room::Replacing(victim) => (Some(victim), all),
             Room::TableFull => (None, all),
             Room::HostFull => (None, of_one),
         };

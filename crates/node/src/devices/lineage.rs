@@ -236,7 +236,7 @@ fn predecessors(streams: &[Arc<Entry>]) -> BTreeMap<String, String> {
         }
         let contact = Contact::parse(&device.address, 0).ok();
         let count = of_host
-            .entry(contact.map(|it| Host::of(it.address.ip())))
+            .entry(contact.map(|it| Host::from_address(it.address.ip())))
             .or_default();
         if *count < PREDECESSORS_OF_HOST_MAX {
             *count += 1;

@@ -86,7 +86,7 @@ impl Output {
         define_again: impl Fn(Arc<Entry>) -> Defined + Send + Sync + 'static,
     ) -> Self {
         Self {
-            taken_back: store.taken_back(),
+            taken_back: store.retractions(),
             store,
             under_way: VecDeque::new(),
             elements: 0,
@@ -203,13 +203,13 @@ impl Output {
         while let Some(index) = self.under_way.iter().position(is_open) {
             let batch = &mut self.under_way[index];
             let taken_back = self.taken_back;
-            match batch.entry.append_behind(taken_back, &batch.elements).await {
+            match batch.entry.append_after(taken_back, &batch.elements).await {
                 Ok(appended) => batch.appended = Some(appended),
-                Err(StoreError::Log(Error::TakenBack { .. })) if index == 0 => {
-                    self.taken_back = self.store.taken_back();
+                Err(StoreError::Log(Error::Retracted { .. })) if index == 0 => {
+                    self.taken_back = self.store.retractions();
                 }
                 // Perhaps one of those before it: they are waited for first.
-                Err(StoreError::Log(Error::TakenBack { .. })) => return,
+                Err(StoreError::Log(Error::Retracted { .. })) => return,
                 Err(StoreError::Element { index: at, error }) if at < batch.elements.len() => {
                     batch.elements.remove(at);
                     let (entry, error) = (batch.entry.clone(), error.to_string());
@@ -390,7 +390,7 @@ mod tests {
 
     /// Waits until the log has refused something since it had refused so much.
     async fn refused(store: &Store, before: u64) {
-        while store.taken_back() == before {
+        while store.retractions() == before {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -401,7 +401,7 @@ mod tests {
             let mut world = world();
             for round in 0..ROUNDS {
                 let (store, disk) = (world.store.clone(), world.disk.clone());
-                let before = store.taken_back();
+                let before = store.retractions();
                 disk.set_capacity(disk.used());
                 let coming = async {
                     for number in round * IN_ROUND..(round + 1) * IN_ROUND {
@@ -442,7 +442,7 @@ mod tests {
                     .await;
             }
             world.output.drain().await;
-            let before = world.store.taken_back();
+            let before = world.store.retractions();
             world.disk.set_capacity(world.disk.used());
             let coming = async {
                 for number in 10..30 {
@@ -474,7 +474,7 @@ mod tests {
             }
             world.output.drain().await;
             // On a full disk elements wait in the log's queue, and the removal overtakes them.
-            let before = world.store.taken_back();
+            let before = world.store.retractions();
             world.disk.set_capacity(world.disk.used() + 2_990);
             let removing = async {
                 refused(&world.store, before).await;

@@ -255,14 +255,14 @@ mod tests {
     }
 
     fn host(number: u8) -> Host {
-        Host::of([192, 0, 2, number].into())
+        Host::from_address([192, 0, 2, number].into())
     }
 
     fn come(devices: &Devices, key: &str, of: Host, is_described: bool) -> Room<String> {
         let room = devices.room(key, of);
         match &room {
             Room::Free => {}
-            Room::Of(victim) => drop(devices.remove(victim)),
+            Room::Replacing(victim) => drop(devices.remove(victim)),
             Room::TableFull | Room::HostFull => return room,
         }
         assert!(devices.enter(key, |device| {
@@ -307,12 +307,12 @@ mod tests {
             for number in 0..19 {
                 let room = come(&devices, &format!("urn:real:{number}"), host(number), true);
                 assert!(
-                    number == 0 || matches!(room, Room::Of(_)),
+                    number == 0 || matches!(room, Room::Replacing(_)),
                     "{number}: {room:?}"
                 );
                 let more = format!("urn:many:more:{number}");
                 let refused = come(&devices, &more, host(66), true);
-                let own = matches!(&refused, Room::Of(key) if key.starts_with("urn:many"));
+                let own = matches!(&refused, Room::Replacing(key) if key.starts_with("urn:many"));
                 assert!(own || refused != Room::Free, "{refused:?}");
             }
             let all = devices.all();

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use chappe_identity::Principal;
 use chappe_links::http::{
     CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
-    SubscriptionAnswer, SubscriptionRequest,
+    SubscriptionAnswer, SubscriptionRequest, positions,
 };
 use chappe_links::{HttpRefusal, LinkStart, Reader, Serialization};
 use chappe_stream::Position;
@@ -59,6 +59,9 @@ pub(super) fn refused(refusal: HttpRefusal) -> Problem {
 pub(crate) struct Wanted {
     /// Elements after this position, `EPOCH:N`.
     after: Option<String>,
+    /// With it, the newest element that the reader has of each earlier epoch, the newest first:
+    /// `EPOCH:N,EPOCH:N`. An origin that was restored from a backup may know one of these.
+    earlier: Option<String>,
     /// Without a position: `first` (the default) or `new`.
     start: Option<String>,
     /// xml (the default), postcard or message_pack.
@@ -91,6 +94,8 @@ pub(super) async fn pull(
         .map(str::parse::<Position>)
         .transpose();
     let after = after.map_err(|error| Problem::bad_request(format!("after: {error}")))?;
+    let earlier = positions(wanted.earlier.as_deref().unwrap_or_default());
+    let earlier = earlier.map_err(|error| Problem::bad_request(format!("earlier: {error}")))?;
     let start = match wanted.start.as_deref() {
         None | Some("first") => LinkStart::First,
         Some("new") => LinkStart::New,
@@ -103,6 +108,7 @@ pub(super) async fn pull(
     let request = PullRequest {
         stream,
         after,
+        earlier,
         start,
         serialization: word.map(serialization).transpose()?,
     };
@@ -150,6 +156,8 @@ pub(crate) struct NewSubscription {
     fingerprint: Option<String>,
     /// The newest element that the subscriber has, `EPOCH:N`.
     after: Option<String>,
+    /// With it, the newest element that the subscriber has of each earlier epoch, the newest first.
+    earlier: Option<Vec<String>>,
     /// Without a position: `first` or `new`.
     start: Option<String>,
     /// xml, postcard or message_pack.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use chappe_identity::{CurvePublic, CurveSecret};
+use chappe_links::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{
     Allowed, Endpoint, Error, Limits, Publisher, Reply, Router, Security,
@@ -55,11 +56,12 @@ pub(crate) async fn bind(
         let security = security(config, address, secret)
             .map_err(|text| StartError::Config(format!("exchange.allowed_keys: {text}")))?;
         let curve = matches!(security, Security::CurveServer { .. });
-        let limits = limits(config);
+        let mut limits = limits(config);
         let endpoint = Endpoint::from(address).to_string();
         let listening = &mut sockets.listening;
         match key {
             "exchange.listen" => {
+                limits.max_received_bytes = SESSION_MESSAGE_BYTES_MAX;
                 let router = Router::bind(&endpoint, security, limits, drops.clone()).await;
                 let router = router.map_err(failed)?;
                 listening.sessions = Some(router.local_endpoint().to_string());
@@ -73,6 +75,7 @@ pub(crate) async fn bind(
                 sockets.publisher = Some(publisher);
             }
             _ => {
+                limits.max_received_bytes = QUESTION_MESSAGE_BYTES_MAX;
                 let reply = Reply::bind(&endpoint, security, limits, drops.clone()).await;
                 let reply = reply.map_err(failed)?;
                 listening.directory = Some(reply.local_endpoint().to_string());

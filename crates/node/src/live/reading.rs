@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use chappe_stream::{Epoch, Position, StoreError, StreamElement, StreamFollower, StreamSchema};
+use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamSchema};
 
 use super::Vector;
 use crate::catalogue::Entry;
@@ -61,6 +61,15 @@ struct Gathered {
     elements: Vec<StreamElement>,
 }
 
+/// The position before the element with number `next`, in the epoch of that element: a client that comes
+/// back with it goes on at `next`, whatever epochs follow.
+fn before(entry: &Entry, next: u64) -> Position {
+    Position {
+        sequence: next.saturating_sub(1),
+        ..entry.log.position_of(next)
+    }
+}
+
 impl Cursors {
     /// How many streams are followed.
     pub(super) fn len(&self) -> usize {
@@ -79,10 +88,7 @@ impl Cursors {
         let cursor = Cursor {
             schema: (schema, follower.schema_version()),
             follower,
-            position: Position {
-                epoch: Epoch(entry.log.log().epoch()),
-                sequence: next.saturating_sub(1),
-            },
+            position: before(&entry, next),
             is_slow: false,
             entry: entry.clone(),
         };
@@ -97,7 +103,7 @@ impl Cursors {
     /// The elements before number `next` are missing.
     pub(super) fn pass(&mut self, name: &str, next: u64) {
         if let Some(cursor) = self.of_stream.get_mut(name) {
-            cursor.position.sequence = next.saturating_sub(1);
+            cursor.position = before(&cursor.entry, next);
         }
     }
 

@@ -32,7 +32,7 @@ impl Running {
                     outputs.remove(index);
                     self.lost(1, "does not fit", &error.to_string());
                 }
-                Err(StoreError::Log(Error::Full { .. } | Error::TakenBack { .. })) => {
+                Err(StoreError::Log(Error::Full { .. } | Error::Retracted { .. })) => {
                     self.anew = true;
                 }
                 Err(StoreError::Log(Error::Removed { .. })) => {
@@ -100,7 +100,7 @@ impl Running {
     pub(super) fn told(&mut self, told: Result<(), Error>) {
         match told {
             Ok(()) => {}
-            Err(Error::Full { .. } | Error::TakenBack { .. }) => self.anew = true,
+            Err(Error::Full { .. } | Error::Retracted { .. }) => self.anew = true,
             Err(error) => tracing::debug!(sensor = self.name, %error, "progress not stored"),
         }
     }

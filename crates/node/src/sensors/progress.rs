@@ -172,7 +172,7 @@ mod tests {
         let mut progress = open();
         let begin = |progress: &mut Progress, stream, sequence| {
             progress
-                .begin(store.taken_back(), stream, at(sequence))
+                .begin(store.retractions(), stream, at(sequence))
                 .unwrap();
         };
         begin(&mut progress, "a", 3);
@@ -181,13 +181,13 @@ mod tests {
         for sequence in 4..=9 {
             let both = [("a", at(sequence)), ("b", at(9)), ("c", at(1))];
             progress.note(both.into_iter());
-            progress.tell(store.taken_back()).unwrap();
+            progress.tell(store.retractions()).unwrap();
             let stored = |progress: &Progress| progress.stored["a"].at;
             assert_ne!(stored(&progress), at(sequence), "not before it is stored");
             settled(&mut progress);
             assert_eq!(stored(&progress), at(sequence));
         }
-        progress.tell(store.taken_back()).unwrap();
+        progress.tell(store.retractions()).unwrap();
         assert!(progress.pending.is_none(), "nothing has changed");
         progress.note([("a", at(77))].into_iter());
         progress.take_back();

@@ -233,7 +233,7 @@ impl Running {
             if self.anew {
                 self.begin_anew().await;
             }
-            self.taken_back = self.app.storage.log.taken_back();
+            self.taken_back = self.app.storage.log.retractions();
             let deadline = self
                 .machine
                 .as_ref()
@@ -280,7 +280,7 @@ impl Running {
             Err(StoreError::Log(error @ Error::Gap { .. })) => {
                 self.drop("gap", error.to_string());
             }
-            Err(StoreError::Log(Error::TakenBack { .. })) => self.anew = true,
+            Err(StoreError::Log(Error::Retracted { .. })) => self.anew = true,
             Err(error) => {
                 self.drop("not readable", error.to_string());
                 self.followers.remove(&stream);

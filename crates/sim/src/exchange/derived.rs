@@ -59,7 +59,7 @@ impl Derived {
 
     /// Derives from what is new; the next commit writes it.
     pub(super) fn derive(&mut self) {
-        let taken_back = self.store.taken_back();
+        let taken_back = self.store.retractions();
         let mut batch = Vec::new();
         let mut take = |at: chappe_log::Position, time: i64, payload: &[u8]| {
             let at = At {

@@ -10,9 +10,9 @@ use super::origin::Origin;
 use super::plan::{Plan, Settings};
 use super::store::{Death, Disked, Outcome};
 use super::subscriber::Subscriber;
-use super::world::{Frame, Timer, World};
+use super::world::{Timer, World};
 use crate::judge::Violation;
-use crate::network::{Node, State, Step};
+use crate::network::{Frame, Node, State, Step};
 
 /// The limit for catching up when all faults are over.
 const CATCH_UP: Duration = Duration::from_secs(3 * 3_600);

@@ -15,9 +15,10 @@ use chappe_machine::Input;
 
 use super::origin::{ELEMENTS_PER_READ, Origin};
 use super::subscriber::at;
-use super::world::{Frame, Line, World};
+use super::world::World;
 use crate::judge::{At, Event};
 use crate::network::{Connection, Node};
+use crate::network::{Frame, Line};
 
 /// Numbers written by one schema; reason: a stream of an hour has several schemas, also in one batch.
 const NUMBERS_PER_SCHEMA: u64 = 40;
@@ -85,7 +86,7 @@ impl Origin {
         };
         let machine = Machine::new(config);
         let session = Session {
-            line: Line::new(serial, connection, machine),
+            line: World::line(serial, connection, machine),
             peer,
             channels: Vec::new(),
         };
@@ -110,7 +111,7 @@ impl Origin {
     pub(super) fn writable(&mut self, world: &mut World, connection: Connection) {
         let serial = self.by_connection.get(&connection);
         if let Some(session) = serial.and_then(|serial| self.sessions.get_mut(serial)) {
-            session.line.flush(world, self.disked.node);
+            session.line.flush(&mut world.network, self.disked.node);
         }
     }
 
@@ -125,7 +126,7 @@ impl Origin {
     pub(super) fn timeout(&mut self, world: &mut World, serial: u32) {
         let node = self.node();
         let session = self.sessions.get_mut(&serial);
-        if session.is_some_and(|session| session.line.due(world, node)) {
+        if session.is_some_and(|session| session.line.is_due(&mut world.network, node)) {
             self.give(world, serial, Input::Timeout);
         }
     }
@@ -152,7 +153,7 @@ impl Origin {
             let Some(session) = self.sessions.get_mut(&serial) else {
                 return;
             };
-            let events = session.line.drive(world, self.disked.node, input);
+            let events = world.drive(&mut session.line, self.disked.node, input);
             for event in events {
                 inputs.extend(self.event(world, serial, event).map(Input::Command));
             }

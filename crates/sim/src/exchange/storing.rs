@@ -145,7 +145,7 @@ impl Subscriber {
             batch.push((record.time, record::with_origin(at, record.payload)));
             elements.push((at, record::content(record.payload).unwrap_or(0)));
         }
-        let appended = stream.append_behind(copy.taken_back, batch)?;
+        let appended = stream.append_after(copy.taken_back, batch)?;
         self.copies[number].last = Some(last);
         for (at, _) in &elements {
             world.report(Event::Storing {
@@ -297,7 +297,7 @@ impl Subscriber {
     fn link_of(&self, serial: u32) -> Option<usize> {
         self.links.iter().position(|link| {
             let session = link.session.as_ref();
-            session.is_some_and(|it| it.line.serial == serial)
+            session.is_some_and(|it| it.serial == serial)
         })
     }
 }

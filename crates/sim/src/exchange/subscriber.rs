@@ -20,9 +20,9 @@ use super::repair::{Filling, counts};
 use super::rot::flip_frame;
 use super::store::{Death, Disked, copied};
 use super::storing::{Pending, cursor_of, position_of};
-use super::world::{Frame, Line, Timer, World};
+use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
-use crate::network::{Connection, Node};
+use crate::network::{Connection, Frame, Line, Node};
 
 /// The pause before a change that found no room is tried again; reason: a fault keeps a queue full for
 /// minutes, and each attempt is a step.
@@ -33,7 +33,7 @@ pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
     /// The newest position that is stored, lost or on its way to the log.
     pub(super) last: Option<At>,
-    /// The value of [`chappe_log::Store::taken_back`] when the session began.
+    /// The value of [`chappe_log::Store::retractions`] when the session began.
     pub(super) taken_back: u64,
     /// The newest stored position of each epoch, the newest last.
     pub(super) epochs: Vec<At>,
@@ -62,6 +62,7 @@ pub(super) struct Link {
 }
 
 pub(super) struct Session {
+    pub(super) serial: u32,
     pub(super) line: Line<Machine>,
     open: bool,
     subscribed: bool,
@@ -251,7 +252,8 @@ impl Subscriber {
         let machine = Machine::new(config, world.random.u64(..));
         self.by_connection.insert(connection, link);
         let before = self.links[link].session.replace(Session {
-            line: Line::new(serial, connection, machine),
+            serial,
+            line: World::line(serial, connection, machine),
             open: false,
             subscribed: false,
         });
@@ -289,7 +291,7 @@ impl Subscriber {
             return;
         };
         session.subscribed = true;
-        let taken_back = store.taken_back();
+        let taken_back = store.retractions();
         for number in streams {
             let copy = &mut self.copies[number];
             copy.taken_back = taken_back;
@@ -324,7 +326,7 @@ impl Subscriber {
         let node = self.node();
         let link = self.by_connection.get(&connection).copied();
         if let Some(session) = link.and_then(|link| self.links[link].session.as_mut()) {
-            session.line.flush(world, node);
+            session.line.flush(&mut world.network, node);
         }
     }
 
@@ -355,18 +357,14 @@ impl Subscriber {
 
     pub(super) fn timeout(&mut self, world: &mut World, serial: u32) {
         let node = self.node();
-        let has_serial = |link: &Link| {
-            link.session
-                .as_ref()
-                .is_some_and(|it| it.line.serial == serial)
-        };
+        let has_serial = |link: &Link| link.session.as_ref().is_some_and(|it| it.serial == serial);
         let Some(link) = self.links.iter().position(has_serial) else {
             return;
         };
         let due = self.links[link]
             .session
             .as_mut()
-            .is_some_and(|session| session.line.due(world, node));
+            .is_some_and(|session| session.line.is_due(&mut world.network, node));
         if due {
             self.pump(world, link, Input::Timeout);
         }
@@ -397,8 +395,8 @@ impl Subscriber {
         let Some(session) = &mut self.links[link].session else {
             return VecDeque::new();
         };
-        let serial = session.line.serial;
-        let events = session.line.drive(world, node, input).into_iter();
+        let serial = session.serial;
+        let events = world.drive(&mut session.line, node, input).into_iter();
         events.map(|event| (serial, event)).collect()
     }
 

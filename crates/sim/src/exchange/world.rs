@@ -1,22 +1,14 @@
-//! The shared state of a run (network, judge, random numbers, counts), and sessions on connections.
+//! The shared state of a run: network, judge, random numbers, counts.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_machine::{Input, Instant, Invariant, Machine, Output, drain};
+use chappe_machine::{Input, Invariant, Machine};
 
 use super::fault::Sometimes;
 use super::plan::Plan;
 use crate::judge::{Event, Judge, Violation};
-use crate::network::{Connection, Network, Node, SendError};
-
-/// A frame of a session, with its connection.
-#[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) connection: Connection,
-    pub(super) bytes: Bytes,
-}
+use crate::network::{Connection, Frame, Line, Network, Node};
 
 /// Shared by all nodes.
 pub(super) struct World {
@@ -114,94 +106,28 @@ impl World {
     pub(super) fn note(&mut self, node: Node, what: &'static str, numbers: [u64; 3]) {
         self.network.note(node, what, numbers);
     }
-}
 
-/// A machine of a session on its connection.
-pub(super) struct Line<M> {
-    pub(super) serial: u32,
-    pub(super) connection: Connection,
-    pub(super) machine: M,
-    /// Frames that the connection had no room for.
-    outbox: VecDeque<Bytes>,
-    timer: Option<Instant>,
-}
-
-impl<M> Line<M>
-where
-    M: Machine<Transmit = Bytes> + Invariant,
-{
-    pub(super) fn new(serial: u32, connection: Connection, machine: M) -> Self {
-        Self {
-            serial,
-            connection,
-            machine,
-            outbox: VecDeque::new(),
-            timer: None,
-        }
+    /// A machine of a session on its connection.
+    pub(super) fn line<M: Machine<Transmit = Bytes>>(
+        serial: u32,
+        connection: Connection,
+        machine: M,
+    ) -> Line<M> {
+        Line::new(connection, machine, Timer::Session.key(serial))
     }
 
-    /// Gives the machine an input; sends its frames and returns its events.
-    pub(super) fn drive(
+    /// Gives a machine an input, sends its frames, checks it, and returns its events.
+    pub(super) fn drive<M: Machine<Transmit = Bytes> + Invariant>(
         &mut self,
-        world: &mut World,
+        line: &mut Line<M>,
         node: Node,
         input: Input<M::Receive, M::Command>,
     ) -> Vec<M::Event> {
-        let mut events = Vec::new();
-        let outbox = &mut self.outbox;
-        let now = world.network.now();
-        let deadline = drain(&mut self.machine, now, input, |output| match output {
-            Output::Transmit(bytes) => outbox.push_back(bytes),
-            Output::Event(event) => events.push(event),
-        });
-        if let Err(what) = self.machine.check() {
-            world
-                .violations
-                .push(Violation(format!("invariant: {what}")));
-        }
-        self.flush(world, node);
-        if let Some(at) = deadline
-            && self.timer.is_none_or(|timer| at < timer || timer < now)
-        {
-            self.timer = Some(at);
-            let key = Timer::Session.key(self.serial);
-            world.network.set_timer(node, at, key);
+        let events = line.drive(&mut self.network, node, input);
+        if let Err(what) = line.machine.check() {
+            let what = format!("invariant: {what}");
+            self.violations.push(Violation(what));
         }
         events
-    }
-
-    /// Whether the machine's deadline has passed; a timer for an earlier deadline is ignored.
-    pub(super) fn due(&mut self, world: &mut World, node: Node) -> bool {
-        let now = world.network.now();
-        if self.timer.is_some_and(|timer| timer <= now) {
-            self.timer = None;
-        }
-        match self.machine.deadline() {
-            Some(at) if at <= now => true,
-            Some(at) if self.timer.is_none() => {
-                self.timer = Some(at);
-                let key = Timer::Session.key(self.serial);
-                world.network.set_timer(node, at, key);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Sends the frames that there is room for.
-    pub(super) fn flush(&mut self, world: &mut World, node: Node) {
-        let connection = self.connection;
-        while let Some(bytes) = self.outbox.pop_front() {
-            let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let frame = Frame { connection, bytes };
-            match world.network.write(node, connection, size, frame) {
-                Ok(()) => {}
-                Err(SendError::Full(frame)) => {
-                    self.outbox.push_front(frame.bytes);
-                    return;
-                }
-                Err(SendError::Closed(_)) => self.outbox.clear(),
-            }
-        }
     }
 }

@@ -14,7 +14,7 @@ mod outcome;
 mod run;
 mod world;
 
-pub use outcome::{Distribution, Outcome, Parted, Tally};
+pub use outcome::{Outcome, Parted, Tally};
 pub use run::{Progress, run};
 
 use std::num::NonZeroU64;

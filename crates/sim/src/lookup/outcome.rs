@@ -1,50 +1,7 @@
 //! What a run found.
 
 use super::{Attack, Settings};
-use crate::percentile;
-
-/// Samples of one quantity.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Distribution(Vec<f64>);
-
-impl Distribution {
-    /// Adds a sample.
-    pub fn add(&mut self, sample: f64) {
-        let at = self.0.partition_point(|other| *other < sample);
-        self.0.insert(at, sample);
-    }
-
-    /// The mean; 0 without samples.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        // The sum of nothing is -0.
-        (self.0.iter().sum::<f64>() + 0.0) / self.0.len().max(1) as f64
-    }
-
-    /// The value below which `percent` of the samples lie, by the nearest rank; 0 without samples.
-    #[must_use]
-    pub fn percentile(&self, percent: f64) -> f64 {
-        percentile(&self.0, percent).unwrap_or(0.0)
-    }
-
-    /// The largest; 0 without samples.
-    #[must_use]
-    pub fn max(&self) -> f64 {
-        self.0.last().copied().unwrap_or(0.0)
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+use crate::Distribution;
 
 /// Searches, and those that found.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

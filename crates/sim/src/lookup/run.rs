@@ -80,7 +80,7 @@ struct Run<'a> {
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(&Progress)) -> Outcome {
     let keys: Vec<Key> = (0..settings.devices)
         .map(|index| {
-            Key::of(
+            Key::derive(
                 "sim device",
                 &[&settings.seed.to_be_bytes(), &index.to_be_bytes()],
             )

@@ -21,6 +21,9 @@
 //! Made for a million nodes: a node costs about 64 bytes, a pair without settings of its own and
 //! without a rate nothing, an event 24 bytes and its payload, O(log n) each.
 //!
+//! [`exchange`](crate::exchange), [`study`](crate::study) and [`lookup`](crate::lookup) run on it;
+//! [`tree`](crate::tree) and [`pacing`](crate::pacing) share its [`Queue`] only and say why.
+//!
 //! Not modelled: packets and their sizes, congestion control, routes with shared bottlenecks other
 //! than a node's own rate, the handshake's bytes, corruption (a checksum makes it a loss).
 //!
@@ -46,6 +49,7 @@ mod link;
 mod machines;
 mod nodes;
 mod queue;
+mod session;
 mod trace;
 
 pub use connection::{CloseReason, Connection, ConnectionOptions, SendError};
@@ -53,6 +57,7 @@ pub use link::{Flapping, Latency, Link};
 pub use machines::{Nodes, Wire};
 pub use nodes::State;
 pub use queue::Queue;
+pub(crate) use session::{Frame, Line};
 pub use trace::{Note, TRACE_NOTES, Trace};
 
 use std::collections::{HashMap, VecDeque};
@@ -204,7 +209,7 @@ enum Event<P> {
 }
 
 #[derive(Debug)]
-struct Line {
+struct Direction {
     link: Link,
     egress: Egress,
 }
@@ -245,7 +250,7 @@ pub struct Network<P> {
     held: ByPair<Held<P>>,
     ready: VecDeque<Step<P>>,
     default: Link,
-    lines: ByPair<Line>,
+    lines: ByPair<Direction>,
     connections: Connections<P>,
     counters: Counters,
     /// The last things that happened; the caller may add its own.
@@ -323,7 +328,8 @@ impl<P> Network<P> {
             .lines
             .get(&pair(from, to))
             .map_or(Egress::default(), |line| line.egress);
-        self.lines.insert(pair(from, to), Line { link, egress });
+        self.lines
+            .insert(pair(from, to), Direction { link, egress });
     }
 
     /// Changes one direction's link.
@@ -353,7 +359,7 @@ impl<P> Network<P> {
     #[must_use]
     pub fn queued(&self, from: Node, to: Node) -> u64 {
         let line = self.lines.get(&pair(from, to));
-        let queued = |line: &Line| {
+        let queued = |line: &Direction| {
             let rate = line.link.rate_bytes_per_s?;
             Some(line.egress.queued(self.now, rate))
         };
@@ -373,7 +379,7 @@ impl<P> Network<P> {
         }
         if self.link(from, to).rate_bytes_per_s.is_some() {
             let link = *self.link(from, to);
-            let line = self.lines.entry(pair(from, to)).or_insert(Line {
+            let line = self.lines.entry(pair(from, to)).or_insert(Direction {
                 link,
                 egress: Egress::default(),
             });

@@ -1,14 +1,19 @@
-//! The run itself: a heap of events on a virtual clock.
+//! The run itself: senders, one bottleneck that they share, and receivers.
+//!
+//! The events wait in the queue of [`crate::network`]; the bottleneck is none of its links. There a message
+//! is carried or dropped whole and each sender has a rate of its own. Here all senders share one queue, a
+//! sample that does not fit takes up as many packets as there is room for, and what is missing is named and
+//! sent again as in RTPS.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use chappe_flow::pacer::{Pace, Pacer, Receivers};
 use chappe_machine::Instant;
 
 use super::{Change, Moment, Outcome, Service, Settings};
-use crate::percentile;
+use crate::Distribution;
+use crate::network::Queue;
 
 /// Bytes of a packet: of a sample that does not fit, whole packets go in vain.
 const PACKET: u64 = 1_400;
@@ -18,7 +23,7 @@ const NAMED_MAX: u64 = 256;
 const LATENCIES_MAX: usize = 1 << 20;
 const MOMENT: u64 = 100_000_000;
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 enum Event {
     Change(usize),
     Moment,
@@ -120,8 +125,7 @@ struct ReceivingSide {
 pub(super) struct World<'a> {
     settings: &'a Settings,
     now: u64,
-    order: u64,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    events: Queue<Event>,
     random: fastrand::Rng,
     bottleneck: Line,
     senders: Vec<SendingSide>,
@@ -171,8 +175,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             settings,
             now: 0,
-            order: 0,
-            events: BinaryHeap::new(),
+            events: Queue::default(),
             random: fastrand::Rng::with_seed(settings.seed),
             bottleneck: Line::default(),
             senders,
@@ -193,25 +196,24 @@ impl<'a> World<'a> {
     }
 
     fn at(&mut self, time: u64, event: Event) {
-        self.order += 1;
         self.events
-            .push(Reverse((time.max(self.now), self.order, event)));
+            .put(Instant::from_nanos(time.max(self.now)), event);
     }
 
     pub(super) fn run(mut self) -> Vec<Outcome> {
-        while let Some(Reverse((time, _, event))) = self.events.pop() {
-            if time > self.end {
+        while let Some((time, event)) = self.events.take() {
+            if time.as_nanos() > self.end {
                 break;
             }
-            self.now = time;
+            self.now = time.as_nanos();
             self.event(event);
         }
         let seconds = (self.end - self.warm_up.min(self.end)) as f64 / 1e9;
         let receivers = self.settings.receivers.len().max(1) as f64;
         let bytes = self.settings.size_bytes as f64;
-        let finish = |mut side: SendingSide| {
-            side.latencies.sort_unstable_by(f32::total_cmp);
-            let at = |percent| percentile(&side.latencies, percent).map_or(0.0, f64::from);
+        let finish = |side: SendingSide| {
+            let latencies = Distribution::of(side.latencies);
+            let at = |percent| latencies.percentile(percent);
             Outcome {
                 throughput_bytes_per_s: side.delivered as f64 * bytes
                     / receivers
@@ -670,12 +672,12 @@ impl<'a> World<'a> {
         let now = self.instant();
         let bytes = self.settings.size_bytes as f64 / self.settings.receivers.len().max(1) as f64;
         for side in &mut self.senders {
-            let mut collected = std::mem::take(&mut side.moment);
-            collected.latencies.sort_unstable_by(f32::total_cmp);
+            let collected = std::mem::take(&mut side.moment);
+            let latencies = Distribution::of(collected.latencies);
             side.outcome.moments.push(Moment {
                 at_s: self.now as f64 / 1e9,
                 throughput_bytes_per_s: collected.delivered as f64 * bytes * 1e9 / MOMENT as f64,
-                latency_p50_s: percentile(&collected.latencies, 50.0).map_or(0.0, f64::from),
+                latency_p50_s: latencies.percentile(50.0),
                 sent_again: collected.sent_again,
                 occupation: side.receivers.in_flight(now).elements,
                 period_s: side.pacer.status().period.as_secs_f64(),

@@ -1,7 +1,11 @@
 //! The event loop: processors that do one thing after the other, links, ports, and the judge.
+//!
+//! The events wait in the queue of [`crate::network`]; the links are not its links. There a node hears at
+//! once what arrives and sends at once. Here both take time of its one processor (`o`, the send cost of the
+//! papers), a message leaves when its sender gets to it, and it waits at the port of its receiver rather than
+//! at its sender: that is what these simulations measure.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +21,7 @@ use chappe_notification_tree::{
 use super::guard::{SimGuard, key, node};
 use super::liar::Lie;
 use super::{Report, Settings};
+use crate::network::Queue;
 
 /// How long after `T` a run waits for the outcome before it calls it missing.
 const SLACK: Duration = Duration::from_millis(100);
@@ -129,26 +134,6 @@ enum Happening {
     Send(u32, Box<Transmit>),
 }
 
-/// Ordered by time and then by number, hence repeatable.
-struct Entry(u64, u64, Happening);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
 /// What really happened to an event.
 struct Truth {
     happened: u64,
@@ -166,8 +151,7 @@ pub(super) struct World<'a> {
     lists: Vec<Lists>,
     /// Sinks from 0, then sources.
     nodes: Vec<Node>,
-    queue: BinaryHeap<Reverse<Entry>>,
-    number: u64,
+    queue: Queue<Happening>,
     now: u64,
     truths: HashMap<EventId, Truth>,
     /// Sinks that were never dead, never lied and never crashed.
@@ -272,8 +256,7 @@ impl<'a> World<'a> {
             lists: lists.collect(),
             config: Arc::new(config),
             nodes,
-            queue: BinaryHeap::new(),
-            number: 0,
+            queue: Queue::default(),
             now: 0,
             truths: HashMap::new(),
             report: Report {
@@ -295,8 +278,7 @@ impl<'a> World<'a> {
     }
 
     fn push(&mut self, at: u64, happening: Happening) {
-        self.number += 1;
-        self.queue.push(Reverse(Entry(at, self.number, happening)));
+        self.queue.put(Instant::from_nanos(at), happening);
     }
 
     pub(super) fn run(mut self, progress: &mut dyn FnMut(u64)) -> Report {
@@ -329,7 +311,8 @@ impl<'a> World<'a> {
             self.push(at, Happening::Crash(*sink));
         }
         let mut known = 0;
-        while let Some(Reverse(Entry(at, _, happening))) = self.queue.pop() {
+        while let Some((at, happening)) = self.queue.take() {
+            let at = at.as_nanos();
             let end = self.last_publish + nanos(settings.within + SLACK);
             if at > end && self.offers.iter().all(|it| it.waiting.is_empty()) {
                 break;

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use super::datum::{Beyond, Datum, Evaluated};
+use super::datum::{Datum, Evaluated, NotCompilable};
 use super::expression::{Expression, Scope};
 
 /// An aggregate.
@@ -71,7 +71,7 @@ impl Cells {
 
 impl Aggregate {
     /// What it takes of a row that counts.
-    pub(super) fn cell(&self, scope: Scope<'_>) -> Result<Cell, Beyond> {
+    pub(super) fn cell(&self, scope: Scope<'_>) -> Result<Cell, NotCompilable> {
         let Some(argument) = &self.argument else {
             return Ok(Cell::Integer(1));
         };
@@ -80,7 +80,7 @@ impl Aggregate {
             Datum::Integer(number) => Cell::Integer(number),
             Datum::Real(number) => Cell::Real(number),
             _ if self.kind == AggregateKind::Count => Cell::Integer(1),
-            _ => return Err(Beyond),
+            _ => return Err(NotCompilable),
         })
     }
 }
@@ -133,7 +133,7 @@ impl<'v> Accumulator<'v> {
     }
 
     /// Adds a value; null adds nothing.
-    pub(super) fn add(&mut self, value: Datum<'v>) -> Result<(), Beyond> {
+    pub(super) fn add(&mut self, value: Datum<'v>) -> Result<(), NotCompilable> {
         if value.is_null() {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl<'v> Accumulator<'v> {
             Self::Sum(_, sum) => match value {
                 Datum::Integer(number) => sum.add_integer(number)?,
                 Datum::Real(number) => sum.add_real(number),
-                _ => return Err(Beyond),
+                _ => return Err(NotCompilable),
             },
             Self::Extreme(wanted, best) => {
                 if best.is_null() || value.order(best)? == *wanted {
@@ -154,7 +154,10 @@ impl<'v> Accumulator<'v> {
     }
 
     /// Adds cells, as [`Self::row`] and [`Self::add`] would.
-    pub(super) fn add_cells(&mut self, cells: impl Iterator<Item = Cell>) -> Result<(), Beyond> {
+    pub(super) fn add_cells(
+        &mut self,
+        cells: impl Iterator<Item = Cell>,
+    ) -> Result<(), NotCompilable> {
         match self {
             Self::Count(count) => {
                 let counted = cells.filter(|cell| !matches!(cell, Cell::Nothing)).count();
@@ -198,7 +201,7 @@ impl<'v> Accumulator<'v> {
 }
 
 /// The first of the least, or the first of the greatest.
-fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, Beyond> {
+fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, NotCompilable> {
     let mut best = Cell::Nothing;
     for cell in cells {
         let better = match (cell, best) {
@@ -234,11 +237,11 @@ struct Compensated {
 const LARGE: u64 = 1 << 52;
 
 impl Sum {
-    fn add_integer(&mut self, number: i64) -> Result<(), Beyond> {
+    fn add_integer(&mut self, number: i64) -> Result<(), NotCompilable> {
         self.count += 1;
         match &mut self.real {
             // A sum that is too large is an error or not by what follows: SQLite says so.
-            None => self.integer = self.integer.checked_add(number).ok_or(Beyond)?,
+            None => self.integer = self.integer.checked_add(number).ok_or(NotCompilable)?,
             Some(real) => real.add_integer(number),
         }
         Ok(())

@@ -18,11 +18,11 @@ pub(super) enum Datum<'v> {
     Samples(&'v Samples),
 }
 
-/// What lies beyond the compiled path: SQLite is asked.
+/// The compiled path cannot evaluate this: SQLite does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Beyond;
+pub(super) struct NotCompilable;
 
-pub(super) type Evaluated<'v> = Result<Datum<'v>, Beyond>;
+pub(super) type Evaluated<'v> = Result<Datum<'v>, NotCompilable>;
 
 impl<'v> Datum<'v> {
     /// A value of an element, as it would stand in a table.
@@ -51,12 +51,12 @@ impl<'v> Datum<'v> {
     }
 
     /// Three-valued truth: `None` for null.
-    pub(super) fn truth(&self) -> Result<Option<bool>, Beyond> {
+    pub(super) fn truth(&self) -> Result<Option<bool>, NotCompilable> {
         match self {
             Self::Null => Ok(None),
             Self::Integer(number) => Ok(Some(*number != 0)),
             Self::Real(number) => Ok(Some(*number != 0.0)),
-            _ => Err(Beyond),
+            _ => Err(NotCompilable),
         }
     }
 
@@ -65,35 +65,35 @@ impl<'v> Datum<'v> {
     }
 
     /// The number as a double; `None` for null.
-    pub(super) fn double(&self) -> Result<Option<f64>, Beyond> {
+    pub(super) fn double(&self) -> Result<Option<f64>, NotCompilable> {
         match self {
             Self::Null => Ok(None),
             #[allow(clippy::cast_precision_loss)]
             Self::Integer(number) => Ok(Some(*number as f64)),
             Self::Real(number) => Ok(Some(*number)),
-            _ => Err(Beyond),
+            _ => Err(NotCompilable),
         }
     }
 
     /// As text, where that is exact; not for null.
-    pub(super) fn as_text(&self) -> Result<Cow<'_, str>, Beyond> {
+    pub(super) fn as_text(&self) -> Result<Cow<'_, str>, NotCompilable> {
         match self {
             Self::Text(text) => Ok(Cow::Borrowed(text)),
             Self::Integer(number) => Ok(Cow::Owned(number.to_string())),
-            _ => Err(Beyond),
+            _ => Err(NotCompilable),
         }
     }
 
     /// SQLite's order: null, numbers, texts, blobs.
-    pub(super) fn order(&self, other: &Self) -> Result<Ordering, Beyond> {
+    pub(super) fn order(&self, other: &Self) -> Result<Ordering, NotCompilable> {
         Ok(match (self, other) {
             (Self::Integer(one), Self::Integer(two)) => one.cmp(two),
-            (Self::Real(one), Self::Real(two)) => one.partial_cmp(two).ok_or(Beyond)?,
+            (Self::Real(one), Self::Real(two)) => one.partial_cmp(two).ok_or(NotCompilable)?,
             (Self::Integer(one), Self::Real(two)) => integer_to_real(*one, *two),
             (Self::Real(one), Self::Integer(two)) => integer_to_real(*two, *one).reverse(),
             (Self::Text(one), Self::Text(two)) => one.as_bytes().cmp(two.as_bytes()),
             (Self::Bytes(one), Self::Bytes(two)) => one.cmp(two),
-            (Self::Samples(_), _) | (_, Self::Samples(_)) => return Err(Beyond),
+            (Self::Samples(_), _) | (_, Self::Samples(_)) => return Err(NotCompilable),
             _ => self.rank().cmp(&other.rank()),
         })
     }

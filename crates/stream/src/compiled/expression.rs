@@ -1,13 +1,13 @@
 //! Expressions ready to be evaluated, and their evaluation.
 //!
 //! Every operation does what SQLite does with the same values. Where that is not certain (a sum too
-//! large, a text too long, a rounding at the edge) the evaluation says [`Beyond`], and SQLite
+//! large, a text too long, a rounding at the edge) the evaluation says [`NotCompilable`], and SQLite
 //! evaluates instead. What can never be certain is not let in by `resolve.rs`.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::datum::{Beyond, Datum, Evaluated};
+use super::datum::{Datum, Evaluated, NotCompilable};
 use super::like::Pattern;
 use crate::{Arrival, FieldType, Value};
 
@@ -110,8 +110,8 @@ impl Expression {
             Self::Integer(number) => Datum::Integer(*number),
             Self::Real(number) => Datum::Real(*number),
             Self::Text(text) => Datum::text(text),
-            Self::Column(column) => column.read(scope.row.ok_or(Beyond)?)?,
-            Self::Aggregate(index) => scope.aggregates.get(*index).cloned().ok_or(Beyond)?,
+            Self::Column(column) => column.read(scope.row.ok_or(NotCompilable)?)?,
+            Self::Aggregate(index) => scope.aggregates.get(*index).cloned().ok_or(NotCompilable)?,
             Self::Arithmetic(operation, left, right) => {
                 operation.apply(&left.evaluate(scope)?, &right.evaluate(scope)?)?
             }
@@ -190,11 +190,13 @@ impl Expression {
                 }
             }
             Self::Absolute(inner) => match inner.evaluate(scope)? {
-                Datum::Integer(number) => Datum::Integer(number.checked_abs().ok_or(Beyond)?),
+                Datum::Integer(number) => {
+                    Datum::Integer(number.checked_abs().ok_or(NotCompilable)?)
+                }
                 // Not `abs`: a negative zero stays one.
                 Datum::Real(number) if number < 0.0 => Datum::Real(-number),
                 number @ (Datum::Real(_) | Datum::Null) => number,
-                _ => return Err(Beyond),
+                _ => return Err(NotCompilable),
             },
             Self::Sign(inner) => match inner.evaluate(scope)?.double()? {
                 None => Datum::Null,
@@ -213,14 +215,14 @@ impl Expression {
                         false => text.to_ascii_lowercase(),
                     }))
                 }
-                _ => return Err(Beyond),
+                _ => return Err(NotCompilable),
             },
             Self::Length(inner) => match inner.evaluate(scope)? {
                 Datum::Null => Datum::Null,
                 Datum::Text(text) => count(text.chars().take_while(|c| *c != '\0').count()),
                 Datum::Integer(number) => count(number.to_string().len()),
                 Datum::Bytes(bytes) => count(bytes.len()),
-                _ => return Err(Beyond),
+                _ => return Err(NotCompilable),
             },
             Self::Function(function, inner) => {
                 let number = inner.evaluate(scope)?.double()?;
@@ -233,12 +235,12 @@ impl Expression {
                     _ => Datum::Null,
                 }
             }
-            _ => return Err(Beyond),
+            _ => return Err(NotCompilable),
         })
     }
 
     /// Its truth: `None` for null.
-    pub(super) fn truth(&self, scope: Scope<'_>) -> Result<Option<bool>, Beyond> {
+    pub(super) fn truth(&self, scope: Scope<'_>) -> Result<Option<bool>, NotCompilable> {
         if let Self::Compare(comparison, left, right) = self {
             let (left, right) = (left.evaluate(scope)?, right.evaluate(scope)?);
             if left.is_null() || right.is_null() {
@@ -318,14 +320,14 @@ impl Column {
             Self::Sequence => Datum::Integer(element.position.sequence.cast_signed()),
             Self::Quality => Datum::text(element.quality.name()),
             Self::Field(index, declared) => {
-                let value = element.values.get(index).ok_or(Beyond)?;
+                let value = element.values.get(index).ok_or(NotCompilable)?;
                 // What an expression is was decided by the types that the schema declares.
                 let fits = match (value, declared) {
                     (Value::Double(_), FieldType::Double) | (Value::Null, _) => true,
                     (value, declared) => value.field_type() == Some(declared),
                 };
                 if !fits {
-                    return Err(Beyond);
+                    return Err(NotCompilable);
                 }
                 Datum::of(value)
             }
@@ -430,7 +432,7 @@ fn extreme<'s>(wanted: Ordering, list: &'s [Expression], scope: Scope<'s>) -> Ev
             }
         });
     }
-    best.ok_or(Beyond)
+    best.ok_or(NotCompilable)
 }
 
 fn cast(value: Datum<'_>, to: CastTo) -> Evaluated<'_> {
@@ -444,7 +446,7 @@ fn cast(value: Datum<'_>, to: CastTo) -> Evaluated<'_> {
         }
         (CastTo::Text, text @ Datum::Text(_)) => text,
         (CastTo::Text, Datum::Integer(number)) => Datum::Text(Cow::Owned(number.to_string())),
-        _ => return Err(Beyond),
+        _ => return Err(NotCompilable),
     })
 }
 
@@ -454,7 +456,7 @@ fn concatenate<'v>(left: &Datum<'_>, right: &Datum<'_>, most: usize) -> Evaluate
     }
     let (left, right) = (left.as_text()?, right.as_text()?);
     if left.len() + right.len() > most {
-        return Err(Beyond);
+        return Err(NotCompilable);
     }
     Ok(Datum::Text(Cow::Owned([&*left, &*right].concat())))
 }
@@ -466,7 +468,7 @@ fn concatenate<'v>(left: &Datum<'_>, right: &Datum<'_>, most: usize) -> Evaluate
 /// that too. On which side of a tie the number lies is told by the product with its error; where 18
 /// digits might not tell, SQLite is asked.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
-fn round(number: f64, digits: u8) -> Result<f64, Beyond> {
+fn round(number: f64, digits: u8) -> Result<f64, NotCompilable> {
     // Beyond 2^52 nothing stands after the point.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     // More than the eighteenth digit is off by.
@@ -484,13 +486,13 @@ fn round(number: f64, digits: u8) -> Result<f64, Beyond> {
     let unit = 10_f64.powi(i32::from(digits));
     let scaled = number.abs() * unit;
     if scaled >= WHOLE {
-        return Err(Beyond);
+        return Err(NotCompilable);
     }
     let (down, part) = (scaled.floor(), scaled.fract());
     let up = if part == 0.5 {
         let error = number.abs().mul_add(unit, -scaled);
         if error != 0.0 && error.abs() < scaled * UNCERTAIN {
-            return Err(Beyond);
+            return Err(NotCompilable);
         }
         error >= 0.0
     } else {

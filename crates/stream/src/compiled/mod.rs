@@ -14,7 +14,7 @@
 //! - SQLite reads the numbers that the statement has.
 //! - What SQLite may answer with an error, and roundings at the edge, are not decided here: the same
 //!   window is then evaluated by SQLite, which is opened for it and counted
-//!   ([`CompiledQuery::asked_sqlite`]).
+//!   ([`CompiledQuery::sqlite_evaluations`]).
 //! - A property test compares both paths (`tests/compiled_like_sqlite.rs`).
 //!
 //! What an aggregate takes of a row is computed once; the aggregate is added up anew at each
@@ -35,7 +35,7 @@ use crate::{
     Arrival, Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange,
 };
 use aggregate::{Accumulator, Cell, Cells};
-use datum::{Beyond, Datum};
+use datum::{Datum, NotCompilable};
 use expression::{Expression, Scope};
 use resolve::Program;
 
@@ -66,11 +66,11 @@ pub struct CompiledQuery {
     held: VecDeque<Arrival>,
     /// What the aggregates take of the oldest of them, when it is kept.
     cells: Option<Cells>,
-    sqlite: Beside,
+    sqlite: SqliteFallback,
 }
 
 /// SQLite beside, for windows that are beyond the compiled path.
-struct Beside {
+struct SqliteFallback {
     sources: Vec<QuerySource>,
     statement: String,
     output: StreamSchema,
@@ -79,7 +79,7 @@ struct Beside {
     fed: BTreeSet<u64>,
     /// The numbers that its table holds, of elements that are not in the window any more.
     stale: BTreeSet<u64>,
-    asked: u64,
+    evaluations: u64,
 }
 
 impl std::fmt::Debug for CompiledQuery {
@@ -137,22 +137,22 @@ impl CompiledQuery {
             fields: source.schema.fields.len(),
             held: VecDeque::new(),
             cells: keeps_cells.then(Cells::default),
-            sqlite: Beside {
+            sqlite: SqliteFallback {
                 sources: sources.to_vec(),
                 statement: statement.to_owned(),
                 output: output.clone(),
                 query: None,
                 fed: BTreeSet::new(),
                 stale: BTreeSet::new(),
-                asked: 0,
+                evaluations: 0,
             },
         })
     }
 
-    /// How many evaluations were beyond the compiled path and made by SQLite.
+    /// The number of evaluations that SQLite made, because the compiled path could not.
     #[must_use]
-    pub fn asked_sqlite(&self) -> u64 {
-        self.sqlite.asked
+    pub fn sqlite_evaluations(&self) -> u64 {
+        self.sqlite.evaluations
     }
 
     /// About how many operations an evaluation of the window as it is now takes, of some ten
@@ -206,9 +206,9 @@ impl CompiledQuery {
     }
 
     /// The rows of what is held.
-    fn rows(&mut self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+    fn rows(&mut self) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
         if self.cost().saturating_mul(STEPS_A_NODE) > self.limits.steps {
-            return Err(Beyond);
+            return Err(NotCompilable);
         }
         match &self.program.aggregates {
             None => self.plain_rows(),
@@ -221,7 +221,7 @@ impl CompiledQuery {
         }
     }
 
-    fn plain_rows(&self) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+    fn plain_rows(&self) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
         let mut rows = Vec::new();
         let mut bytes = 0_usize;
         for arrival in &self.held {
@@ -248,7 +248,7 @@ impl CompiledQuery {
     fn aggregated_row(
         &self,
         cells: Option<&mut Cells>,
-    ) -> Result<Result<Vec<Row>, QueryError>, Beyond> {
+    ) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
         let aggregates = self.program.aggregates.as_deref().unwrap_or_default();
         let made = aggregates.iter().map(|one| Accumulator::new(one.kind));
         let mut accumulators: Vec<Accumulator<'_>> = made.collect();
@@ -308,7 +308,7 @@ impl CompiledQuery {
     }
 
     /// Whether the condition lets the row pass.
-    fn counts(&self, scope: Scope<'_>) -> Result<bool, Beyond> {
+    fn counts(&self, scope: Scope<'_>) -> Result<bool, NotCompilable> {
         // SQLite may evaluate them before what would spare it.
         for expression in &self.uncertain {
             expression.evaluate(scope)?;
@@ -319,14 +319,14 @@ impl CompiledQuery {
         }
     }
 
-    fn row(&self, scope: Scope<'_>) -> Result<Result<Row, QueryError>, Beyond> {
+    fn row(&self, scope: Scope<'_>) -> Result<Result<Row, QueryError>, NotCompilable> {
         let mut row = self.targets.empty_row();
         for (index, expression) in self.program.columns.iter().enumerate() {
             let set = match expression.evaluate(scope)? {
                 Datum::Samples(samples) => self.targets.set_samples(&mut row, index, samples),
                 other => self
                     .targets
-                    .set(&mut row, index, other.value_ref().ok_or(Beyond)?),
+                    .set(&mut row, index, other.value_ref().ok_or(NotCompilable)?),
             };
             if let Err(error) = set {
                 return Ok(Err(error));
@@ -355,14 +355,15 @@ impl Query for CompiledQuery {
         self.apply(change);
         match self.rows() {
             Ok(rows) => rows,
-            Err(Beyond) => self
-                .sqlite
-                .ask(&self.held, &WindowChange::default(), self.limits),
+            Err(NotCompilable) => {
+                self.sqlite
+                    .ask(&self.held, &WindowChange::default(), self.limits)
+            }
         }
     }
 }
 
-impl Beside {
+impl SqliteFallback {
     /// These left the window.
     fn forget(&mut self, numbers: &[u64]) {
         for number in numbers {
@@ -379,7 +380,7 @@ impl Beside {
         change: &WindowChange,
         limits: QueryLimits,
     ) -> Result<Vec<Row>, QueryError> {
-        self.asked += 1;
+        self.evaluations += 1;
         self.forget(&change.removed);
         let query = match &mut self.query {
             Some(query) => query,

@@ -100,7 +100,7 @@ pub struct StreamQuery {
     pub sparql: Option<String>,
 }
 
-/// What a virtual sensor brings forth.
+/// The output of a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     /// The name of the stream.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use chappe_machine::time_unit;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
@@ -388,7 +389,7 @@ fn output_schema(
     Ok(schema)
 }
 
-/// The statement's fault, at its place in the file where that can be told.
+/// The statement's fault, at its position in the file if known.
 fn sql_error(
     place: Place<'_>,
     sql: &Spanned<String>,
@@ -418,27 +419,26 @@ fn sql_error(
     place.error(fault, at, "output.sql", error.to_string(), hint)
 }
 
+/// The longest window, slide or age.
+const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
 /// Reads `250ms`, `10s`, `5m`, `1h`, `7d`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let unit_ms: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => {
-            let hint = "a time is a number and one of ms, s, m, h, d, such as \"10s\"";
-            return Err(format!("{text:?} is no time{HINT}{hint}"));
-        }
+    let unit = time_unit(unit).filter(|unit| *unit >= Duration::from_millis(1));
+    let Some(unit) = unit else {
+        let hint = "a time is a number and one of ms, s, m, h, d, such as \"10s\"";
+        return Err(format!("{text:?} is not a time{HINT}{hint}"));
     };
-    let time = number.parse::<u64>().ok();
-    let time = time.and_then(|number| number.checked_mul(unit_ms));
+    let unit_ms = u64::try_from(unit.as_millis()).ok();
+    let time = number.parse::<u64>().ok().zip(unit_ms);
+    let time = time.and_then(|(number, unit_ms)| number.checked_mul(unit_ms));
+    let time = time.map(Duration::from_millis);
     match time {
-        Some(ms) if ms > 0 && ms <= 366 * 86_400_000 => Ok(Duration::from_millis(ms)),
+        Some(time) if !time.is_zero() && time <= TIME_MAX => Ok(time),
         _ => Err(format!(
-            "{text:?} is out of range{HINT}a time is more than nothing, and at most 366d"
+            "{text:?} is out of range{HINT}a time is above zero and at most 366d"
         )),
     }
 }

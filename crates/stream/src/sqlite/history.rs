@@ -176,7 +176,7 @@ impl<'s> HistoryQuery<'s> {
             Ok(true)
         })?;
         for table in sources.iter_mut().flat_map(|source| &mut source.tables) {
-            table.keep_only_read(prepared.reads.as_ref());
+            table.drop_unread_columns(prepared.reads.as_ref());
         }
         Ok(Self {
             sandbox,

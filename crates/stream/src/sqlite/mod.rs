@@ -78,7 +78,7 @@ impl SqliteQuery {
         }
         let prepared = sandbox.prepare(statement)?;
         for table in &mut tables {
-            table.keep_only_read(prepared.reads.as_ref());
+            table.drop_unread_columns(prepared.reads.as_ref());
         }
         let targets = Targets::new(&prepared.columns, output)?;
         Ok(Self {

@@ -129,8 +129,8 @@ impl SourceTable {
         sandbox.create_table(&format!("{alias}{SAMPLES_SUFFIX}"), SAMPLES_COLUMNS)
     }
 
-    /// Fills only what the statement reads, where that is known.
-    pub(super) fn keep_only_read(&mut self, reads: Option<&Reads>) {
+    /// Leaves out the columns that the statement does not read, where these are known.
+    pub(super) fn drop_unread_columns(&mut self, reads: Option<&Reads>) {
         let Some(reads) = reads else { return };
         let alias = self.alias.to_ascii_lowercase();
         let samples = self.samples_name.to_ascii_lowercase();

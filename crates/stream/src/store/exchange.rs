@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 
 use chappe_log::{Appended, Batch, Cursor, Error, Follower, Record, Trimmed};
@@ -14,6 +15,13 @@ use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp}
 /// How many records are read at once at most; reason: what does not fit the bytes asked for is read
 /// again.
 const READ_RECORDS_MAX: usize = 1024;
+
+/// Elements without an origin that are passed over to find one with it; reason: damaged ones, and those
+/// that an operator sent again, are few in a row.
+const WITHOUT_ORIGIN_MAX: usize = 1_024;
+/// Parts of a stream that are looked at for earlier epochs; reason: a copy that lacks many elements has as
+/// many parts, and each link looks at its streams when it begins.
+const LOOKS_MAX: usize = 512;
 
 /// Bytes that a record's head takes at most: version, epoch, number.
 const HEAD_BYTES: usize = 24;
@@ -44,13 +52,84 @@ impl StreamLog {
         })
     }
 
-    /// Remembers how far the origin was read, when there is no element to say so. `taken_back` as in
+    /// Remembers how far the origin was read, when there is no element to say so. `retractions` as in
     /// [`Intake::append`].
     ///
     /// # Errors
     /// What the log says.
-    pub fn set_origin(&self, taken_back: u64, at: Position) -> Result<Trimmed, StoreError> {
-        Ok(self.stream.set_cursor(taken_back, cursor(at))?)
+    pub fn set_origin(&self, retractions: u64, at: Position) -> Result<Trimmed, StoreError> {
+        Ok(self.stream.set_cursor(retractions, cursor(at))?)
+    }
+
+    /// The newest element here of each epoch of the origin but that of [`StreamLog::newest_origin`], the
+    /// newest first, at most `most`. Few elements are read: where as many numbers of an epoch are passed at
+    /// the origin as here, no other epoch stands between.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub fn earlier_origins(&self, most: usize) -> Result<Vec<Position>, StoreError> {
+        let mut found: Vec<Position> = Vec::new();
+        let all = self.stream.first()..self.stream.last() + 1;
+        let Some(newest) = self.newest_origin() else {
+            return Ok(found);
+        };
+        let oldest = self.first_with_origin(all.clone())?;
+        let Some((oldest, last)) = oldest.zip(self.last_with_origin(all)?) else {
+            return Ok(found);
+        };
+        let note = |found: &mut Vec<Position>, at: Position| {
+            let is_known = |known: &Position| known.epoch == at.epoch;
+            if at.epoch != newest.epoch && !found.iter().any(is_known) {
+                found.push(at);
+            }
+        };
+        note(&mut found, last.1);
+        let mut looks = 0;
+        // The newest part is on top.
+        let mut parts = vec![(oldest, last)];
+        while let Some((low, high)) = parts.pop() {
+            let ((first, at_first), (end, at_end)) = (low, high);
+            let is_one_epoch = at_first.epoch == at_end.epoch
+                && at_end.sequence.checked_sub(at_first.sequence) == Some(end - first);
+            let middle = first + (end - first) / 2;
+            let between = match is_one_epoch {
+                true => None,
+                false => match self.last_with_origin(first + 1..middle + 1)? {
+                    None => self.first_with_origin(middle + 1..end)?,
+                    before => before,
+                },
+            };
+            match between {
+                Some(between) => parts.extend([(low, between), (between, high)]),
+                None => note(&mut found, at_first),
+            }
+            looks += 1;
+            if found.len() >= most || looks >= LOOKS_MAX {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first of these numbers whose element came over a link, and where that stands at the origin.
+    fn first_with_origin(&self, range: Range<u64>) -> Result<Option<(u64, Position)>, StoreError> {
+        self.with_origin(range.take(WITHOUT_ORIGIN_MAX))
+    }
+
+    /// The last of these numbers whose element came over a link.
+    fn last_with_origin(&self, range: Range<u64>) -> Result<Option<(u64, Position)>, StoreError> {
+        self.with_origin(range.rev().take(WITHOUT_ORIGIN_MAX))
+    }
+
+    fn with_origin(
+        &self,
+        mut numbers: impl Iterator<Item = u64>,
+    ) -> Result<Option<(u64, Position)>, StoreError> {
+        let found = numbers.find_map(|number| {
+            let origin = self.origin_of(number).transpose()?;
+            Some(origin.map(|origin| (number, origin)))
+        });
+        found.transpose()
     }
 
     /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
@@ -184,7 +263,7 @@ impl RawFollower {
     /// If records wait for the next commit: lets it come at once, and waits for it. May be dropped.
     pub async fn committed(&mut self) {
         let seen = self.log.log().last();
-        if self.log.log().hurry() {
+        if self.log.log().skip_commit_pause() {
             poll_fn(|context| self.follower.poll_beyond(seen, context)).await;
         }
     }
@@ -301,8 +380,8 @@ impl Intake {
     }
 
     /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
-    /// remembering how far the sender was read is one: each record carries its origin. `taken_back` is
-    /// what [`chappe_log::Store::taken_back`] said before the first append of the caller: behind a batch
+    /// remembering how far the sender was read is one: each record carries its origin. `retractions` is
+    /// what [`chappe_log::Store::retractions`] said before the first append of the caller: behind a batch
     /// that the log refused later, none is queued.
     ///
     /// # Errors
@@ -310,7 +389,7 @@ impl Intake {
     /// is queued.
     pub fn append<T: AsRef<[u8]>>(
         &self,
-        taken_back: u64,
+        retractions: u64,
         origin: Position,
         sent_version: u32,
         records: impl ExactSizeIterator<Item = (Timestamp, T)>,
@@ -325,7 +404,7 @@ impl Intake {
                 .push_with(time.0, write)
                 .map_err(|error| IntakeError { index, error })?;
         }
-        let appended = self.log.stream.append_behind(taken_back, batch)?;
+        let appended = self.log.stream.append_after(retractions, batch)?;
         Ok(self.log.queued(appended))
     }
 
@@ -337,11 +416,11 @@ impl Intake {
     /// is queued.
     pub fn append_elements(
         &self,
-        taken_back: u64,
+        retractions: u64,
         elements: &[StreamElement],
     ) -> Result<Appended, StoreError> {
         let batch = batch_of(elements, &self.schema, self.version)?;
-        let appended = self.log.stream.append_behind(taken_back, batch)?;
+        let appended = self.log.stream.append_after(retractions, batch)?;
         Ok(self.log.queued(appended))
     }
 }

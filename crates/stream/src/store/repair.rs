@@ -216,7 +216,7 @@ impl StreamLog {
 
     /// Where the element of a number stands at the origin; none if it is not there, or did not come
     /// over a link.
-    fn origin_of(&self, number: u64) -> Result<Option<Position>, StoreError> {
+    pub(super) fn origin_of(&self, number: u64) -> Result<Option<Position>, StoreError> {
         if number == 0 {
             return Ok(None);
         }

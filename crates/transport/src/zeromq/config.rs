@@ -185,8 +185,11 @@ impl Security {
 /// What peers may cost. Each refusal is counted by its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message, all frames together. Default 16 MiB.
+    /// Bytes of a message that is sent, all frames together. Default 16 MiB.
     pub max_message_bytes: usize,
+    /// Bytes of a message that is received. Default 16 MiB. A peer can have as much held by each of its
+    /// connections, in a message that it never ends.
+    pub max_received_bytes: usize,
     /// Time for the connection and the handshake. Default 10 s.
     pub handshake_timeout: Duration,
     /// Bytes of a command before the peer is authenticated. Default 2 KiB.
@@ -226,6 +229,7 @@ impl Default for Limits {
         let zmtp = chappe_zmtp::Limits::default();
         Self {
             max_message_bytes: zmtp.message_bytes,
+            max_received_bytes: zmtp.message_bytes,
             handshake_timeout: zmtp.handshake_timeout,
             handshake_command_bytes: zmtp.handshake_command_bytes,
             connections: 1_024,
@@ -250,7 +254,7 @@ impl Limits {
         chappe_zmtp::Limits {
             handshake_timeout: self.handshake_timeout,
             handshake_command_bytes: self.handshake_command_bytes,
-            message_bytes: self.max_message_bytes,
+            message_bytes: self.max_received_bytes,
             subscriptions: self.subscriptions,
             idle_commands_per_s: self.idle_commands_per_s,
             ..chappe_zmtp::Limits::default()

@@ -84,6 +84,12 @@ impl Connection {
         driver.is_some_and(Driver::has_event)
     }
 
+    /// Bytes that are queued and not with the system yet, with some for each frame.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.driver.as_ref().map_or(0, Driver::queued_bytes)
+    }
+
     /// Queues a message; it goes out with [`Connection::poll_flush`], or while a message is awaited.
     /// Its owner bounds how many are queued.
     ///

@@ -130,9 +130,13 @@ pub(super) struct Driver {
     clock: Clock,
     read_bytes: usize,
     write: VecDeque<Bytes>,
+    /// Bytes of `write`.
+    write_bytes: usize,
     events: VecDeque<Event>,
     /// Messages to be encoded.
     fed: Vec<Message>,
+    /// Bytes of `fed`.
+    fed_bytes: usize,
     deadline: Option<chappe_machine::Instant>,
     alarm: Alarm,
 }
@@ -156,8 +160,10 @@ impl Driver {
             clock,
             read_bytes: HANDSHAKE_READ_BYTES,
             write: VecDeque::new(),
+            write_bytes: 0,
             events: VecDeque::new(),
             fed: Vec::new(),
+            fed_bytes: 0,
             deadline: None,
             alarm: Alarm::new(),
         };
@@ -263,7 +269,13 @@ impl Driver {
 
     /// Queues a message; those of one turn are encoded together.
     pub(super) fn feed(&mut self, message: Message) {
+        self.fed_bytes += message.cost();
         self.fed.push(message);
+    }
+
+    /// What is queued and not with the system yet, in bytes of memory.
+    pub(super) const fn queued_bytes(&self) -> usize {
+        self.fed_bytes + self.write_bytes
     }
 
     /// Writes what the system takes now.
@@ -276,6 +288,7 @@ impl Driver {
     fn encode_fed(&mut self) {
         if !self.fed.is_empty() {
             let fed = std::mem::take(&mut self.fed);
+            self.fed_bytes = 0;
             self.input(Input::Command(Command::Send(fed)));
         }
     }
@@ -429,9 +442,13 @@ impl Driver {
 
     fn input(&mut self, input: Input<BytesMut, Command>) {
         let (write, events) = (&mut self.write, &mut self.events);
+        let write_bytes = &mut self.write_bytes;
         let now = self.clock.now();
         self.deadline = drain(&mut self.machine, now, input, |output| match output {
-            Output::Transmit(bytes) => write.push_back(bytes),
+            Output::Transmit(bytes) => {
+                *write_bytes += bytes.len();
+                write.push_back(bytes);
+            }
             Output::Event(event) => events.push_back(event),
         });
     }
@@ -482,6 +499,7 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
+            self.write_bytes -= written;
             while let Some(piece) = self.write.front_mut() {
                 if written < piece.len() {
                     piece.advance(written);

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chappe_identity::hex_encode;
 use chappe_log::Report;
 use chappe_node::SECRET_FILES;
 use chappe_transport::FileDisk;
@@ -154,7 +155,7 @@ fn copy_secret(from: &Path, to: &Path, name: &str) -> Result<Copied, Failure> {
     Ok(Copied {
         name: name.to_owned(),
         bytes: content.len() as u64,
-        sha256: hexadecimal(&digest(&content)),
+        sha256: hex_encode(&digest(&content)),
     })
 }
 
@@ -203,7 +204,7 @@ fn new_directory(path: &Path) -> Result<(), Failure> {
 
 fn write_manifest(to: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let text = serde_json::to_vec_pretty(manifest)?;
-    let sum = format!("{}  {MANIFEST}\n", hexadecimal(&digest(&text)));
+    let sum = format!("{}  {MANIFEST}\n", hex_encode(&digest(&text)));
     for (name, bytes) in [(MANIFEST_SUM, sum.as_bytes()), (MANIFEST, &text)] {
         let new = to.join(format!("{name}.new"));
         let mut file = File::create_new(&new)?;
@@ -222,11 +223,6 @@ pub(super) fn digest(bytes: &[u8]) -> Vec<u8> {
         .to_vec()
 }
 
-/// Bytes as hexadecimal digits.
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// SHA-256 of a file, hexadecimal.
 pub(super) fn sha256(path: &Path) -> io::Result<String> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
@@ -234,7 +230,7 @@ pub(super) fn sha256(path: &Path) -> io::Result<String> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hexadecimal(context.finish().as_ref())),
+            0 => return Ok(hex_encode(context.finish().as_ref())),
             read => context.update(&buffer[..read]),
         }
     }

@@ -7,13 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use chappe_identity::hex_encode;
 use chappe_log::Disk as _;
 use chappe_node::SECRET_FILES;
 use serde_json::json;
 
 use super::backup::{
-    Copied, FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, hexadecimal, sha256,
-    write_secret,
+    Copied, FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, sha256, write_secret,
 };
 use super::{Steps, open_exclusive, print_summary};
 use crate::output::{self, Failure, Outcome};
@@ -108,7 +108,7 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
             .hint("name a directory that `chappe data backup` completed")
     })?;
     let sum = fs::read_to_string(from.join(MANIFEST_SUM)).unwrap_or_default();
-    if sum.split_whitespace().next() != Some(&hexadecimal(&digest(&text))) {
+    if sum.split_whitespace().next() != Some(&hex_encode(&digest(&text))) {
         return Err(damaged(&path));
     }
     let manifest: Manifest = serde_json::from_slice(&text)

@@ -4,10 +4,14 @@ use chappe_soap::schema::parse_duration;
 use chappe_stream::{Field, FieldType, StreamSchema};
 use chappe_xml::{Element, Name};
 
+use super::tree::DESCRIPTORS_MAX;
 use super::{MESSAGE, PARTICIPANT, units};
 use crate::mapping::mapped::{Offer, Trouble, column_name};
 
 pub(super) const HANDLE: Name = Name::local("Handle");
+/// Bytes of a handle; a longer one is none. Reason: a device may name a handle of a megabyte as the parent
+/// of ten thousand others. Known devices have below 64.
+pub(super) const HANDLE_BYTES_MAX: usize = 256;
 const XSI_TYPE: Name = Name::new("http://www.w3.org/2001/XMLSchema-instance", "type");
 
 /// A metric descriptor.
@@ -111,7 +115,10 @@ impl Described {
     /// Takes a descriptor that `parent` contains, with all descriptors in it.
     pub(super) fn take(&mut self, element: &Element, parent: Option<&str>) {
         let handle = element.attribute(&HANDLE);
-        if let (Some(handle), Some(parent)) = (handle, parent) {
+        if let (Some(handle), Some(parent)) = (handle, parent)
+            && handle.len().max(parent.len()) <= HANDLE_BYTES_MAX
+            && self.parents.len() < DESCRIPTORS_MAX
+        {
             self.parents.push((handle.to_owned(), parent.to_owned()));
         }
         if is_metric(element) {
@@ -158,6 +165,9 @@ fn metric(element: &Element) -> Result<Metric, Trouble> {
             "a metric descriptor without handle",
         ));
     };
+    if handle.len() > HANDLE_BYTES_MAX {
+        return Err(Trouble::new("sdc_handle_too_long", handle));
+    }
     let kind = match descriptor_type(element) {
         "NumericMetricDescriptor" => Kind::Numeric,
         "StringMetricDescriptor" | "EnumStringMetricDescriptor" => Kind::Text,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use chappe_stream::Timestamp;
 use chappe_xml::{Element, Name};
 
-use super::description::{Described, HANDLE, Metric};
+use super::description::{Described, HANDLE, HANDLE_BYTES_MAX, Metric};
 use super::meta_data::MetaData;
 use super::report::{self, number};
 use super::tree::Tree;
@@ -25,6 +25,9 @@ pub(crate) const METRICS_MAX: usize = 512;
 const REMOVED_MAX: usize = METRICS_MAX;
 /// Handles that are remembered because they have no stream; further ones are counted all the same.
 const LEFT_OUT_MAX: usize = 4_096;
+
+/// Bytes of a sequence's identifier. Reason: it is kept, and named in troubles; it is a `urn:uuid`.
+const SEQUENCE_BYTES_MAX: usize = 256;
 
 /// The mapping of one SDC device.
 #[derive(Debug, Default)]
@@ -383,7 +386,9 @@ impl SdcMapping {
 
     fn leave_out(&mut self, handles: impl IntoIterator<Item = String>) {
         let room = LEFT_OUT_MAX.saturating_sub(self.left_out.len());
-        self.left_out.extend(handles.into_iter().take(room));
+        let handles = handles.into_iter();
+        let handles = handles.filter(|handle| handle.len() <= HANDLE_BYTES_MAX);
+        self.left_out.extend(handles.take(room));
     }
 
     /// Puts a metric; says whether its stream is another one now.
@@ -449,7 +454,9 @@ impl SdcMapping {
         }
         let mut unknown = None;
         report::for_each_state(body, &mut |handle, _| {
-            let is_known = self.metrics.contains_key(handle)
+            // No description has one that is too long.
+            let is_known = handle.len() > HANDLE_BYTES_MAX
+                || self.metrics.contains_key(handle)
                 || self.left_out.contains(handle)
                 || self.removed.at(handle, version).is_some();
             if !is_known && unknown.is_none() {
@@ -478,7 +485,8 @@ impl SdcMapping {
                             "sdc_no_descriptor"
                         };
                         mapped.troubles.push(Trouble::new(reason, handle));
-                        if !is_late && self.left_out.len() < LEFT_OUT_MAX {
+                        let is_handle = handle.len() <= HANDLE_BYTES_MAX;
+                        if !is_late && is_handle && self.left_out.len() < LEFT_OUT_MAX {
                             self.left_out.insert(handle.to_owned());
                         }
                         return;
@@ -524,8 +532,10 @@ fn is_report_of_metrics(body: &Element) -> bool {
     body.name.namespace == MESSAGE && known.contains(&&*body.name.local)
 }
 
+/// The sequence that the versions belong to. One that is longer than a URI counts as none.
 fn sequence(element: &Element) -> Option<&str> {
-    element.attribute(&Name::local("SequenceId"))
+    let sequence = element.attribute(&Name::local("SequenceId"))?;
+    (sequence.len() <= SEQUENCE_BYTES_MAX).then_some(sequence)
 }
 
 /// The first element of the participant model with this name.

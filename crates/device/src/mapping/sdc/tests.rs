@@ -423,3 +423,66 @@ fn many_removals_are_taken_in_time() {
     assert!(device.report(&modified(&below, 1_002)).offers_changed);
     assert_eq!(device.names().len(), 4, "all stood below it");
 }
+
+/// The answer to GetMdib of a device with a descriptor of this handle above `children` metrics.
+fn mdib_below(parent: &str, child: &str, children: usize) -> Element {
+    let metrics: String = (0..children)
+        .map(|number| {
+            format!("<q:Metric x:type='q:NumericMetricDescriptor' Handle='{child}{number}'/>")
+        })
+        .collect();
+    let text = format!(
+        "<m:GetMdibResponse xmlns:m='{MESSAGE}' xmlns:q='{PARTICIPANT}' \
+         xmlns:x='http://www.w3.org/2001/XMLSchema-instance' SequenceId='urn:s' MdibVersion='1'>\
+         <m:Mdib><q:MdDescription><q:Mds Handle='{parent}'>{metrics}</q:Mds></q:MdDescription>\
+         </m:Mdib></m:GetMdibResponse>"
+    );
+    Element::parse(text.as_bytes()).expect("it is XML")
+}
+
+#[test]
+fn a_handle_without_end_is_not_repeated_for_each_descriptor_below_it() {
+    let long = "x".repeat(100_000);
+    let mut described = description::Described::default();
+    described.take(&mdib_below(&long, "m", 20), None);
+    assert_eq!((described.metrics.len(), described.parents.len()), (20, 0));
+    let mut described = description::Described::default();
+    described.take(&mdib_below("mds", "m", 10_000), None);
+    assert_eq!(described.parents.len(), tree::DESCRIPTORS_MAX);
+    let mut described = description::Described::default();
+    described.take(&mdib_below("mds", &long, 2), None);
+    assert!(described.metrics.is_empty());
+    let reasons = described.troubles.iter().map(|trouble| trouble.reason);
+    assert_eq!(reasons.collect::<Vec<_>>(), ["sdc_handle_too_long"; 2]);
+}
+
+#[test]
+fn what_a_report_names_without_end_is_neither_kept_nor_repeated() {
+    let mut device = Device::new();
+    let states = |sequence: &str, handle: &str| {
+        let states = format!("<m:MetricState DescriptorHandle='{handle}'/>").repeat(50);
+        let text = format!(
+            "<m:EpisodicMetricReport xmlns:m='{MESSAGE}' SequenceId='{sequence}' MdibVersion='2'>\
+             <m:ReportPart>{states}</m:ReportPart></m:EpisodicMetricReport>"
+        );
+        Element::parse(text.as_bytes()).expect("it is XML")
+    };
+    let long = "x".repeat(50_000);
+    let told = |mapped: &Mapped| {
+        let details = mapped.troubles.iter().map(|trouble| trouble.detail.len());
+        (mapped.troubles.len(), details.sum::<usize>())
+    };
+    // Another sequence, which each trouble names.
+    let other = states("urn:other", "nobody");
+    let trouble = device.needs(&other);
+    let mapped = device.mapping.report_without(&other, RECEIVED, &trouble);
+    assert_eq!(mapped.troubles.len(), 50);
+    let trouble = Trouble::new(trouble.reason, format!("a report of {long}"));
+    let mapped = device.mapping.report_without(&other, RECEIVED, &trouble);
+    let (count, bytes) = told(&mapped);
+    assert!(count == 50 && bytes <= 50 * 256, "{bytes} bytes of details");
+    // A sequence that is no URI is none; a handle that is none has no description to wait for.
+    let outcome = device.report(&states(&long, &long));
+    let (count, bytes) = told(&outcome.mapped);
+    assert!(count == 50 && bytes <= 50 * 256, "{bytes} bytes of details");
+}

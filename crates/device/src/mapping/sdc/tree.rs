@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// Descriptors whose place is known. Reason: some ten for each metric.
-const DESCRIPTORS_MAX: usize = 8_192;
+pub(super) const DESCRIPTORS_MAX: usize = 8_192;
 
 /// The containment tree, or what a device says that it is: it may be a circle.
 #[derive(Debug, Default)]

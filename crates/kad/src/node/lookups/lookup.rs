@@ -88,7 +88,7 @@ impl Lookup {
         {
             let nearest = self.walk.closest(self.target, SIZE_ESTIMATE_SAMPLES);
             let places: Vec<_> = nearest.iter().map(|it| it.place).collect();
-            size.looked_up(self.target, &places, SIZE_ESTIMATE_SAMPLES);
+            size.on_lookup_ended(self.target, &places, SIZE_ESTIMATE_SAMPLES);
         }
     }
 

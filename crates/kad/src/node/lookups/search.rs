@@ -394,7 +394,7 @@ impl Search {
         let identity = record.identity();
         let known = self.found.get(&identity).copied();
         if record.key != self.key
-            || Salt::of(identity, visit.salt.level()) != visit.salt
+            || Salt::of_record(identity, visit.salt.level()) != visit.salt
             || !notary.is_in_time(&record)
         {
             return false;

@@ -82,7 +82,7 @@ impl Storing {
         let place = new
             .record
             .key
-            .salted(Salt::of(new.record.identity(), new.level));
+            .salted(Salt::of_record(new.record.identity(), new.level));
         // A path that asks an attacker's node may end among the attacker's nodes. A search that finds
         // nothing continues elsewhere, but a record that went astray is missing until it is renewed.
         let paths = 4 * context.config.paths;

@@ -1,0 +1,11 @@
+//! The integration tests of `chappe-chappe` in one program: linking one takes seconds.
+
+mod command_line;
+mod data;
+mod dead_letters;
+mod demo_files;
+mod demo_killed;
+mod exi;
+mod floors;
+mod perf;
+mod query;

@@ -1,0 +1,13 @@
+//! The integration tests of `chappe-dpws` in one program: linking one takes seconds.
+
+mod discovery_floods;
+mod discovery_messages;
+mod discovery_network;
+mod discovery_peers;
+mod event_source;
+mod eventing_messages;
+mod eventing_pair;
+mod eventing_tree;
+mod hosting;
+mod metadata;
+mod network;

@@ -1,0 +1,54 @@
+//! The newest records of all streams in memory, for readers of live data: they share them instead of
+//! each reading the file.
+
+use crate::recent::Recent;
+use crate::state::Core;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What of all streams is held in memory, oldest first.
+pub(crate) struct RecentCache {
+    limit: usize,
+    frames: Mutex<CachedFrames>,
+}
+
+#[derive(Default)]
+struct CachedFrames {
+    /// Each frame's stream and what it takes.
+    frames: VecDeque<(Arc<Core>, usize)>,
+    bytes: usize,
+}
+
+impl RecentCache {
+    /// Holds about so many bytes.
+    pub(crate) fn new(limit: usize) -> RecentCache {
+        RecentCache {
+            limit,
+            frames: Mutex::default(),
+        }
+    }
+
+    /// Counts a frame that its stream is about to hold, and lets the oldest go for it; none when it
+    /// is too large, and then nothing is held, for what a stream holds has no gap.
+    pub(crate) fn keep(&self, core: &Arc<Core>, recent: Recent) -> Option<Recent> {
+        /// What a frame takes besides its body.
+        const ENTRY_BYTES: usize = 96;
+        let bytes = recent.body.len() + ENTRY_BYTES;
+        let fits = bytes <= self.limit;
+        let mut held = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = if fits { self.limit - bytes } else { 0 };
+        while held.bytes > room {
+            let Some((oldest, bytes)) = held.frames.pop_front() else {
+                break;
+            };
+            held.bytes -= bytes;
+            oldest.view().recent.pop_front();
+        }
+        if !fits {
+            return None;
+        }
+        held.frames.push_back((Arc::clone(core), bytes));
+        held.bytes += bytes;
+        Some(recent)
+    }
+}

@@ -1,0 +1,258 @@
+//! A stream's state: its definition, its index, its newest frames in memory, and who waits for it.
+
+use crate::Error;
+use crate::draft::Draft;
+use crate::frame::{Bookmark, Definition, Kind};
+use crate::index::{FrameRef, Index, Plan};
+use crate::recent::Recent;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// Where an eager follower is; kept by the stream, which may take it back.
+#[derive(Default)]
+pub(crate) struct Eager {
+    pub(crate) next: u64,
+    pub(crate) retractions: bool,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Eager {
+    pub(crate) fn new(next: u64) -> Eager {
+        Eager {
+            next,
+            ..Eager::default()
+        }
+    }
+
+    /// The numbers from `from` on will be assigned to other records.
+    pub(crate) fn retract(&mut self, from: u64, wakers: &mut Vec<Waker>) {
+        if self.next > from {
+            self.next = from;
+            self.retractions = true;
+            wakers.extend(self.waker.take());
+        }
+    }
+}
+
+/// What readers see of a stream.
+pub(crate) struct View {
+    /// The newest that is safe; of a stream that is being made, the first.
+    pub(crate) definition: Definition,
+    /// The newest one, while it is on its way.
+    pub(crate) coming: Option<Definition>,
+    pub(crate) index: Index,
+    pub(crate) bookmark: Option<Bookmark>,
+    pub(crate) wakers: BTreeMap<u64, Waker>,
+    pub(crate) stopped: Option<Error>,
+    /// The newest frames, without a gap, as long as there is room for them in memory.
+    pub(crate) recent: VecDeque<Recent>,
+    /// Frames that have their numbers and are on their way to the disk, without a gap behind the
+    /// index.
+    pub(crate) accepted: VecDeque<Recent>,
+    /// Up to before this number they are read although they wait for room on the disk: they are of
+    /// level memory.
+    shown: u64,
+    /// Who reads those, by the follower's number.
+    pub(crate) eager: BTreeMap<u64, Eager>,
+    last_follower: u64,
+}
+
+impl View {
+    /// The newest definition, whether it is safe or on its way.
+    pub(crate) fn newest(&self) -> &Definition {
+        self.coming.as_ref().unwrap_or(&self.definition)
+    }
+
+    /// The newest definition, unless it is on its way.
+    pub(crate) fn safe(&self) -> Option<&Definition> {
+        self.coming.is_none().then_some(&self.definition)
+    }
+
+    /// The number after the last one that can be read.
+    pub(crate) fn end(&self) -> u64 {
+        self.index.next().max(self.shown)
+    }
+
+    /// A number for a new follower.
+    pub(crate) fn new_follower(&mut self) -> u64 {
+        self.last_follower += 1;
+        self.last_follower
+    }
+
+    /// Frames in memory that begin with a number, or else where they are.
+    pub(crate) fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
+        /// Most bytes that are handed out at once.
+        const BYTES: usize = 64 * 1024;
+        let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
+        let waiting = from >= self.index.next() && from < self.shown;
+        let written = from >= first.max(self.index.first()) && from < self.index.next();
+        let frames = match (waiting, written) {
+            (true, _) => &self.accepted,
+            (_, true) => &self.recent,
+            (false, false) => return (Vec::new(), Some(self.index.plan(from))),
+        };
+        let at = frames.partition_point(|frame| frame.next() <= from);
+        let mut bytes = 0;
+        let taken = frames.range(at..).take_while(|frame| {
+            let fits = bytes < BYTES && (written || frame.first < self.shown);
+            bytes += frame.body.len();
+            fits
+        });
+        (taken.cloned().collect(), None)
+    }
+}
+
+/// A stream's state, shared by its handles and the commit thread.
+pub(crate) struct Core {
+    pub(crate) id: u32,
+    pub(crate) epoch: u64,
+    /// The last number given out; changed only under the queue's lock.
+    pub(crate) assigned: AtomicU64,
+    /// It is removed, or about to be; changed only under the queue's lock.
+    pub(crate) removed: AtomicBool,
+    /// Records that were refused because there was no room for them.
+    pub(crate) refused: AtomicU64,
+    /// Bytes of what is queued of it.
+    pub(crate) queued: AtomicUsize,
+    /// Cursors that were set and are on their way to the disk.
+    pub(crate) cursors: AtomicU64,
+    view: Mutex<View>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: u32,
+        definition: Definition,
+        index: Index,
+        bookmark: Option<Bookmark>,
+    ) -> Core {
+        Core {
+            id,
+            epoch: definition.epochs.last().map_or(0, |(epoch, _)| *epoch),
+            assigned: AtomicU64::new(index.next() - 1),
+            removed: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            queued: AtomicUsize::new(0),
+            cursors: AtomicU64::new(0),
+            view: Mutex::new(View {
+                definition,
+                coming: None,
+                index,
+                bookmark,
+                wakers: BTreeMap::new(),
+                stopped: None,
+                recent: VecDeque::new(),
+                accepted: VecDeque::new(),
+                shown: 0,
+                eager: BTreeMap::new(),
+                last_follower: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A frame is safe: it can be read from now on. Whether it is the only one that the stream has
+    /// in its segment.
+    pub(crate) fn committed(
+        &self,
+        segment: u32,
+        frame: FrameRef,
+        bookmark: Option<Bookmark>,
+        recent: Option<Recent>,
+        wakers: &mut Vec<Waker>,
+    ) -> bool {
+        let mut view = self.view();
+        let entered = view.index.push(segment, frame);
+        Bookmark::renew(&mut view.bookmark, bookmark, Kind::Records);
+        view.recent.extend(recent);
+        while let Some(accepted) = view.accepted.front()
+            && accepted.first < frame.next()
+        {
+            view.accepted.pop_front();
+        }
+        wakers.extend(std::mem::take(&mut view.wakers).into_values());
+        entered
+    }
+
+    /// Records up to before `next` are read while they wait for room.
+    pub(crate) fn show(&self, next: u64, wakers: &mut Vec<Waker>) {
+        let mut view = self.view();
+        if next > view.end() {
+            view.shown = next;
+            wakers.extend(std::mem::take(&mut view.wakers).into_values());
+        }
+    }
+
+    /// A mark, or records that were put back, is safe.
+    pub(crate) fn renew_cursor(&self, draft: &Draft) {
+        Bookmark::renew(&mut self.view().bookmark, draft.bookmark, draft.kind);
+    }
+
+    /// Records before a number count no more; the segments in which the stream has nothing left.
+    pub(crate) fn trim_to(&self, before: u64) -> Vec<u32> {
+        self.view().index.trim_to(before)
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn stop(&self, reason: &Error) {
+        let wakers: Vec<Waker> = {
+            let mut view = self.view();
+            view.stopped = Some(reason.clone());
+            let eager = view.eager.values_mut();
+            let mut wakers: Vec<Waker> = eager.filter_map(|eager| eager.waker.take()).collect();
+            wakers.extend(std::mem::take(&mut view.wakers).into_values());
+            wakers
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether nothing is on its way to the disk: neither records nor a cursor.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.view().index.next() > self.assigned.load(Ordering::Relaxed)
+    }
+
+    /// The records from `from` on were refused: their numbers will be assigned to others.
+    pub(crate) fn retract(&self, from: u64, wakers: &mut Vec<Waker>) {
+        let mut view = self.view();
+        while view.accepted.back().is_some_and(|it| it.first >= from) {
+            view.accepted.pop_back();
+        }
+        for eager in view.eager.values_mut() {
+            eager.retract(from, wakers);
+        }
+    }
+
+    pub(crate) fn trim(&self, segment: u32) -> Vec<u32> {
+        self.view().index.trim(segment)
+    }
+
+    /// A frame that puts records back is safe. Whether it is the only one that the stream has in its
+    /// segment.
+    pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
+        self.view().index.fill(segment, frame)
+    }
+
+    /// # Errors
+    /// The stream was removed. Asked under the queue's lock, no record follows a removal.
+    pub(crate) fn check_not_removed(&self) -> Result<(), Error> {
+        match self.removed.load(Ordering::Relaxed) {
+            true => Err(self.removed_error()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn removed_error(&self) -> Error {
+        Error::Removed {
+            stream: self.view().definition.name.clone(),
+        }
+    }
+}

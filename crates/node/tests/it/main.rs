@@ -1,0 +1,30 @@
+//! The integration tests of `chappe-node` in one program: linking one takes seconds.
+
+mod attach;
+mod broken_answers;
+mod claimed_identity;
+mod common;
+mod config;
+mod damage;
+mod durable_identity;
+mod flapping;
+mod kad;
+mod linked_nodes;
+mod links;
+mod live;
+mod lost_elements;
+mod medical;
+mod plant;
+mod quotas;
+mod rest;
+mod restart;
+mod retention;
+mod sensor_drops;
+mod sensor_restart;
+mod sensor_schema;
+mod strange_endpoints;
+mod stream_removal;
+mod tls;
+mod tree;
+mod whole_answers;
+mod written_streams;

@@ -1,0 +1,64 @@
+//! Goal: a virtual sensor never takes values of one field for those of another when the schema of its
+//! source changes, also before the registry has told it.
+//! Method: a stream whose schema is changed to one of the same shape behind the registry's back, as it
+//! is between the first element of a new schema and the notice of it.
+
+use crate::common::devices::until;
+use crate::common::{block, elements, start, write_sensor};
+use chappe_stream::{FieldType, StreamElement, StreamSchema, Timestamp, Value};
+
+fn schema(name: &str) -> StreamSchema {
+    elements::schema(&[(name, FieldType::Text)])
+}
+
+fn element(second: i64, text: &str) -> StreamElement {
+    elements::element(second * 1_000_000_000, vec![Value::Text(text.into())])
+}
+
+#[test]
+fn values_of_a_changed_schema_are_not_taken_for_others() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let sensor = "name = \"copy\"\n[[source]]\nalias = \"s\"\nstream = \"in\"\nwindow = 1\n\
+                      slide = 1\n[output]\nsql = \"select systolic from s\"\n\
+                      [[output.field]]\nname = \"systolic\"\ntype = \"text\"\n";
+        write_sensor(directory.path(), "copy", sensor);
+        let node = start(directory.path()).await;
+        let store = async |second: i64| {
+            let element = element(second, "systolic");
+            let schema = schema("systolic");
+            node.store("in", &schema, &[element]).await.unwrap();
+        };
+        store(1).await;
+        let path = "/api/v1/virtual-sensors/copy";
+        until(&node, path, |sensor| sensor["state"] == "running").await;
+        store(2).await;
+        let output = node.stream("copy").unwrap();
+        // It may have seen the first element, too: as soon as a stream is there it is bound.
+        let is_evaluated = |second: i64| {
+            let newest = output.newest(1).unwrap();
+            newest
+                .last()
+                .is_some_and(|it| it.source_time == Timestamp(second * 1_000_000_000))
+        };
+        until(&node, path, |_| is_evaluated(2)).await;
+        let before = output.log().last();
+        let log = node.stream("in").unwrap();
+        log.set_schema(&schema("diastolic")).unwrap();
+        let appended = log.append(&[element(3, "diastolic")]).unwrap();
+        appended.await.unwrap();
+        until(&node, path, |sensor| {
+            sensor["state"] != "running" || output.log().last() > before
+        })
+        .await;
+        let wrong = vec![Value::Text("diastolic".into())];
+        let said = output.read(0, 10).unwrap();
+        assert!(said.iter().all(|it| it.values != wrong), "{said:?}");
+        // The schema returns; the sensor goes on.
+        store(4).await;
+        until(&node, path, |sensor| sensor["state"] == "running").await;
+        store(5).await;
+        until(&node, path, |_| is_evaluated(5)).await;
+        node.shutdown().await.unwrap();
+    });
+}

@@ -1,0 +1,94 @@
+//! Goal: the node's REST interface, console and live data over TLS, with a certificate of its own
+//! making or from files; and a node that cannot have the one it was told to have does not start.
+//! Method: a node on loopback, asked by the client that trusts its fingerprint.
+
+use std::net::SocketAddr;
+
+use crate::common::{config, raw};
+use chappe_identity::{Contact, Scheme};
+use chappe_node::Node;
+use chappe_transport::http::{Answer, Client, ClientLimits, Error};
+use chappe_transport::tls;
+
+async fn get(address: SocketAddr, client: tls::Client, path: &str) -> Result<Answer, Error> {
+    let contact = Contact {
+        scheme: Scheme::Https,
+        address,
+        path: path.to_owned(),
+    };
+    Client::with_tls(ClientLimits::default(), client)
+        .get(&contact)
+        .await
+}
+
+#[tokio::test]
+async fn a_certificate_of_its_own_making_outlives_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.http.tls.self_signed = true;
+    let mut fingerprints = Vec::new();
+    for _ in 0..2 {
+        let node = Node::start(config.clone()).await.unwrap();
+        let shown = node.fingerprint().unwrap();
+        assert!(node.url().starts_with("https://127.0.0.1:"));
+        let trusting = || tls::Client::with_fingerprint(shown.parse().unwrap());
+        let answer = get(node.address(), trusting(), "/api/v1/node")
+            .await
+            .unwrap();
+        let about: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(about["fingerprint"], shown.as_str());
+        assert_eq!(about["url"], node.url());
+        // Its certificate has the names that a browser on this machine uses.
+        let file = config.data_directory.join("http.pem");
+        let named = || tls::Client::with_authorities(&file).unwrap();
+        for name in ["localhost", "127.0.0.1"] {
+            let answer = get(node.address(), named().named(name), "/").await.unwrap();
+            assert!(answer.body.starts_with(b"<!doctype html>"), "{answer:?}");
+        }
+        fingerprints.push(shown);
+        node.shutdown().await.unwrap();
+    }
+    assert_eq!(fingerprints[0], fingerprints[1]);
+}
+
+#[tokio::test]
+async fn plain_http_is_answered_in_plain_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.http.tls.self_signed = true;
+    let node = Node::start(config).await.unwrap();
+    let request = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", node.address());
+    let answer = raw(node.address(), &request, b"").await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("https://"), "{answer:?}");
+    // It is counted when it has been answered.
+    let reasons = loop {
+        let trusted = node.fingerprint().unwrap().parse().unwrap();
+        let client = tls::Client::with_fingerprint(trusted);
+        let drops = get(node.address(), client, "/api/v1/drops").await.unwrap();
+        let drops: serde_json::Value = serde_json::from_slice(&drops.body).unwrap();
+        let drops = drops["drops"].as_array().unwrap().clone();
+        if !drops.is_empty() {
+            break drops.into_iter().map(|drop| drop["reason"].clone());
+        }
+    };
+    assert_eq!(reasons.collect::<Vec<_>>(), ["no TLS"]);
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn files_are_used_or_the_node_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("own.pem");
+    let (made, _) = tls::Server::self_signed(&path, "n", "urn:n", &[]).unwrap();
+    let mut config = config(directory.path());
+    config.http.tls.certificate = path.clone();
+    config.http.tls.key = path;
+    let node = Node::start(config.clone()).await.unwrap();
+    assert_eq!(node.fingerprint().unwrap(), made.fingerprint().to_string());
+    node.shutdown().await.unwrap();
+    config.http.tls.key = directory.path().join("missing.pem");
+    let error = Node::start(config).await.unwrap_err();
+    assert!(error.to_string().contains("missing.pem"), "{error}");
+    assert!(error.hint().unwrap().contains("self_signed"));
+}

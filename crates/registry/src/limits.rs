@@ -1,0 +1,86 @@
+//! What bounds a SPARQL query: its limits, its interrupt, and the error of a query that has no answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The limits of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SparqlLimits {
+    /// Longest query in bytes; default 16 KiB, far above what people and programs write.
+    pub query_bytes: usize,
+    /// Most rows of an answer; default 10,000. More is an error, LIMIT is the remedy.
+    pub rows: usize,
+    /// Most bytes of all terms of an answer; default 16 MiB.
+    pub result_bytes: usize,
+    /// Most steps: index entries visited, rows made and terms looked at; default 20 million, some
+    /// seconds of one core.
+    pub steps: u64,
+    /// Most bytes a query may hold for joins, sorting and grouping; default 64 MiB, by estimate.
+    pub memory_bytes: u64,
+}
+
+impl Default for SparqlLimits {
+    fn default() -> Self {
+        Self {
+            query_bytes: 16 * 1024,
+            rows: 10_000,
+            result_bytes: 16 * 1024 * 1024,
+            steps: 20_000_000,
+            memory_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Decides when a query must end: a deadline, a client that disconnected, a shutdown. Evaluated every few
+/// hundred steps.
+#[derive(Clone)]
+pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Interrupt {
+    /// Never; the limits alone end the query.
+    #[must_use]
+    pub fn never() -> Self {
+        Self(Arc::new(|| false))
+    }
+
+    /// As soon as `ended` answers true, such as `move || Instant::now() >= deadline`.
+    pub fn when(ended: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ended))
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}
+
+/// Why a query has no answer. The caller can fix all of these, except [`SparqlError::Evaluation`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SparqlError {
+    /// The query is not SPARQL 1.1.
+    #[error("cannot parse the query: {0}")]
+    Syntax(String),
+    /// The query uses a part of SPARQL that is not supported.
+    #[error("{0} is not supported")]
+    NotOffered(&'static str),
+    /// The query, its work or its answer exceeds a limit.
+    #[error("the query exceeds the limit of {limit}: {value}")]
+    Limit {
+        /// Name of the limit.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// The caller's [`Interrupt`] ended the query.
+    #[error("the query exceeded its time limit")]
+    Interrupted,
+    /// The evaluator failed.
+    #[error("the query failed: {0}")]
+    Evaluation(String),
+}

@@ -1,0 +1,5 @@
+//! The integration tests of `chappe-soap` in one program: linking one takes seconds.
+
+mod envelope;
+mod schema;
+mod wsdl;
