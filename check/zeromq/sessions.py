@@ -280,6 +280,7 @@ def silent(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
 def unread(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
     """Sessions that ask without end, and take no answer."""
     questions = {"questions to the directory": (b"D", b"*\nxml"),
+                 "pings": (frame(*[message(PING, MANY)] * 20_000),),
                  "subscriptions said again": (frame(*[subscribe(stream)] * 2_000),)}
     for what, parts in questions.items():
         memory, asked = resident_bytes(node), 0
