@@ -23,7 +23,7 @@ SESSIONS_MAX = 64  # exchange.max_sessions_per_peer
 CHANNELS = 8_400  # more than twice the 4,096 at a time: beyond those they are refused, and then it is enough
 GROWTH_MAX = 64 << 20
 HELLO, WELCOME, GOODBYE, SUBSCRIBE, ACCEPTED, REFUSED, RECORDS, ACKNOWLEDGE = 1, 2, 3, 4, 5, 6, 8, 10
-MISSING, PROBE, PING, PONG, UNSUBSCRIBE, FETCH, FETCHED = 11, 12, 13, 14, 15, 17, 18
+PING, PONG, UNSUBSCRIBE, FETCH, FETCHED, STAGE = 13, 14, 15, 17, 18, 19
 CODES = {1: "version", 2: "malformed", 4: "too large", 5: "unexpected", 6: "unknown channel", 7: "too many channels",
          8: "acknowledged unsent", 9: "went back", 13: "handshake", 3: "damaged", 11: "contradiction", 14: "misuse"}
 MANY = 2**64 - 1
@@ -52,7 +52,7 @@ def frame(*messages: bytes) -> bytes:
     return zlib.crc32(body).to_bytes(4, "little") + body
 
 
-def hello(versions: tuple[int, int] = (1, 1), largest: int = 1 << 20, window: int = 1 << 20) -> bytes:
+def hello(versions: tuple[int, int] = (2, 2), largest: int = 1 << 20, window: int = 1 << 20) -> bytes:
     return message(HELLO, b"CHPF", *versions, b"session!", largest, window, 10, 20_000)
 
 
@@ -60,9 +60,9 @@ def subscribe(stream: str | bytes, channel: int = 0, credit: tuple[int, int] = (
     return message(SUBSCRIBE, channel, b"\x00", 0, b"\x02", *credit, text("postcard"), text(stream), 0)
 
 
-def acknowledge(stored: int, channel: int = 0, serial: int = 1, limit: int = 1 << 30) -> bytes:
-    # channel, stage, stored, more received, elements and bytes stored, limits, dead letters, schemas
-    return message(ACKNOWLEDGE, serial, 0, channel, 0, stored, 0, stored, 0, limit, limit, 0, 1)
+def acknowledge(stored: int, channel: int = 0, limit: int = 1 << 30) -> bytes:
+    # channel, stage, stored, elements and bytes stored, limits, dead letters
+    return message(ACKNOWLEDGE, channel, 0, stored, stored, 0, limit, limit, 0)
 
 
 def heard(data: bytes) -> list[tuple[int, bytes]]:
@@ -154,7 +154,7 @@ def honest(sockets: Sockets, endpoint: str, stream: str) -> None:
     session = begin(sockets, endpoint)
     session.say(frame(subscribe(stream))).hear(ACCEPTED)
     session.hear(RECORDS)
-    session.say(frame(message(GOODBYE, b"\x00", 1, 1, text("")))).close()
+    session.say(frame(message(GOODBYE, b"\x00", 2, 2, text("")))).close()
 
 
 def broken(stream: str) -> dict[str, tuple[int, list[bytes]]]:
@@ -162,6 +162,8 @@ def broken(stream: str) -> dict[str, tuple[int, list[bytes]]]:
     open_one = frame(subscribe(stream))
     return {
         "a kind that is none": (2, [frame(message(77))]),
+        "a kind of version 1": (2, [frame(message(11, 0, 0, 1, 5))]),
+        "a wrong checksum": (3, [b"\xff" * 100]),
         "a body cut short": (2, [frame(bytes([SUBSCRIBE, 100]) + b"x")]),
         "a body that is too long": (2, [frame(message(PING, 1, 2, 3))]),
         "a number in a longer form": (2, [frame(bytes([PING, 2, 0x81, 0x00]))]),
@@ -169,12 +171,13 @@ def broken(stream: str) -> dict[str, tuple[int, list[bytes]]]:
         "a length beyond everything": (2, [frame(bytes([PING]) + varint(MANY))]),
         "a name that is no UTF-8": (2, [frame(subscribe(b"\xff\xfe"))]),
         "a name of 100 kB": (2, [frame(subscribe("a" * 100_000))]),
-        "a second Hello of another session": (11, [frame(message(HELLO, b"CHPF", 1, 1, b"another!", 1 << 20, 1 << 20, 10, 20_000))]),
-        "a probe of the origin's": (5, [frame(message(PROBE, 3, 0))]),
-        "a Welcome from a subscriber": (5, [frame(message(WELCOME, b"CHPF", 1, b"session!", 1 << 20, 20_000))]),
+        "a second Hello": (11, [frame(hello())]),
+        "a stream subscribed twice on one channel": (11, [open_one, open_one]),
+        "a stage of the origin's": (5, [frame(message(STAGE, 0, 1, 1, 0, 1))]),
+        "a Welcome from a subscriber": (5, [frame(message(WELCOME, b"CHPF", 2, b"session!", 1 << 20, 20_000))]),
         "an acknowledgement of a channel that is none": (6, [frame(acknowledge(1, 9))]),
         "an acknowledgement from the future": (8, [open_one, frame(acknowledge(MANY - 10))]),
-        "credit that is taken back": (9, [open_one, frame(acknowledge(0)), frame(acknowledge(0, serial=2, limit=1))]),
+        "credit that is taken back": (9, [open_one, frame(acknowledge(0)), frame(acknowledge(0, limit=1))]),
         "more channels than there may be": (7, [frame(*(subscribe(stream, n) for n in range(at, at + 100)))
                                                 for at in range(0, CHANNELS, 100)]),
         "a channel beyond all numbers": (2, [frame(subscribe(stream, 1 << 20))]),
@@ -227,17 +230,17 @@ def odd(rng: random.Random, stream: str) -> bytes:
         return rng.choice([0, 0, 1, 1, 2, 3, 7, 4_095, 65_535, 1 << 32, MANY - 1, MANY])
     return frame(rng.choice([
         subscribe(stream, rng.randrange(8), (n(), n())), acknowledge(rng.choice([0, 1, 2, 3, n()]), rng.randrange(3), n()),
-        message(MISSING, rng.randrange(3), 0, n(), n()), message(FETCH, n(), rng.randrange(3), n(), n(), n(), n()),
+        message(FETCH, n(), rng.randrange(3), n(), n(), n(), n()),
         message(FETCHED, n(), n(), 0), message(UNSUBSCRIBE, rng.randrange(8), b"\x00", text("x")), message(PONG, n()), hello()]))
 
 
 def storm(sockets: Sockets, endpoint: str, stream: str) -> None:
     """Messages with odd numbers, or with something changed, in sessions that are made anew when the node ends them."""
     rng = random.Random(SEED)
-    sound = [hello(), subscribe(stream), subscribe(stream, 1), acknowledge(1), acknowledge(3, serial=5),
-             message(MISSING, 0, 0, 1, 5), message(PING, 7), message(PONG, 7), message(UNSUBSCRIBE, 0, b"\x00", text("x")),
-             message(FETCH, 1, 0, 1, 1, 5, 1_000), message(FETCHED, 1, 1, 0), message(PROBE, 3, 0),
-             message(GOODBYE, b"\x00", 1, 1, text("x"))]
+    sound = [hello(), subscribe(stream), subscribe(stream, 1), acknowledge(1), acknowledge(3),
+             message(PING, 7), message(PONG, 7), message(UNSUBSCRIBE, 0, b"\x00", text("x")),
+             message(FETCH, 1, 0, 1, 1, 5, 1_000), message(FETCHED, 1, 1, 0),
+             message(GOODBYE, b"\x00", 2, 2, text("x"))]
     sessions = ended = 0
     session = None
     for number in range(MUTATED):
@@ -277,6 +280,7 @@ def silent(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
 def unread(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
     """Sessions that ask without end, and take no answer."""
     questions = {"questions to the directory": (b"D", b"*\nxml"),
+                 "pings": (frame(*[message(PING, MANY)] * 20_000),),
                  "subscriptions said again": (frame(*[subscribe(stream)] * 2_000),)}
     for what, parts in questions.items():
         memory, asked = resident_bytes(node), 0

@@ -93,7 +93,7 @@ impl Choices<'_> {
 
 fn hello(choices: &mut Choices<'_>) -> Hello {
     Hello {
-        versions: (1, 1 + u32::from(choices.byte()) % 3),
+        versions: (1, 2 + u32::from(choices.byte()) % 3),
         session: 7,
         frame_bytes_max: 65_536,
         window_bytes: choices.number().saturating_mul(100),
@@ -115,14 +115,14 @@ fn push(writer: &mut FrameWriter, choices: &mut Choices<'_>, welcome: u64) {
     let message = match kind {
         0 => Message::Hello(hello(choices)),
         1 => Message::Welcome(Welcome {
-            version: 1,
+            version: 2,
             session: welcome,
             frame_bytes_max: 65_536,
             dead_after_ms: choices.number(),
         }),
         2 => Message::Goodbye {
             code: Code::from_number(choices.byte()),
-            versions: (1, 1),
+            versions: (2, 2),
             text: &text,
         },
         3 => Message::Subscribe {
@@ -191,34 +191,18 @@ fn push(writer: &mut FrameWriter, choices: &mut Choices<'_>, welcome: u64) {
                 channel: choices.channel().0,
                 stage: u32::from(choices.byte()) % 2,
                 stored,
-                received: stored.saturating_add(choices.number()),
                 elements: choices.number(),
                 bytes: choices.number(),
                 elements_limit: choices.number(),
                 bytes_limit: choices.number(),
                 refused: choices.number(),
-                schemas: 1,
             };
-            let (serial, probe) = (choices.number(), choices.number());
-            let full = writer.push_acknowledge(serial, probe, &[entry], usize::MAX);
+            let full = writer.push_acknowledge(&[entry], usize::MAX);
             return assert_eq!(full, None, "there is no limit");
         }
-        13 => {
-            let (from, next) = choices.range();
-            let stage = u32::from(choices.byte()) % 2;
-            let channel = choices.channel();
-            Message::Missing {
-                channel,
-                stage,
-                from,
-                next,
-            }
-        }
-        14 => {
-            let channels = [choices.channel(), choices.channel()];
-            let full = writer.push_probe(1 + choices.number() / 2, &channels, usize::MAX);
-            return assert_eq!(full, None, "there is no limit");
-        }
+        13 | 14 => Message::Stage {
+            place: choices.place(),
+        },
         15 => Message::Ping {
             token: choices.number(),
         },
@@ -284,7 +268,7 @@ fn sender(choices: &mut Choices<'_>) {
         channels_max: 4,
         ..SenderConfig::default()
     };
-    let mut machine = Sender::new(config, 5);
+    let mut machine = Sender::new(config);
     let mut now = Instant::ZERO;
     let mut inputs = vec![Input::Receive(SenderReceive::Frame(first_frame(choices)))];
     let mut last = 20_u64;

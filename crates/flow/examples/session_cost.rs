@@ -41,7 +41,7 @@ enum Carried {
 impl Pair {
     fn new(channels: u32) -> Self {
         let mut pair = Self {
-            sender: Sender::new(SenderConfig::default(), 1),
+            sender: Sender::new(SenderConfig::default()),
             receiver: Receiver::new(ReceiverConfig::default(), 2),
             now: Instant::ZERO,
             deadlines: (None, None),

@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
-/// The oldest version of the protocol that this program speaks.
-pub const VERSION_MIN: u32 = 1;
+/// The oldest version of the protocol that this program speaks. Version 1 also ran on connections that
+/// lose frames.
+pub const VERSION_MIN: u32 = 2;
 /// The newest version of the protocol that this program speaks.
-pub const VERSION_MAX: u32 = 1;
+pub const VERSION_MAX: u32 = 2;
 
 /// Most bytes of a stream's name, as in the log.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -15,32 +16,19 @@ pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 pub const TEXT_BYTES_MAX: usize = 512;
 /// Most bytes of the name of a serialization.
 pub const SERIALIZATION_BYTES_MAX: usize = 64;
-/// Most earlier epochs of which a subscription says what it has.
+/// The largest number of earlier epochs whose newest element a subscription names.
 pub const EARLIER_MAX: usize = 64;
 /// Channel numbers are below this, within one session: ended ones are remembered in a bit each.
 pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
 /// Most schemas announced on one channel in one session. A stream whose schema changes more often
-/// ends the channel; the subscriber subscribes anew.
+/// ends the channel; the subscriber subscribes again.
 pub const SCHEMAS_MAX: u32 = 1_024;
-/// Most schemas that are sent and not confirmed, on one channel; as many versions as the log keeps of
-/// a stream's schema, all of which a subscriber that catches up may need at once.
-pub const SCHEMAS_UNCONFIRMED_MAX: usize = 256;
-/// Most repairs asked for and not answered, each way. A peer that asks for more at once is not
-/// answered; it asks again.
+/// The largest number of unanswered repair requests, in each direction. A peer that exceeds it breaks
+/// the protocol.
 pub const FETCHES_MAX: usize = 16;
-/// How often a repair is asked for before it counts as unavailable.
-pub const FETCH_ATTEMPTS_MAX: u32 = 8;
-/// Frames with a wrong checksum, without a sound one between, that end a session.
-pub const DAMAGED_FRAMES_MAX: u32 = 64;
-/// Most channels asked about in one probe; the others follow.
-pub(crate) const PROBE_CHANNELS_MAX: usize = 128;
-/// Bytes of answers to one frame after which its other messages count as lost; reason: a repeated
-/// Subscribe of 40 bytes is answered with a schema of up to 256 KiB.
-pub const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// How often a refusal is repeated until it is confirmed.
-pub(crate) const REFUSALS_MAX: u32 = 8;
-/// Runs of records that one channel holds because an earlier one is missing.
-pub const AHEAD_RUNS_MAX: usize = 1_024;
+/// A repair request that has no answer after this time counts as unavailable. The answer may wait
+/// behind a full window on a slow path, and in the peer's log.
+pub const FETCH_WAIT: Duration = Duration::from_secs(60);
 /// The smallest largest frame: names and texts fit. A peer that takes less is refused.
 pub const FRAME_BYTES_MIN: usize = 4_096;
 
@@ -55,15 +43,12 @@ pub struct SessionConfig {
     /// The largest frame that is taken. Default 2 MiB and 64 KiB: the largest element of a stream in
     /// a frame of its own. A larger record is named lost (`too_large`).
     pub frame_bytes_max: usize,
-    /// After so much silence of this side the peer is told that it is there. Default 5 s. It is told
-    /// more often if the peer wants that.
+    /// After so much silence this side sends a ping. Default 5 s; more often if the peer wants that.
     pub keep_alive: Duration,
     /// After so much silence of the peer the session fails. Default 20 s.
     pub dead_after: Duration,
     /// How long the handshake may take. Default 10 s.
     pub handshake: Duration,
-    /// The bounds of the time after which an answer counts as missing. Default 200 ms to 10 s.
-    pub retry: (Duration, Duration),
 }
 
 impl Default for SessionConfig {
@@ -75,7 +60,6 @@ impl Default for SessionConfig {
             keep_alive: Duration::from_secs(5),
             dead_after: Duration::from_secs(20),
             handshake: Duration::from_secs(10),
-            retry: (Duration::from_millis(200), Duration::from_secs(10)),
         }
     }
 }
@@ -87,8 +71,6 @@ impl SessionConfig {
         self.frame_bytes = self
             .frame_bytes
             .clamp(FRAME_BYTES_MIN, self.frame_bytes_max);
-        self.retry.0 = self.retry.0.max(Duration::from_millis(1));
-        self.retry.1 = self.retry.1.max(self.retry.0);
         self.dead_after = self.dead_after.max(Duration::from_millis(100));
         self.keep_alive = self.keep_alive.max(Duration::from_millis(1));
         self
@@ -108,7 +90,7 @@ pub struct SenderConfig {
     /// A channel that lags by more elements than this catches up; it is live again at a tenth.
     /// Default 1,000.
     pub live_lag: u64,
-    /// Bytes on the way, over all channels that catch up. Default 512 KiB: so much may lie before
+    /// Bytes in flight, over all channels that catch up. Default 512 KiB: so much may lie before
     /// live data in the connection's buffers.
     pub catch_up_bytes: u64,
     /// Reads asked of the caller and not answered, over all channels. Default 16.
@@ -137,7 +119,7 @@ pub struct ReceiverConfig {
     pub channels_max: usize,
     /// Packed bytes that may be unstored over all channels. Default 8 MiB.
     pub window_bytes: u64,
-    /// The credit of a channel unless its subscription says otherwise. Default 1 MiB and 16,384
+    /// The credit of a channel unless its subscription has its own. Default 1 MiB and 16,384
     /// elements.
     pub credit: Credit,
     /// Acknowledge after so many stored elements of a channel. Default 1,024.
@@ -147,9 +129,6 @@ pub struct ReceiverConfig {
     /// Acknowledge at the latest so long after something arrived. Default 100 ms: ten
     /// acknowledgements a second, each for all channels of the session.
     pub acknowledge_delay: Duration,
-    /// How long a hole may be open before its numbers are asked for again. Default 20 ms; on a
-    /// connection that keeps order there are no holes.
-    pub reorder: Duration,
 }
 
 impl Default for ReceiverConfig {
@@ -162,7 +141,6 @@ impl Default for ReceiverConfig {
             acknowledge_elements: 1_024,
             acknowledge_bytes: 128 * 1024,
             acknowledge_delay: Duration::from_millis(100),
-            reorder: Duration::from_millis(20),
         }
     }
 }

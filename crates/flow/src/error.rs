@@ -1,7 +1,7 @@
 //! What can go wrong in a session, and whose fault it is.
 //!
 //! A [`Failure`] ends the session, never more than that: the next connection goes on where storage
-//! ended. Its code goes to the peer in the `Goodbye` frame, so that both sides say the same.
+//! ended. Its code goes to the peer in the `Goodbye` frame, so both sides report the same.
 
 use alloc::string::String;
 use core::fmt;
@@ -11,11 +11,11 @@ use core::fmt;
 pub enum Fault {
     /// The peer broke the protocol.
     Peer,
-    /// This side broke it, as the peer says.
+    /// This side broke it, as the peer reports.
     Here,
     /// The program that drives this machine asked for something that makes no sense.
     Caller,
-    /// Nobody's: the connection is silent, or the two sides do not fit.
+    /// Neither side's: the connection is silent, or the versions do not match.
     Connection,
 }
 
@@ -29,7 +29,7 @@ pub enum Code {
     Version,
     /// A frame does not decode.
     Malformed,
-    /// Too many frames with a wrong checksum.
+    /// A frame has a wrong checksum.
     Damaged,
     /// A frame or a field is beyond its limit.
     TooLarge,
@@ -45,7 +45,7 @@ pub enum Code {
     WentBack,
     /// More was sent than the credit allows.
     CreditExceeded,
-    /// The peer says two different things of the same thing.
+    /// The peer contradicts itself.
     Contradiction,
     /// Nothing was heard for too long.
     Silent,
@@ -94,7 +94,7 @@ impl Code {
         found.map_or(Self::Other(number), |(code, ..)| *code)
     }
 
-    /// The word for metrics and logs.
+    /// The name in metrics and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::TABLE.iter().find(|(code, ..)| *code == self);
@@ -140,7 +140,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure in words.
+    /// A failure with its text.
     pub fn new(fault: Fault, code: Code, text: impl Into<String>) -> Self {
         Self {
             fault,
@@ -170,7 +170,7 @@ pub enum LossReason {
     Corrupt,
     /// A record is larger than the receiver takes.
     TooLarge,
-    /// The origin went on at a later number and did not say why.
+    /// The origin continued at a later number without a reason.
     Skipped,
     /// A reason of a newer version.
     Other(u8),
@@ -201,7 +201,7 @@ impl LossReason {
         }
     }
 
-    /// The word for metrics and logs.
+    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -230,7 +230,7 @@ pub enum RefusalReason {
     Schema,
     /// The stream was removed.
     Removed,
-    /// The side that says so no longer wants it.
+    /// The side that sends this no longer wants it.
     Ended,
     /// A reason of a newer version.
     Other(u8),
@@ -267,7 +267,7 @@ impl RefusalReason {
         }
     }
 
-    /// The word for metrics and logs.
+    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -307,7 +307,7 @@ impl DeadLetterReason {
         self as usize
     }
 
-    /// The word for metrics and logs.
+    /// The name in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

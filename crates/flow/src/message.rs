@@ -42,7 +42,7 @@ pub enum Message<'a> {
         code: Code,
         /// The versions that the speaker speaks.
         versions: (u32, u32),
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// A stream is wanted.
@@ -55,7 +55,7 @@ pub enum Message<'a> {
         earlier: Vec<Position>,
         /// What an acknowledgement will mean.
         level: Level,
-        /// How much may be on the way.
+        /// How much may be in flight.
         credit: Credit,
         /// How payloads are written.
         serialization: &'a str,
@@ -87,7 +87,7 @@ pub enum Message<'a> {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// Another schema of the channel.
@@ -118,7 +118,7 @@ pub enum Message<'a> {
         place: Place,
         /// The first.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// Why.
         reason: LossReason,
@@ -128,32 +128,10 @@ pub enum Message<'a> {
         /// Which.
         place: Place,
     },
-    /// What has arrived, what is stored, and how much more may be sent.
+    /// What is stored, and how much more may be sent.
     Acknowledge {
-        /// Rises by one with each of the session.
-        serial: u64,
-        /// The probe that this answers; 0 when none.
-        probe: u64,
         /// One for each channel with news.
         entries: Entries<'a>,
-    },
-    /// Numbers that did not arrive although later ones did.
-    Missing {
-        /// The channel.
-        channel: Channel,
-        /// The stage.
-        stage: u32,
-        /// The first.
-        from: u64,
-        /// The number behind the last.
-        next: u64,
-    },
-    /// Asks for an acknowledgement at once.
-    Probe {
-        /// To be repeated in the answer; not 0.
-        token: u64,
-        /// The channels in doubt.
-        channels: Channels<'a>,
     },
     /// Asks whether the peer is there.
     Ping {
@@ -171,7 +149,7 @@ pub enum Message<'a> {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: &'a str,
     },
     /// Answers that.
@@ -189,7 +167,7 @@ pub enum Message<'a> {
         epoch: u64,
         /// The first.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// So many bytes at most, but at least one record.
         bytes: u64,
@@ -288,8 +266,6 @@ pub struct Entry {
     pub stage: u32,
     /// Everything up to this number is stored.
     pub stored: u64,
-    /// Everything up to this number has arrived; not below `stored`.
-    pub received: u64,
     /// Elements stored.
     pub elements: u64,
     /// Packed bytes stored.
@@ -300,19 +276,13 @@ pub struct Entry {
     pub bytes_limit: u64,
     /// Elements among the dead letters, over all stages.
     pub refused: u64,
-    /// How many schemas have arrived, that of the grant included.
-    pub schemas: u32,
 }
 
 /// The entries of an acknowledgement, decoded as they are asked for. They were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries<'a>(pub(crate) &'a [u8]);
 
-/// The channels of a probe, decoded as they are asked for. They were checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Channels<'a>(pub(crate) &'a [u8]);
-
-/// The numbers of the kinds.
+/// The numbers of the kinds. Version 1 had 11 and 12 too; they stay unused.
 mod kind {
     pub(super) const HELLO: u8 = 1;
     pub(super) const WELCOME: u8 = 2;
@@ -324,8 +294,6 @@ mod kind {
     pub(super) const RECORDS: u8 = 8;
     pub(super) const LOST: u8 = 9;
     pub(super) const ACKNOWLEDGE: u8 = 10;
-    pub(super) const MISSING: u8 = 11;
-    pub(super) const PROBE: u8 = 12;
     pub(super) const PING: u8 = 13;
     pub(super) const PONG: u8 = 14;
     pub(super) const UNSUBSCRIBE: u8 = 15;
@@ -333,10 +301,14 @@ mod kind {
     pub(super) const FETCH: u8 = 17;
     pub(super) const FETCHED: u8 = 18;
     pub(super) const STAGE: u8 = 19;
+
+    pub(super) const fn is_known(kind: u8) -> bool {
+        matches!(kind, HELLO..=ACKNOWLEDGE | PING..=STAGE)
+    }
 }
 
 impl Message<'_> {
-    /// The word for errors and traces.
+    /// The name in errors and traces.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -351,8 +323,6 @@ impl Message<'_> {
             Self::Lost { .. } => "Lost",
             Self::Stage { .. } => "Stage",
             Self::Acknowledge { .. } => "Acknowledge",
-            Self::Missing { .. } => "Missing",
-            Self::Probe { .. } => "Probe",
             Self::Ping { .. } => "Ping",
             Self::Pong { .. } => "Pong",
             Self::Unsubscribe { .. } => "Unsubscribe",

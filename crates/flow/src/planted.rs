@@ -15,17 +15,13 @@ pub enum Defect {
     IgnoresEpoch,
     /// A session that resumes never raises its credit.
     CreditStuck,
-    /// Lost numbers are passed over without a word.
+    /// Lost numbers are passed over without an event.
     HidesGaps,
-    /// A rollback is not told.
+    /// A rollback is not reported.
     HidesRollback,
-    /// What is missing is not sent again.
-    NeverSendsAgain,
-    /// What comes again is handed out again.
-    HandsOutTwice,
     /// A silent peer is waited for without end.
     WaitsForEver,
-    /// A peer that asks for damaged records is told that they are not here.
+    /// A peer that requests damaged records gets none.
     KeepsRecords,
     /// Lost numbers are passed over while elements before them wait for room in the log's queue.
     LostOvertakes,
@@ -33,15 +29,13 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 9] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,
         Self::IgnoresEpoch,
         Self::CreditStuck,
         Self::HidesGaps,
         Self::HidesRollback,
-        Self::NeverSendsAgain,
-        Self::HandsOutTwice,
         Self::WaitsForEver,
         Self::KeepsRecords,
         Self::LostOvertakes,

@@ -3,7 +3,7 @@
 //! The wait doubles from attempt to attempt and is drawn at random from its upper half, so that
 //! nodes that lost the same peer at the same time do not come back at the same time. A budget bounds
 //! attempts by the load that connections have carried: at most a tenth as many attempts as units of
-//! work, beside one attempt for each [`ReconnectConfig::wait_max`], which is always allowed.
+//! work, in addition to one attempt for each [`ReconnectConfig::wait_max`], which is always allowed.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct ReconnectConfig {
     pub wait_first: Duration,
     /// The longest wait. Default 30 s.
     pub wait_max: Duration,
-    /// A connection that held so long begins anew with the first wait. Default 10 s.
+    /// A connection that held so long starts again with the first wait. Default 10 s.
     pub stable_after: Duration,
     /// Attempts that may be saved up. Default 10: a short outage costs none of the speed.
     pub budget_max: u32,

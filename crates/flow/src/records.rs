@@ -1,4 +1,4 @@
-//! Records packed one behind the other: written once, shared without copying, read by borrowing.
+//! Records packed one after the other: written once, shared without copying, read by borrowing.
 //!
 //! A packed record is its time (eight bytes, little-endian), the length of its payload (varint) and
 //! the payload. It does not depend on its place, so any run of whole records is [`Records`] too.
@@ -29,7 +29,7 @@ pub struct Records {
 pub struct Record<'a> {
     /// Source time, nanoseconds since 1970.
     pub time: i64,
-    /// The bytes; what they mean is told by the schema.
+    /// The bytes; the schema gives their meaning.
     pub payload: &'a [u8],
 }
 
@@ -66,7 +66,7 @@ impl Records {
         }
     }
 
-    /// The records behind the first `count`.
+    /// The records after the first `count`.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
         let mut reader = Reader::new(&self.bytes);

@@ -9,18 +9,20 @@ use core::time::Duration;
 use bytes::Bytes;
 use chappe_machine::{Instant, Output};
 
-use crate::config::{CHANNEL_NUMBERS_MAX, DAMAGED_FRAMES_MAX, TEXT_BYTES_MAX};
-use crate::config::{FETCH_ATTEMPTS_MAX, FETCHES_MAX};
+use crate::config::{CHANNEL_NUMBERS_MAX, FETCH_WAIT, FETCHES_MAX, TEXT_BYTES_MAX};
 use crate::message::{DecodeError, FrameWriter, Message};
 use crate::planted::{self, Defect};
-use crate::round_trip::RoundTrip;
 use crate::{
     Channel, Code, Counters, Failure, Fault, Records, SessionCommand, SessionConfig, SessionEvent,
 };
 
+/// A peer that wants signs of life more often gets them this often; reason: a hostile peer must not
+/// make this side busy.
+const KEEP_ALIVE_MIN: Duration = Duration::from_millis(200);
+
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Repair {
     pub(crate) channel: Channel,
     pub(crate) epoch: u64,
     /// Where it began.
@@ -28,13 +30,13 @@ pub(crate) struct Asked {
     pub(crate) next: u64,
     /// How many the peer does not have.
     pub(crate) missing: u64,
-    /// What comes next.
+    /// The next number to request.
     at: u64,
-    again_at: Instant,
-    attempts: u32,
+    /// When the answer counts as missing.
+    wait_until: Instant,
 }
 
-impl Asked {
+impl Repair {
     fn ended(&self) -> SessionEvent {
         SessionEvent::FetchEnded {
             channel: self.channel,
@@ -52,8 +54,6 @@ pub(crate) struct Session<E> {
     pub(crate) config: SessionConfig,
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
-    pub(crate) random: fastrand::Rng,
-    pub(crate) round_trip: RoundTrip,
     frames: VecDeque<Bytes>,
     events: VecDeque<E>,
     writer: FrameWriter,
@@ -63,25 +63,23 @@ pub(crate) struct Session<E> {
     ended: bool,
     /// Whether signs of life are given and expected.
     open: bool,
-    heard_at: Instant,
-    said_at: Instant,
+    last_received_at: Instant,
+    last_sent_at: Instant,
     keep_alive: Duration,
-    ping: Option<(u64, Instant)>,
-    damaged_in_a_row: u32,
+    /// Pings sent: the token of the last.
+    pings: u64,
     /// Repairs that this side asks for, by the number of the present question.
-    asked: BTreeMap<u64, Asked>,
+    repairs: BTreeMap<u64, Repair>,
     next_request: u64,
     /// The peer's questions that the caller has not answered.
     answering: BTreeSet<u64>,
 }
 
 impl<E: From<SessionEvent>> Session<E> {
-    pub(crate) fn new(config: SessionConfig, seed: u64) -> Self {
+    pub(crate) fn new(config: SessionConfig) -> Self {
         Self {
             now: Instant::ZERO,
             counters: Counters::default(),
-            random: fastrand::Rng::with_seed(seed),
-            round_trip: RoundTrip::new(config.retry),
             frames: VecDeque::new(),
             events: VecDeque::new(),
             writer: FrameWriter::default(),
@@ -89,27 +87,26 @@ impl<E: From<SessionEvent>> Session<E> {
             started: false,
             ended: false,
             open: false,
-            heard_at: Instant::ZERO,
-            said_at: Instant::ZERO,
+            last_received_at: Instant::ZERO,
+            last_sent_at: Instant::ZERO,
             keep_alive: config.keep_alive,
-            ping: None,
-            damaged_in_a_row: 0,
-            asked: BTreeMap::new(),
+            pings: 0,
+            repairs: BTreeMap::new(),
             next_request: 1,
             answering: BTreeSet::new(),
             config,
         }
     }
 
-    /// To be called with each input; says whether it is the first.
+    /// Called with each input; returns whether it is the first.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         self.now = now;
         if self.started {
             return false;
         }
         self.started = true;
-        self.heard_at = now;
-        self.said_at = now;
+        self.last_received_at = now;
+        self.last_sent_at = now;
         true
     }
 
@@ -117,15 +114,14 @@ impl<E: From<SessionEvent>> Session<E> {
         self.ended
     }
 
-    /// The handshake is done: the peer takes frames of so many bytes, and is told that this side is
-    /// there often enough for it.
+    /// The handshake is done: the peer takes frames of so many bytes, and hears from this side at least
+    /// three times in the silence after which it would give up.
     pub(crate) fn opened(&mut self, peer_frame_max: u64, peer_dead_after_ms: u64) {
         self.open = true;
         self.peer_frame_max = usize::try_from(peer_frame_max).unwrap_or(usize::MAX);
         let third = Duration::from_millis(peer_dead_after_ms / 3);
         // A peer that wants signs of life all the time does not get them.
-        self.keep_alive = self.config.keep_alive.min(third.max(self.config.retry.0));
-        self.ask_ping();
+        self.keep_alive = self.config.keep_alive.min(third.max(KEEP_ALIVE_MIN));
     }
 
     /// Bytes of a frame's largest content now.
@@ -144,7 +140,7 @@ impl<E: From<SessionEvent>> Session<E> {
         self.events.push_back(event.into());
     }
 
-    /// Frames first: what the caller answers to an event goes out behind them.
+    /// Frames first: frames that the caller's answers cause are sent after them.
     pub(crate) fn pop(&mut self) -> Option<Output<Bytes, E>> {
         let frame = self.frames.pop_front().map(Output::Transmit);
         frame.or_else(|| self.events.pop_front().map(Output::Event))
@@ -165,7 +161,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     pub(crate) fn transmit(&mut self, frame: Option<Bytes>) {
         if let Some(frame) = frame {
-            self.said_at = self.now;
+            self.last_sent_at = self.now;
             self.counters.frames_sent += 1;
             self.counters.bytes_sent += frame.len() as u64;
             self.frames.push_back(frame);
@@ -201,7 +197,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     fn goodbye(&mut self, code: Code, text: &str) {
         let versions = self.config.versions;
-        let text = cut(text);
+        let text = truncated(text);
         self.push(&Message::Goodbye {
             code,
             versions,
@@ -214,12 +210,12 @@ impl<E: From<SessionEvent>> Session<E> {
     fn end(&mut self) {
         self.ended = true;
         self.open = false;
-        self.asked.clear();
+        self.repairs.clear();
         self.answering.clear();
     }
 
     /// The peer has ended the session.
-    pub(crate) fn peer_said_goodbye(&mut self, code: Code, versions: (u32, u32), text: &str) {
+    pub(crate) fn goodbye_received(&mut self, code: Code, versions: (u32, u32), text: &str) {
         self.end();
         let fault = match code {
             Code::Closed => {
@@ -243,7 +239,7 @@ impl<E: From<SessionEvent>> Session<E> {
     // -- in --
 
     /// Looks at a frame before its messages; `false`: it is not to be used.
-    pub(crate) fn heard(&mut self, frame: &Bytes) -> bool {
+    pub(crate) fn check_frame(&mut self, frame: &Bytes) -> bool {
         self.counters.frames_received += 1;
         self.counters.bytes_received += frame.len() as u64;
         let limit = self.config.frame_bytes_max;
@@ -256,23 +252,17 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 
     /// A frame is sound.
-    pub(crate) fn sound(&mut self) {
-        self.heard_at = self.now;
-        self.damaged_in_a_row = 0;
+    pub(crate) fn accept_frame(&mut self) {
+        self.last_received_at = self.now;
     }
 
-    pub(crate) fn not_decoded(&mut self, error: DecodeError) {
-        if let DecodeError::Malformed { .. } = error {
-            return self.fail(Failure::peer(Code::Malformed, error.to_string()));
-        }
-        // As good as lost; whatever was in it is asked for again.
-        self.counters.damaged += 1;
-        self.damaged_in_a_row += 1;
-        if self.damaged_in_a_row > DAMAGED_FRAMES_MAX {
-            let count = self.damaged_in_a_row;
-            let text = format!("{count} frames in a row do not fit their checksum");
-            self.fail(Failure::new(Fault::Connection, Code::Damaged, text));
-        }
+    /// A frame or a message of it cannot be used. Nothing is sent twice, so the session ends.
+    pub(crate) fn decode_failed(&mut self, error: DecodeError) {
+        let text = error.to_string();
+        self.fail(match error {
+            DecodeError::Checksum(_) => Failure::new(Fault::Connection, Code::Damaged, text),
+            _ => Failure::peer(Code::Malformed, text),
+        });
     }
 
     /// The messages that both ends treat alike; `false`: it is another.
@@ -282,18 +272,13 @@ impl<E: From<SessionEvent>> Session<E> {
                 code,
                 versions,
                 text,
-            } => self.peer_said_goodbye(*code, *versions, text),
+            } => self.goodbye_received(*code, *versions, text),
             Message::Ping { token } => {
                 let token = *token;
                 self.push(&Message::Pong { token });
             }
-            Message::Pong { token } => match self.ping {
-                Some((asked, at)) if asked == *token => {
-                    self.ping = None;
-                    self.round_trip.sample(self.now - at);
-                }
-                _ => self.counters.stale += 1,
-            },
+            // That the peer was heard is all that counts.
+            Message::Pong { .. } => {}
             _ => return false,
         }
         true
@@ -307,13 +292,9 @@ impl<E: From<SessionEvent>> Session<E> {
 
     // -- time --
 
-    pub(crate) fn token(&mut self) -> u64 {
-        self.random.u64(1..=u64::from(u32::MAX))
-    }
-
-    fn ask_ping(&mut self) {
-        let token = self.token();
-        self.ping = Some((token, self.now));
+    fn ping(&mut self) {
+        self.pings += 1;
+        let token = self.pings;
         self.push(&Message::Ping { token });
     }
 
@@ -328,35 +309,37 @@ impl<E: From<SessionEvent>> Session<E> {
         if !self.open {
             return;
         }
-        if self.heard_at + self.dead_after() <= self.now {
-            let silent = self.now - self.heard_at;
+        if self.last_received_at + self.dead_after() <= self.now {
+            let silent = self.now - self.last_received_at;
             let text = format!("nothing was heard of the peer for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
         }
-        if self.speaks_at() <= self.now {
-            self.ask_ping();
+        if self.ping_at() <= self.now {
+            self.ping();
             // What is pushed now goes out with this input.
-            self.said_at = self.now;
+            self.last_sent_at = self.now;
         }
         while let Some(request) = self.fetch_due() {
-            self.ask_again(request);
+            if let Some(mut repair) = self.repairs.remove(&request) {
+                repair.missing += repair.next - repair.at;
+                self.event(repair.ended());
+            }
         }
     }
 
-    /// When the peer is asked whether it is there: when this side was silent for long, and more often
-    /// when the peer was, since questions may be lost.
-    fn speaks_at(&self) -> Instant {
-        let dead_after = self.config.dead_after;
-        let doubted = (self.heard_at + dead_after / 2).max(self.said_at + dead_after / 20);
-        (self.said_at + self.keep_alive).min(doubted)
+    /// When this side has been silent for too long and pings the peer.
+    fn ping_at(&self) -> Instant {
+        self.last_sent_at + self.keep_alive
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if !self.open {
             return None;
         }
-        let life = self.speaks_at().min(self.heard_at + self.dead_after());
-        let fetch = self.asked.values().map(|asked| asked.again_at).min();
+        let life = self
+            .ping_at()
+            .min(self.last_received_at + self.dead_after());
+        let fetch = self.repairs.values().map(|repair| repair.wait_until).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }
 
@@ -364,10 +347,10 @@ impl<E: From<SessionEvent>> Session<E> {
 
     /// How many more repairs may be asked for.
     pub(crate) fn fetch_room(&self) -> usize {
-        FETCHES_MAX.saturating_sub(self.asked.len())
+        FETCHES_MAX.saturating_sub(self.repairs.len())
     }
 
-    /// What the programs of both ends say; `is_open` tells whether a channel can be asked about.
+    /// Commands of both ends; `is_open` tells whether records of a channel can be requested.
     pub(crate) fn command(
         &mut self,
         command: SessionCommand,
@@ -392,72 +375,60 @@ impl<E: From<SessionEvent>> Session<E> {
 
     /// Asks the peer for records.
     fn ask(&mut self, channel: Channel, epoch: u64, from: u64, next: u64) {
-        if from == 0 || from >= next || next == u64::MAX || self.asked.len() >= FETCHES_MAX {
+        if from == 0 || from >= next || next == u64::MAX || self.repairs.len() >= FETCHES_MAX {
             let text = format!(
                 "a repair of {from} to {next} with {} open, the limit is {FETCHES_MAX}",
-                self.asked.len()
+                self.repairs.len()
             );
             return self.fail(Failure::new(Fault::Caller, Code::Misuse, text));
         }
-        let asked = Asked {
+        let repair = Repair {
             channel,
             epoch,
             from,
             next,
             missing: 0,
             at: from,
-            again_at: self.now,
-            attempts: 0,
+            wait_until: self.now,
         };
         self.counters.fetches += 1;
-        self.send_fetch(asked);
+        self.send_fetch(repair);
     }
 
-    fn send_fetch(&mut self, asked: Asked) {
+    fn send_fetch(&mut self, mut repair: Repair) {
         let request = self.next_request;
         self.next_request += 1;
-        self.send_request(request, asked);
-    }
-
-    /// Each time it waits twice as long: a large answer may take long on its way.
-    fn send_request(&mut self, request: u64, mut asked: Asked) {
-        let first = self.round_trip.timeout().max(self.config.retry.0) * 2;
-        let wait = first * (1 << asked.attempts.min(FETCH_ATTEMPTS_MAX));
-        asked.again_at = self.now + wait.min(self.config.retry.1.max(first));
-        asked.attempts += 1;
+        repair.wait_until = self.now + FETCH_WAIT;
         self.push(&Message::Fetch {
             request,
-            channel: asked.channel,
-            epoch: asked.epoch,
-            from: asked.at,
-            next: asked.next,
+            channel: repair.channel,
+            epoch: repair.epoch,
+            from: repair.at,
+            next: repair.next,
             bytes: self.config.frame_bytes as u64,
         });
-        self.asked.insert(request, asked);
+        self.repairs.insert(request, repair);
     }
 
     fn fetch_due(&self) -> Option<u64> {
-        let due = |asked: &Asked| asked.again_at <= self.now;
-        self.asked
+        let due = |repair: &Repair| repair.wait_until <= self.now;
+        self.repairs
             .iter()
-            .find(|(_, asked)| due(asked))
+            .find(|(_, repair)| due(repair))
             .map(|(request, _)| *request)
     }
 
-    fn ask_again(&mut self, request: u64) {
-        let Some(mut asked) = self.asked.remove(&request) else {
-            return;
-        };
-        if asked.attempts < FETCH_ATTEMPTS_MAX {
-            // The same question: a late answer to it is one.
-            return self.send_request(request, asked);
-        }
-        asked.missing += asked.next - asked.at;
-        self.event(asked.ended());
+    /// The peer asks for records of a channel that has ended: there are none.
+    pub(crate) fn answer_none(&mut self, request: u64, first: u64) {
+        self.push(&Message::Fetched {
+            request,
+            first,
+            records: Records::default(),
+        });
     }
 
     /// The peer asks for records.
-    pub(crate) fn asked_for(
+    pub(crate) fn fetch_requested(
         &mut self,
         request: u64,
         channel: Channel,
@@ -466,8 +437,11 @@ impl<E: From<SessionEvent>> Session<E> {
         bytes: u64,
     ) {
         if self.answering.len() >= FETCHES_MAX || !self.answering.insert(request) {
-            self.counters.fetches_dropped += 1;
-            return;
+            let open = self.answering.len();
+            let text = format!(
+                "repair request {request} with {open} open: the limit is {FETCHES_MAX}, each with a number of its own"
+            );
+            return self.fail(Failure::peer(Code::TooLarge, text));
         }
         let room = self.frame_fill() - crate::message::RECORDS_OVERHEAD_MAX;
         self.event(SessionEvent::Fetch {
@@ -499,45 +473,45 @@ impl<E: From<SessionEvent>> Session<E> {
         });
     }
 
-    /// The peer answers. `false`: what it says contradicts the question, and the session has failed.
+    /// The peer answers. An answer that contradicts the request ends the session; one that comes after
+    /// [`FETCH_WAIT`] is dropped.
     pub(crate) fn fetched(&mut self, request: u64, first: u64, records: Records) {
-        let Some(mut asked) = self.asked.remove(&request) else {
+        let Some(mut repair) = self.repairs.remove(&request) else {
             self.counters.stale += 1;
             return;
         };
         if records.is_empty() {
-            asked.missing += asked.next - asked.at;
-            return self.event(asked.ended());
+            repair.missing += repair.next - repair.at;
+            return self.event(repair.ended());
         }
         let end = first + records.len() as u64;
-        if first < asked.at || end > asked.next {
+        if first < repair.at || end > repair.next {
             let text = format!(
                 "records {first} to {} answer a question for {} to {}",
                 end - 1,
-                asked.at,
-                asked.next - 1
+                repair.at,
+                repair.next - 1
             );
             return self.fail(Failure::peer(Code::Contradiction, text));
         }
-        asked.missing += first - asked.at;
-        asked.at = end;
-        asked.attempts = 0;
+        repair.missing += first - repair.at;
+        repair.at = end;
         self.event(SessionEvent::Fetched {
-            channel: asked.channel,
-            epoch: asked.epoch,
+            channel: repair.channel,
+            epoch: repair.epoch,
             first,
             records,
         });
-        if asked.at == asked.next {
-            self.event(asked.ended());
+        if repair.at == repair.next {
+            self.event(repair.ended());
         } else {
-            self.send_fetch(asked);
+            self.send_fetch(repair);
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.asked.len() > FETCHES_MAX || self.answering.len() > FETCHES_MAX {
-            return Err(format!("{} repairs are open", self.asked.len()));
+        if self.repairs.len() > FETCHES_MAX || self.answering.len() > FETCHES_MAX {
+            return Err(format!("{} repairs are open", self.repairs.len()));
         }
         if !self.writer.is_empty() {
             return Err(String::from("a frame was begun and not sent"));
@@ -556,7 +530,7 @@ pub(crate) fn version_failure(own: (u32, u32), peer: (u32, u32)) -> Failure {
 }
 
 /// The longest beginning of a text that may be sent.
-pub(crate) fn cut(text: &str) -> &str {
+pub(crate) fn truncated(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

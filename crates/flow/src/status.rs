@@ -13,27 +13,15 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes of frames received.
     pub bytes_received: u64,
-    /// Elements sent for the first time (sender), or handed out to be stored (receiver).
+    /// Elements sent (sender), or handed out to be stored (receiver).
     pub elements: u64,
-    /// Elements sent again.
-    pub sent_again: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,
     /// Acknowledgement frames, sent or received.
     pub acknowledgements: u64,
-    /// Elements that came again and were dropped.
-    pub duplicates: u64,
-    /// Elements dropped because they came before their turn and there was no room to hold them.
-    pub dropped_ahead: u64,
-    /// Frames dropped for their checksum.
-    pub damaged: u64,
-    /// Messages that came too late or again, and changed nothing.
+    /// Messages about a channel or a request that had ended; they changed nothing.
     pub stale: u64,
-    /// Times that an answer did not come in time and was asked for.
-    pub probes: u64,
-    /// Holes noticed, or told by the peer.
-    pub holes: u64,
-    /// Numbers that never come, with the reason told in an event.
+    /// Numbers that never arrive, each reported in an event.
     pub lost: u64,
     /// Rollbacks.
     pub rollbacks: u64,
@@ -44,9 +32,7 @@ pub struct Counters {
     pub refused: [u64; DeadLetterReason::ALL.len()],
     /// Repairs asked for by this side.
     pub fetches: u64,
-    /// Repairs asked for by the peer and not passed on, since too many were open.
-    pub fetches_dropped: u64,
-    /// Answers of the caller that nobody waited for any more.
+    /// Answers of the caller that came too late to be used.
     pub answers_unused: u64,
 }
 
@@ -57,22 +43,22 @@ impl Counters {
     }
 }
 
-/// A channel of a sender at a glance.
+/// A channel of a sender at a status_of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {
     /// The epoch that is being sent.
     pub epoch: u64,
     /// The newest number here.
     pub last: u64,
-    /// The next number to be sent for the first time.
+    /// The next number to be sent.
     pub next: u64,
     /// The last one that the subscriber has stored.
     pub acknowledged: u64,
-    /// Elements on the way: sent and not stored.
+    /// Elements in flight: sent and not stored.
     pub in_flight_elements: u64,
-    /// Packed bytes on the way.
+    /// Packed bytes in flight.
     pub in_flight_bytes: u64,
-    /// How much may be on the way.
+    /// How much may be in flight.
     pub window_bytes: u64,
     /// Whether it catches up.
     pub catching_up: bool,
@@ -82,7 +68,7 @@ pub struct SenderChannel {
     pub refused: u64,
 }
 
-/// A channel of a receiver at a glance.
+/// A channel of a receiver at a status_of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverChannel {
     /// Whether the origin has accepted it.
@@ -93,7 +79,7 @@ pub struct ReceiverChannel {
     pub stored: u64,
     /// How many elements are at the origin and not yet here, as last heard.
     pub behind: u64,
-    /// Packed bytes handed out and not stored, or waiting for an earlier one.
+    /// Packed bytes handed out and not stored.
     pub held_bytes: u64,
     /// The credit, bytes.
     pub window_bytes: u64,

@@ -1,4 +1,4 @@
-//! The words of both machines: positions, levels, schemas, subscriptions, offers.
+//! The vocabulary of both machines: positions, levels, schemas, subscriptions, offers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -63,7 +63,7 @@ impl Level {
     }
 }
 
-/// Which schema, whoever wrote it: the first eight bytes of the SHA-256 of its bytes, or whatever
+/// Identifies a schema: the first eight bytes of the SHA-256 of its bytes, or whatever
 /// both callers agree upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SchemaId(pub [u8; 8]);
@@ -75,8 +75,8 @@ pub struct Schema {
     pub id: SchemaId,
     /// The origin's version of it.
     pub version: u32,
-    /// The schema; at most [`crate::SCHEMA_BYTES_MAX`]. Empty in an event when the subscriber said
-    /// that it knows this one.
+    /// The schema; at most [`crate::SCHEMA_BYTES_MAX`]. Empty in an event if the subscription
+    /// named it as known.
     pub bytes: Bytes,
 }
 
@@ -112,8 +112,8 @@ pub struct Subscription {
     pub start: Start,
     /// With [`Start::After`]: the newest stored element of each earlier epoch of the origin, the
     /// newest first, at most [`crate::EARLIER_MAX`]. An origin that went back to before its present
-    /// epoch finds in them the last element that both have; without them it begins anew, and what is
-    /// stored here comes again.
+    /// epoch finds in them the last element that both have; without them it sends
+    /// everything again.
     pub earlier: Vec<Position>,
     /// What an acknowledgement will mean.
     pub level: Level,
@@ -174,12 +174,12 @@ pub enum Offer {
     Refuse {
         /// Why.
         reason: RefusalReason,
-        /// Why, in words for people.
+        /// Why, as a text for people.
         text: String,
     },
 }
 
-/// What the programs at both ends tell their machines.
+/// Commands that the programs of both ends give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionCommand {
     /// Asks the peer for records of this channel that are damaged here. Positions are the origin's.
@@ -190,7 +190,7 @@ pub enum SessionCommand {
         epoch: u64,
         /// The first number.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
     },
     /// Answers [`SessionEvent::Fetch`].
@@ -202,11 +202,11 @@ pub enum SessionCommand {
         /// Records with consecutive numbers from `first` on; none when none of the range is here.
         records: Records,
     },
-    /// Ends in order: a receiver acknowledges what is stored, then both say goodbye.
+    /// Ends in order: a receiver acknowledges what is stored, then both send Goodbye.
     Close,
 }
 
-/// What the programs at both ends are told by their machines.
+/// Events that the programs of both ends get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The handshake is done.
@@ -225,7 +225,7 @@ pub enum SessionEvent {
         epoch: u64,
         /// The first number.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// So many packed bytes at most, but at least one record.
         bytes: u64,
@@ -249,7 +249,7 @@ pub enum SessionEvent {
         epoch: u64,
         /// The first number that was asked for.
         from: u64,
-        /// The number behind the last that was asked for.
+        /// The number after the last one requested.
         next: u64,
         /// How many of them the peer does not have either.
         missing: u64,
@@ -258,7 +258,7 @@ pub enum SessionEvent {
     Closed {
         /// Whether the peer wanted that.
         by_peer: bool,
-        /// Its words.
+        /// The text that it sent.
         text: String,
     },
     /// The session has ended by a fault; nothing more follows.

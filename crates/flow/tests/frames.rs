@@ -37,7 +37,7 @@ fn packed() -> impl Strategy<Value = Records> {
         .prop_map(|records| records.into_iter().collect())
 }
 
-/// A message of the kind `kind % 17`.
+/// A message of the kind `kind % 16`.
 fn message<'a>(kind: u8, texts: &'a Texts, numbers: [u64; 6], records: &Records) -> Message<'a> {
     let [a, b, c, d, e, f] = numbers;
     let channel = Channel((a % 65_536) as u32);
@@ -68,7 +68,7 @@ fn message<'a>(kind: u8, texts: &'a Texts, numbers: [u64; 6], records: &Records)
     };
     let reason = RefusalReason::from_number(c as u8);
     let text = texts.text.as_str();
-    match kind % 17 {
+    match kind % 16 {
         0 => Message::Hello(Hello {
             versions: (a as u32 % 7, a as u32 % 7 + 1),
             session: b,
@@ -151,21 +151,15 @@ fn message<'a>(kind: u8, texts: &'a Texts, numbers: [u64; 6], records: &Records)
                 ..place
             },
         },
-        10 => Message::Missing {
-            channel,
-            stage: b as u32,
-            from: range.0,
-            next: range.1,
-        },
-        11 => Message::Ping { token: a },
-        12 => Message::Pong { token: a },
-        13 => Message::Unsubscribe {
+        10 => Message::Ping { token: a },
+        11 => Message::Pong { token: a },
+        12 => Message::Unsubscribe {
             channel,
             reason,
             text,
         },
-        14 => Message::Ended { channel },
-        15 => Message::Fetch {
+        13 => Message::Ended { channel },
+        14 => Message::Fetch {
             request: b,
             channel,
             epoch: e,
@@ -205,41 +199,27 @@ proptest! {
     }
 
     #[test]
-    fn acknowledgements_and_probes_are_read_as_they_were_written(
+    fn acknowledgements_are_read_as_they_were_written(
         entries in vec(proptest::array::uniform8(0..u64::MAX / 2), 0..50),
-        serial: u64,
-        token in 1..u64::MAX,
     ) {
         let entry = |one: [u64; 8]| Entry {
             channel: (one[0] % 65_536) as u32,
             stage: one[1] as u32,
             stored: one[2],
-            received: one[2] + one[3],
             elements: one[4],
             bytes: one[5],
             elements_limit: one[6],
             bytes_limit: one[7],
-            refused: one[0],
-            schemas: one[1] as u32,
+            refused: one[3],
         };
         let entries: Vec<_> = entries.into_iter().map(entry).collect();
-        let channels: Vec<_> = entries.iter().map(|one| Channel(one.channel)).collect();
         let mut writer = FrameWriter::default();
-        writer.push_acknowledge(serial, token, &entries, usize::MAX);
-        writer.push_probe(token, &channels, usize::MAX);
+        writer.push_acknowledge(&entries, usize::MAX);
         let frame = writer.finish().unwrap();
         let mut messages = decode(&frame).unwrap();
         match messages.next() {
-            Some(Ok(Message::Acknowledge { serial: read, probe, entries: found })) => {
-                prop_assert_eq!((read, probe), (serial, token));
+            Some(Ok(Message::Acknowledge { entries: found })) => {
                 prop_assert_eq!(found.iter().collect::<Vec<_>>(), entries);
-            }
-            other => prop_assert!(false, "{:?}", other),
-        }
-        match messages.next() {
-            Some(Ok(Message::Probe { token: read, channels: found })) => {
-                prop_assert_eq!(read, token);
-                prop_assert_eq!(found.iter().collect::<Vec<_>>(), channels);
             }
             other => prop_assert!(false, "{:?}", other),
         }
@@ -328,4 +308,17 @@ fn frames_are_finished_at_the_limit() {
         "a message that is larger is alone in its frame"
     );
     assert!(writer.finish().unwrap().len() > 100);
+}
+
+#[test]
+fn an_unknown_kind_is_named() {
+    for kind in [0, 11, 12, 20, 255] {
+        let frame = seal(&[kind, 0]);
+        let error = decode(&frame).unwrap().next().unwrap().unwrap_err();
+        assert_eq!(error, DecodeError::UnknownKind { offset: 4, kind });
+        assert_eq!(
+            error.to_string(),
+            format!("byte 4 of the frame: unknown message kind {kind}")
+        );
+    }
 }

@@ -280,7 +280,7 @@ fn a_session_never_stalls_by_its_pacer() {
     ];
     for seed in 0..40 {
         let mut world = World::new(seed, 2, SenderConfig::default(), ReceiverConfig::default());
-        world.weather.loss = 50;
+        world.weather.jitter = Duration::from_millis(10);
         world.pacer = Some(pacers[seed as usize % pacers.len()]);
         world.append(0, 300, 100);
         world.connect();

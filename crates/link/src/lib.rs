@@ -81,6 +81,7 @@
 
 extern crate alloc;
 
+mod lost;
 mod origin;
 #[cfg(not(feature = "planted"))]
 mod planted;
@@ -90,6 +91,7 @@ mod progress;
 mod repair;
 mod subscriber;
 
+pub use lost::LostRanges;
 pub use origin::{
     Origin, OriginCommand, OriginConfig, OriginEvent, OriginReceive, ReadPurpose, ReadRequest,
     Resumption, SchemaOf, StreamState,

@@ -21,14 +21,14 @@ pub const EPOCHS_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
-    /// The newest element that is stored, lost or on its way to the log.
+    /// The newest element that is stored, lost or queued in the log.
     last: Option<Position>,
     /// The newest element of each epoch before that of `last`, as far as they were seen, oldest first.
     passed: VecDeque<Position>,
 }
 
 impl Progress {
-    /// The newest element that is stored, lost or on its way to the log.
+    /// The newest element that is stored, lost or queued in the log.
     #[must_use]
     pub const fn last(&self) -> Option<Position> {
         self.last
@@ -46,7 +46,7 @@ impl Progress {
     }
 
     /// The log has everything up to this element and nothing after it: at the beginning, and after the
-    /// log removed elements that were on their way.
+    /// log removed elements that were queued.
     pub fn resume(&mut self, last: Option<Position>) {
         self.last = last;
         let back = self
@@ -56,7 +56,7 @@ impl Progress {
         self.passed.truncate(back.unwrap_or(self.passed.len()));
     }
 
-    /// Everything up to this element is stored, lost or on its way to the log.
+    /// Everything up to this element is stored, lost or queued in the log.
     pub fn reach(&mut self, at: Position) {
         self.passed.retain(|passed| passed.epoch != at.epoch);
         if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {

@@ -2,8 +2,8 @@
 //!
 //! They stand in the log's stream `dead-letters/LINK`, each with a schema of its own, so that they can
 //! be sent again later, when the cause is gone; a letter that was sent again or discarded is marked by
-//! a record behind it. The newest of a stream says how far the origin was read, when nothing was
-//! stored behind it: so a letter is written once. For the same reason they hold where a stream was
+//! a later record. The newest of a stream tells how far the origin was read, if nothing was
+//! stored after it: so a letter is written once. For the same reason they hold where a stream was
 //! begun that was to be read from its end on, or is begun anew behind what is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,6 @@ use chappe_stream::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::handle::Shared;
 use super::serialization::widen;
 use super::{DeadLetter, DeadLetterReason, LinkConfig, LinkError};
 
@@ -27,7 +26,7 @@ const PREFIX: &str = "dead-letters/";
 const STEP: usize = 256;
 /// Letters looked through for the newest of a stream.
 const LOOK_BACK: usize = 1_024;
-/// Letters that are let go of before the log is told; reason: each telling is a record.
+/// Letters that are forgotten before the log is told; reason: each trim mark is a record.
 const TRIM_STEP: usize = 64;
 
 /// The dead letters of a link.
@@ -79,11 +78,11 @@ pub(crate) struct Letter {
     pub(crate) origin: Option<Position>,
     /// Why it is dead.
     pub(crate) reason: Reason,
-    /// Why, in words.
+    /// Why, as a text.
     pub(crate) text: String,
     /// When it came.
     pub(crate) received: Timestamp,
-    /// When the source says it happened.
+    /// The time at the source.
     pub(crate) source_time: Timestamp,
     /// The schema by which it is written: its own, see [`own_schema`].
     pub(crate) schema: StreamSchema,
@@ -122,7 +121,7 @@ impl Letter {
     /// The element, in the shape of its own schema.
     ///
     /// # Errors
-    /// Bytes that are none, in words.
+    /// Unreadable bytes, as a text.
     pub(crate) fn element(&self) -> Result<StreamElement, String> {
         let decoded = decode_element(&self.record, Position::default(), self.source_time);
         let (element, _) = decoded.map_err(|error| error.to_string())?;
@@ -162,7 +161,7 @@ impl DeadLetters {
     /// Finds out what is stored of what was there before they were opened.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) fn count_stored(&self) -> Result<(), LinkError> {
         loop {
             let next = self.held().known + 1;
@@ -185,7 +184,7 @@ impl DeadLetters {
         }
     }
 
-    /// Records from a number on, behind what is damaged.
+    /// Records from a number on, after damaged ones.
     fn read(&self, from: u64, count: usize) -> Result<Vec<Record>, LinkError> {
         let Some(stream) = self.log() else {
             return Ok(Vec::new());
@@ -379,7 +378,7 @@ impl DeadLetters {
         match self.entry(number)? {
             Entry::Refused(refused) => Ok(refused),
             _ => {
-                let why = "it does not say whose contact point refused it".to_owned();
+                let why = "it does not name the contact point that refused it".to_owned();
                 Err(LinkError::StillDead { number, why })
             }
         }
@@ -393,20 +392,25 @@ impl DeadLetters {
     }
 
     /// Stores a letter in its stream after all.
-    pub(crate) async fn send_again(&self, shared: &Shared, number: u64) -> Result<(), LinkError> {
+    pub(crate) async fn send_again(
+        &self,
+        store: &StreamStore,
+        now: Timestamp,
+        number: u64,
+    ) -> Result<(), LinkError> {
         let letter = match self.entry(number)? {
             Entry::Letter(letter) => letter,
             _ => return Err(LinkError::NoLetter(number)),
         };
         let still = |why: String| LinkError::StillDead { number, why };
-        let log = shared.store.existing(&letter.stream)?;
+        let log = store.existing(&letter.stream)?;
         let log = log.ok_or_else(|| still(format!("there is no stream {:?}", letter.stream)))?;
         let mut element = letter.element().map_err(still)?;
         let values = std::mem::take(&mut element.values);
         element.values = fit(&letter.schema, values, &log.schema()).map_err(still)?;
-        // Not its origin: it stands behind newer elements, and the newest says where the link goes on.
+        // Not its origin: it follows newer elements, and the newest decides where the link resumes.
         element.origin = None;
-        element.receive_time = shared.host.now();
+        element.receive_time = now;
         let appended = log
             .append(&[element])
             .map_err(|error| still(error.to_string()))?;
@@ -456,7 +460,7 @@ pub(crate) fn record_of(element: &StreamElement) -> Vec<u8> {
 /// Values in the order of `to`. Unlike where a schema changes, nothing may be left behind.
 ///
 /// # Errors
-/// The first that would be, in words.
+/// The first that would be, as a text.
 pub(crate) fn fit(
     from: &StreamSchema,
     values: Vec<Value>,

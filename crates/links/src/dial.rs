@@ -83,7 +83,9 @@ pub(crate) async fn sessions<D: Dialler>(link: Arc<Link>, dialler: D) {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ConnectionError {
                 text: format!("{} does not answer", link.config.address),
-                hint: Some("look whether the origin runs, and for a firewall between".to_owned()),
+                hint: Some(
+                    "check that the origin runs, and that no firewall is in between".to_owned(),
+                ),
             }),
         };
         let error = ended.err().unwrap_or(ConnectionError {

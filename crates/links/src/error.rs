@@ -1,4 +1,4 @@
-//! What can be wrong with a link, and whose fault it is.
+//! Errors of links.
 
 use chappe_stream::StoreError;
 
@@ -11,7 +11,7 @@ pub enum LinkError {
     Config {
         /// The key that is to be changed.
         key: &'static str,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// There is a link of this name.
@@ -44,7 +44,7 @@ pub enum LinkError {
     },
     /// The host refuses a stream.
     #[error(transparent)]
-    Host(#[from] super::HostError),
+    Host(#[from] HostError),
     /// The log refuses or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,15 +63,15 @@ impl LinkError {
         }
     }
 
-    /// As it is told, with what can be done.
-    pub(crate) fn told(&self) -> String {
+    /// The text, with the remedy.
+    pub(crate) fn with_hint(&self) -> String {
         match self.hint() {
             Some(hint) => format!("{self}; {hint}"),
             None => self.to_string(),
         }
     }
 
-    /// What can be done, when that is known.
+    /// The remedy, if it is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -107,17 +107,27 @@ impl LinkError {
     }
 }
 
+/// The host does not give a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct HostError {
+    /// Why.
+    pub text: String,
+    /// Whether another try may succeed without anything being changed.
+    pub transient: bool,
+}
+
 /// An HTTP request that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {text}")]
 pub struct HttpRefusal {
     /// The status.
     pub status: u16,
-    /// A few words that are always the same, for counting.
+    /// A constant text, for counters.
     pub reason: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub text: String,
-    /// What can be done, when that is known.
+    /// The remedy, if it is known.
     pub hint: Option<String>,
 }
 

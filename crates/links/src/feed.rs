@@ -18,7 +18,7 @@ const MAILBOX_BYTES_MAX: usize = 512 << 10;
 /// So long a commit is waited for; reason: far beyond what a sync takes, so what is longer is a disk
 /// that is full or ill, and what is committed is not to wait for that.
 const COMMIT_WAIT: Duration = Duration::from_millis(20);
-/// A stopped log is looked at again after this; reason: it is opened anew by hand.
+/// A stopped log is looked at again after this; reason: an operator opens it again.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The feeds of a node.
@@ -67,7 +67,7 @@ pub(crate) struct Batch {
     pub(crate) records: Records,
 }
 
-/// What a session is told.
+/// News for a session.
 pub(crate) enum News {
     /// These are new.
     Live(Channel, Batch),
@@ -100,7 +100,7 @@ impl Batch {
 }
 
 impl Feeds {
-    /// Lets a channel read what is new in `log` from now on: it is told of all that is appended after
+    /// Lets a channel read what is new in `log` from now on: it gets everything appended after
     /// this returns, so a newest number that is asked for later leaves nothing untold between. `linger`:
     /// elements wait so long for others.
     pub(crate) fn read(
@@ -157,12 +157,12 @@ impl Drop for Feed {
     }
 }
 
-/// Follows a stream until nobody reads it.
+/// Follows a stream while it has readers.
 async fn follow(mut follower: RawFollower, linger: Duration, feed: Weak<Feed>) {
     loop {
         let news = match follower.next().await {
             Ok(batches) => batches,
-            // Who reads is told of it by his own reading.
+            // Readers learn of it when they read.
             Err(StoreError::Log(chappe_log::Error::Gap { .. })) => Vec::new(),
             Err(_) => {
                 tokio::time::sleep(FAILED_PAUSE).await;

@@ -7,12 +7,12 @@ use chappe_stream::StreamStore;
 use tokio::task::JoinHandle;
 
 use super::dead_letters::DeadLetters;
-use super::feed::Feeds;
-use super::feeding::Feeding;
-use super::http::{PUSH_LETTERS, Pushes};
+use super::dial;
+use super::http;
 use super::link::Link;
-use super::peers::Peers;
 use super::session::{self, ConnectionError, FrameConnection};
+use super::shared::{PUSH_LETTERS, Shared};
+use super::zeromq;
 use super::{
     DeadLetter, Dialler, LinkConfig, LinkError, LinkHost, LinkKind, LinkState, LinkStatus,
     LinksConfig, PeerStatus, ZeromqConfig,
@@ -20,29 +20,9 @@ use super::{
 
 /// The links of a node, and what it serves to links of others. Clones share it.
 #[derive(Clone)]
-pub struct Links(Arc<Shared>);
-
-/// What all links and all serving share.
-pub(crate) struct Shared {
-    /// The node.
-    pub(crate) host: Arc<dyn LinkHost>,
-    /// Its streams.
-    pub(crate) store: StreamStore,
-    /// The bounds.
-    pub(crate) config: LinksConfig,
-    /// What is new in the streams that others read.
-    pub(crate) feeds: Feeds,
-    /// The streams here that links feed.
-    pub(crate) feeding: Feeding,
-    /// Subscriptions by contact point that others have here.
-    pub(crate) pushes: Arc<Pushes>,
-    /// What contact points refused; opened when first asked for.
-    pub(crate) push_letters: Mutex<Option<Arc<DeadLetters>>>,
-    /// What ZeroMQ needs.
-    pub(crate) zeromq: ZeromqConfig,
-    /// Those who read.
-    pub(crate) peers: Arc<Peers>,
-    running: Mutex<BTreeMap<String, Running>>,
+pub struct Links {
+    shared: Arc<Shared>,
+    running: Arc<Mutex<BTreeMap<String, Running>>>,
 }
 
 struct Running {
@@ -59,18 +39,10 @@ impl Links {
         config: LinksConfig,
         zeromq: ZeromqConfig,
     ) -> Self {
-        Self(Arc::new(Shared {
-            host,
-            store,
-            config,
-            feeds: Feeds::default(),
-            feeding: Feeding::default(),
-            peers: Arc::default(),
-            pushes: Arc::default(),
-            push_letters: Mutex::default(),
-            zeromq,
-            running: Mutex::default(),
-        }))
+        Self {
+            shared: Arc::new(Shared::new(host, store, config, zeromq)),
+            running: Arc::default(),
+        }
     }
 
     /// Adds a link, which begins at once. Call it within a runtime.
@@ -78,7 +50,7 @@ impl Links {
     /// # Errors
     /// What is wrong with it, or one link too many.
     pub fn add(&self, config: LinkConfig) -> Result<(), LinkError> {
-        self.start(config, |link| tokio::spawn(super::link::run(link)))
+        self.start(config, |link| tokio::spawn(run(link)))
     }
 
     /// Adds a reliable link over connections that the caller makes, whatever its address says.
@@ -86,9 +58,7 @@ impl Links {
     /// # Errors
     /// What is wrong with it, or one link too many.
     pub fn add_over<D: Dialler>(&self, config: LinkConfig, dialler: D) -> Result<(), LinkError> {
-        self.start(config, |link| {
-            tokio::spawn(super::dial::sessions(link, dialler))
-        })
+        self.start(config, |link| tokio::spawn(dial::sessions(link, dialler)))
     }
 
     fn start(
@@ -105,12 +75,12 @@ impl Links {
         if running.contains_key(&config.name) {
             return Err(LinkError::Exists(config.name));
         }
-        if running.len() >= self.0.config.links {
+        if running.len() >= self.shared.config.links {
             return Err(LinkError::TooMany(running.len()));
         }
         let name = config.name.clone();
-        let letters = DeadLetters::open(&self.0.store, &config)?;
-        let link = Arc::new(Link::new(self.0.clone(), config, letters));
+        let letters = DeadLetters::open(&self.shared.store, &config)?;
+        let link = Arc::new(Link::new(self.shared.clone(), config, letters));
         let task = spawn(link.clone());
         running.insert(name, Running { link, task });
         Ok(())
@@ -147,16 +117,16 @@ impl Links {
     /// Discards dead letters of a link: these, or all.
     ///
     /// # Errors
-    /// There is no such link, or what the log says.
+    /// There is no such link, or an error of the log.
     pub fn discard(&self, name: &str, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
-            return self.0.push_letters()?.discard(numbers);
+            return self.shared.push_letters()?.discard(numbers);
         }
         self.link(name)?.letters.discard(numbers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0
+        &self.shared
     }
 
     /// Dead letters of a link from number `from` on (0: the oldest), at most `count`. Those that were
@@ -164,7 +134,7 @@ impl Links {
     /// name `http-push`.
     ///
     /// # Errors
-    /// There is no such link, or what the log says.
+    /// There is no such link, or an error of the log.
     pub fn dead_letters(
         &self,
         name: &str,
@@ -172,7 +142,7 @@ impl Links {
         count: usize,
     ) -> Result<Vec<DeadLetter>, LinkError> {
         if name == PUSH_LETTERS {
-            return self.0.push_letters()?.list(from, count);
+            return self.shared.push_letters()?.list(from, count);
         }
         self.link(name)?.letters.list(from, count)
     }
@@ -180,9 +150,9 @@ impl Links {
     /// How many dead letters there are under the name `http-push`.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub fn push_dead_letters(&self) -> Result<u64, LinkError> {
-        Ok(self.0.push_letters()?.count())
+        Ok(self.shared.push_letters()?.count())
     }
 
     /// Tries once more to store a dead letter in its stream; returns when it is stored. One of
@@ -201,7 +171,7 @@ impl Links {
     /// Those who read streams of this node, the oldest first.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerStatus> {
-        self.0.peers.list()
+        self.shared.peers.list()
     }
 
     /// Serves a session to whoever dialled, until it ends.
@@ -210,7 +180,7 @@ impl Links {
     /// Why it ended, or there is no place for one more.
     pub async fn serve<C: FrameConnection>(&self, connection: C) -> Result<(), ConnectionError> {
         let reader = connection.peer();
-        let (shared, kind) = (self.0.clone(), LinkKind::Zeromq);
+        let (shared, kind) = (self.shared.clone(), LinkKind::Zeromq);
         let now = shared.host.now();
         let place = shared.peers.place(&reader, kind, &shared.config, now);
         let place = place.map_err(|error| {
@@ -225,7 +195,7 @@ impl Links {
 
     /// Ends all links, and whatever is served to others.
     pub fn close(&self) {
-        self.0.pushes.close(&*self.0.host);
+        self.shared.pushes.close(&*self.shared.host);
         for (_, removed) in std::mem::take(&mut *self.running()) {
             removed.link.end(LinkState::Ended);
             removed.task.abort();
@@ -239,9 +209,20 @@ impl Links {
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
-        self.0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a link until it is removed.
+async fn run(link: Arc<Link>) {
+    let node = link.shared.zeromq.clone();
+    match link.config.kind {
+        LinkKind::HttpPull => http::pull_link(link).await,
+        LinkKind::HttpPush => http::push_link(link).await,
+        LinkKind::ZeromqBestEffort => zeromq::best_effort_link(link, node).await,
+        LinkKind::Zeromq => match zeromq::RouterDialler::new(&link.config, &node) {
+            Ok(dialler) => dial::sessions(link, dialler).await,
+            Err(error) => link.disconnected(error.to_string(), error.hint()),
+        },
     }
 }

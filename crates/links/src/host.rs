@@ -1,4 +1,4 @@
-//! What links need of the node that they belong to.
+//! The interface of the node to its links.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use chappe_identity::AddressPolicy;
 use chappe_log::Level;
-use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_stream::{Position, StreamLog, StreamSchema, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use super::LossReason;
-use super::http::KeptSubscription;
+use super::{HostError, LossReason, Serialization};
 
 /// The node, as its links see it. All calls return soon; none is made for each element.
 pub trait LinkHost: Send + Sync + 'static {
     /// Creates or opens the stream `name` for what comes over `link`, and registers it. Called when
-    /// the origin has said what its elements look like, and when that changed.
+    /// the origin has announced the structure of its elements, and when that changed.
     ///
     /// # Errors
     /// Another source has a stream of this name, or there are too many.
@@ -26,7 +26,7 @@ pub trait LinkHost: Send + Sync + 'static {
         level: Option<Level>,
     ) -> Result<Opened, HostError>;
 
-    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would say; asked before
+    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would decide; asked before
     /// the origin is.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ pub trait LinkHost: Send + Sync + 'static {
 pub struct Opened {
     /// Where it is stored.
     pub log: StreamLog,
-    /// Is told of what comes.
+    /// Counts arriving elements.
     pub arrivals: Arc<dyn Arrivals>,
 }
 
@@ -95,6 +95,29 @@ pub struct Opened {
 pub trait Arrivals: Send + Sync {
     /// So many elements came and are queued for storing, the last one of this source time.
     fn came(&self, elements: u64, newest: Timestamp);
+}
+
+/// A subscription as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSubscription {
+    /// Its id.
+    pub id: String,
+    /// Its subscriber's secret; empty in files that were written before there was one.
+    #[serde(default)]
+    pub secret: String,
+    /// The stream.
+    pub stream: String,
+    /// Where its elements go.
+    pub contact_point: String,
+    /// The fingerprint of the certificate there.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
+    /// Who asked for it.
+    pub reader: SocketAddr,
+    /// Everything up to here is there.
+    pub after: Position,
+    /// How elements are written.
+    pub serialization: Serialization,
 }
 
 /// Who reads.
@@ -147,16 +170,6 @@ impl DirectoryEntry {
     }
 }
 
-/// The host does not give a stream.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct HostError {
-    /// Why.
-    pub text: String,
-    /// Whether another try may succeed without anything being changed.
-    pub transient: bool,
-}
-
 /// Something that people should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -184,7 +197,7 @@ pub enum LinkNotice {
         /// Why.
         why: String,
     },
-    /// The origin went back behind what is stored here: a restored backup, or lost data.
+    /// The origin lost elements that are stored here: a restored backup, or lost data.
     Rollback {
         /// The link.
         link: String,

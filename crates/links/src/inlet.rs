@@ -50,7 +50,7 @@ impl Inlet {
     /// was read.
     ///
     /// # Errors
-    /// Another link feeds the stream here, or what the log says.
+    /// Another link feeds the stream here, or an error of the log.
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let (replica, last) = Replica::new(link, name).await?;
         let mut progress = Progress::default();
@@ -66,7 +66,7 @@ impl Inlet {
     /// Finds out how far the origin was read, when the log has refused what was queued.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) async fn resume(&mut self) -> Result<(), LinkError> {
         let last = self.replica.last_position().await?;
         self.progress.resume(last.map(to_flow));
@@ -78,7 +78,7 @@ impl Inlet {
         &self.replica
     }
 
-    /// The newest element that is stored, lost or on its way.
+    /// The newest element that is stored, lost or queued.
     pub(crate) fn have(&self) -> Option<Position> {
         self.progress.last().map(from_flow)
     }
@@ -88,12 +88,12 @@ impl Inlet {
         self.progress.earlier().map(from_flow).collect()
     }
 
-    /// Everything up to here is stored, lost or on its way.
+    /// Everything up to here is stored, lost or queued.
     fn reach(&mut self, at: Position) {
         self.progress.reach(to_flow(at));
     }
 
-    /// The schema of this id and version, if the origin has told it.
+    /// The schema of this id and version, if the origin has announced it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
         self.replica.schema(schema)
     }
@@ -151,7 +151,7 @@ impl Inlet {
                     self.append(&intake, &mut batch, pending)?;
                     let sequence = have.sequence + 1;
                     let from = Position { sequence, ..origin };
-                    self.told_lost(from, origin.sequence, LossReason::Skipped)?;
+                    self.lost(from, origin.sequence, LossReason::Skipped)?;
                 }
                 Some(have) => {
                     self.append(&intake, &mut batch, pending)?;
@@ -180,8 +180,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// Elements that an operator of the origin sends again: they may stand behind newer ones, and so
-    /// do not say how far the origin was read.
+    /// Elements that an operator of the origin sends again: they may follow newer ones, so they
+    /// do not tell how far the origin was read.
     ///
     /// # Errors
     /// See [`InletError`]; one that does not fit, and then none is stored.
@@ -198,7 +198,7 @@ impl Inlet {
         self.replica.append_again(&intake, &shaped).await
     }
 
-    /// The newest element at the origin has this number, if the origin said so just now.
+    /// The newest element at the origin has this number, if the origin has just reported one.
     pub(crate) fn behind(&self, last: Option<u64>) {
         if let Some((last, have)) = last.zip(self.have()) {
             let behind = last.saturating_sub(have.sequence);
@@ -212,11 +212,11 @@ impl Inlet {
         self.have().is_none() && self.starts_at_end
     }
 
-    /// It was to be read from its end on, which is behind this position: from there it goes on, also
-    /// if the connection ends before the first element.
+    /// It starts at its end, after this position: it resumes there even if the connection ends before the
+    /// first element.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) fn begin(&mut self, at: Position) -> Result<(), InletError> {
         if self.have().is_none() {
             self.replica.remember(at)?;
@@ -229,8 +229,8 @@ impl Inlet {
     /// are passed over only once, whatever ends before the next element.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is counted, and the same may be said again.
-    pub(crate) fn told_lost(
+    /// See [`InletError`]; then nothing is counted, and the call may be repeated.
+    pub(crate) fn lost(
         &mut self,
         from: Position,
         next: u64,
@@ -244,11 +244,11 @@ impl Inlet {
         Ok(())
     }
 
-    /// The origin went back behind what is here, and goes on at `next`. An origin that is killed before
-    /// it kept that it said so says it again.
+    /// The origin was rolled back, and continues at `next`. An origin that is killed before it has stored
+    /// that it reported this reports it again; the repetition has no effect.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is told, and the same may be said again.
+    /// See [`InletError`]; then nothing is reported, and the call may be repeated.
     pub(crate) fn rollback(
         &mut self,
         have: Position,

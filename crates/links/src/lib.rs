@@ -20,6 +20,7 @@ mod config;
 mod dead_letters;
 mod dial;
 mod directory;
+mod documents;
 mod error;
 mod feed;
 mod feeding;
@@ -30,6 +31,7 @@ mod link;
 mod meter;
 mod peers;
 mod replica;
+mod shared;
 mod status;
 
 pub mod http;
@@ -42,9 +44,9 @@ pub use config::{
     SELECTIONS_MAX, Selection, Serialization,
 };
 pub use dial::Dialler;
-pub use error::{HttpRefusal, LinkError};
+pub use error::{HostError, HttpRefusal, LinkError};
 pub use handle::Links;
-pub use host::{Arrivals, DirectoryEntry, HostError, LinkHost, LinkNotice, Opened, Reader};
+pub use host::{Arrivals, DirectoryEntry, LinkHost, LinkNotice, Opened, Reader};
 pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
 pub use status::{

@@ -1,13 +1,13 @@
-//! One link: what it is configured to do, how it does, and its run.
+//! One link: what it is configured to do, and how it does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::dead_letters::DeadLetters;
-use super::handle::Shared;
-use super::http::{self, ContactPoint};
+use super::feeding::Feeder;
+use super::http::ContactPoint;
 use super::meter::Meter;
-use super::zeromq;
+use super::shared::Shared;
 use super::{LinkConfig, LinkError, LinkKind, LinkNotice, LinkState, LinkStatus, StreamStatus};
 
 /// One link.
@@ -15,6 +15,8 @@ pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: LinkConfig,
     pub(crate) letters: DeadLetters,
+    /// It as the feeder of its streams.
+    pub(crate) feeder: Arc<Feeder>,
     /// Where the origin sends elements, for HTTP push.
     pub(crate) contact: Option<ContactPoint>,
     live: Mutex<Live>,
@@ -49,6 +51,7 @@ impl Link {
         Self {
             contact,
             shared,
+            feeder: Feeder::new(&config.name),
             config,
             letters,
             live: Mutex::default(),
@@ -122,6 +125,9 @@ impl Link {
             contact.close();
         }
         self.live().state = state;
+        if state == LinkState::Ended {
+            self.feeder.remove();
+        }
     }
 
     pub(crate) fn status(&self) -> LinkStatus {
@@ -156,20 +162,7 @@ impl Link {
     }
 
     pub(crate) async fn send_again(&self, number: u64) -> Result<(), LinkError> {
-        self.letters.send_again(&self.shared, number).await
-    }
-}
-
-/// Runs a link until it is removed.
-pub(crate) async fn run(link: Arc<Link>) {
-    let node = link.shared.zeromq.clone();
-    match link.config.kind {
-        LinkKind::HttpPull => http::pull_link(link).await,
-        LinkKind::HttpPush => http::push_link(link).await,
-        LinkKind::ZeromqBestEffort => zeromq::best_effort_link(link, node).await,
-        LinkKind::Zeromq => match zeromq::RouterDialler::new(&link.config, &node) {
-            Ok(dialler) => super::dial::sessions(link, dialler).await,
-            Err(error) => link.disconnected(error.to_string(), error.hint()),
-        },
+        let (store, now) = (&self.shared.store, self.shared.host.now());
+        self.letters.send_again(store, now, number).await
     }
 }

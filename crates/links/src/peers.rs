@@ -1,4 +1,4 @@
-//! Those who read streams of this node.
+//! The readers of this node's streams.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,7 +163,6 @@ impl Peer {
         let status = &mut state.0;
         status.streams = streams;
         status.sent = counters.elements;
-        status.sent_again = counters.sent_again;
         status.acknowledged = counters.acknowledged;
         status.stalls = counters.stalls;
         status.pacing = Some(pacer.into());

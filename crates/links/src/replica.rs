@@ -12,7 +12,8 @@ use chappe_link::EPOCHS_MAX;
 use chappe_log::Appended;
 use chappe_stream::{
     CodecError, Epoch, Hole, Intake, IntakeError, OpeningIntake, Position, RawRecords,
-    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, Timestamp,
+    SCHEMA_VERSIONS_MAX, StoreError, StreamElement, StreamLog, StreamSchema, StreamStore,
+    Timestamp,
 };
 
 use super::dead_letters::{Letter, Reason};
@@ -57,7 +58,7 @@ struct Version {
     intake: Intake,
 }
 
-/// What is on its way to the disk, in order.
+/// What is queued in the log, in order.
 pub(crate) enum Pending {
     /// Elements up to this one.
     Stored(Position, Appended),
@@ -68,8 +69,8 @@ pub(crate) enum Pending {
 /// Why elements were not taken.
 #[derive(Debug)]
 pub(crate) enum InletError {
-    /// The log's queue is full: give the same again a little later.
-    Busy,
+    /// The log's queue is full: give the same again when so many bytes fit.
+    Busy(usize),
     /// The stream, or the version of its schema, is not safe yet: give the same again a little later.
     Defining,
     /// The origin did not say what its elements look like.
@@ -107,7 +108,9 @@ impl InletError {
 impl From<LinkError> for InletError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { .. })) => Self::Busy,
+            LinkError::Store(StoreError::Log(chappe_log::Error::QueueFull { bytes, .. })) => {
+                Self::Busy(bytes)
+            }
             LinkError::Host(error) if error.transient => Self::Defining,
             other => Self::Link(other),
         }
@@ -123,11 +126,11 @@ impl From<StoreError> for InletError {
 impl std::fmt::Display for InletError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Busy => f.write_str("the log's queue is full"),
+            Self::Busy(_) => f.write_str("the log's queue is full"),
             Self::Defining => f.write_str("the stream is being defined"),
             Self::UnknownSchema(schema) => {
                 let (id, version) = (schema.id, schema.version);
-                write!(f, "schema {id} (version {version}) was never told")
+                write!(f, "schema {id} (version {version}) was never announced")
             }
             Self::Misfit(why) => f.write_str(why),
             Self::Link(error) => error.fmt(f),
@@ -139,14 +142,14 @@ impl Replica {
     /// The copy of the stream that the origin calls `name`, and how far the origin was read.
     ///
     /// # Errors
-    /// Another link feeds the stream here, or what the log says.
+    /// Another link feeds the stream here, or an error of the log.
     pub(crate) async fn new(
         link: &Arc<Link>,
         name: &str,
     ) -> Result<(Self, Option<Position>), LinkError> {
         let local = link.config.local_name(name);
         link.shared.host.may_feed(&link.config.name, &local)?;
-        let claim = Claim::new(link, &local).await?;
+        let claim = Claim::new(&link.shared.feeding, &link.feeder, &local).await?;
         let log = link.shared.store.existing(&local)?;
         let mut replica = Self {
             link: link.clone(),
@@ -169,7 +172,7 @@ impl Replica {
     /// queued.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) async fn last_position(&mut self) -> Result<Option<Position>, LinkError> {
         self.taken_back = self.link.shared.store.store().retractions();
         self.wait_until_settled().await?;
@@ -190,11 +193,11 @@ impl Replica {
         Ok(last)
     }
 
-    /// The newest element here of each earlier epoch of the origin, the newest first: the origin may go
-    /// back to one of them.
+    /// The newest element here of each earlier epoch of the origin, the newest first: the origin may be
+    /// rolled back to one of them.
     ///
     /// # Errors
-    /// What the log says.
+    /// Errors of the log.
     pub(crate) fn earlier(&self) -> Result<Vec<chappe_flow::Position>, LinkError> {
         let Some(log) = &self.log else {
             return Ok(Vec::new());
@@ -203,7 +206,7 @@ impl Replica {
         Ok(earlier.into_iter().map(to_flow).collect())
     }
 
-    /// Waits until nothing is on its way to the log.
+    /// Waits until nothing is queued in the log.
     async fn wait_until_settled(&self) -> Result<(), LinkError> {
         if let Some(log) = &self.log {
             settled(log.log(), &self.local).await?;
@@ -212,6 +215,11 @@ impl Replica {
             settled(log, "dead letters").await?;
         }
         Ok(())
+    }
+
+    /// The node's streams: where there is room, or none.
+    pub(crate) fn store(&self) -> StreamStore {
+        self.link.shared.store.clone()
     }
 
     /// Waits until everything up to the newest element is stored, also what was queued for a caller who is
@@ -238,7 +246,7 @@ impl Replica {
         self.log.as_ref().map(StreamLog::schema)
     }
 
-    /// The schema of this id and version, if the origin has told it.
+    /// The schema of this id and version, if the origin has announced it.
     pub(crate) fn schema(&self, schema: SchemaRef) -> Option<&StreamSchema> {
         Some(self.intake_of(schema)?.schema())
     }
@@ -346,7 +354,7 @@ impl Replica {
     }
 
     /// Consecutive new records of one epoch, as the origin's log has them. Adds to `pending` what is
-    /// on its way to the disk. After [`InletError::Busy`] and [`InletError::Defining`] those that are
+    /// queued in the log. After [`InletError::Busy`] and [`InletError::Defining`] those that are
     /// not in `pending` may be given again.
     ///
     /// # Errors
@@ -444,7 +452,7 @@ impl Replica {
         });
     }
 
-    /// Queues that the origin was read up to here, behind all that is on its way to the log.
+    /// Queues that the origin was read up to here, behind all that is queued in the log.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -585,7 +593,7 @@ impl Replica {
     /// are passed over only once, whatever ends before the next element.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is counted, and the same may be said again.
+    /// See [`InletError`]; then nothing is counted, and the call may be repeated.
     pub(crate) fn lost(
         &mut self,
         from: Position,
@@ -594,7 +602,7 @@ impl Replica {
     ) -> Result<(), InletError> {
         let sequence = next.saturating_sub(1);
         self.remember(Position { sequence, ..from })?;
-        let elements = self.claim.told_lost(from, next);
+        let elements = self.claim.count_lost(to_flow(from), next);
         if elements > 0 {
             self.report_lost(reason, elements);
         }
@@ -619,10 +627,10 @@ impl Replica {
         });
     }
 
-    /// The origin went back behind what is here, and goes on at `next`.
+    /// The origin was rolled back, and continues at `next`.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is told, and the same may be said again.
+    /// See [`InletError`]; then nothing is reported, and the call may be repeated.
     pub(crate) fn rollback(
         &mut self,
         have: Position,
@@ -645,7 +653,7 @@ impl Replica {
 
     /// Elements up to this one are stored at their level.
     pub(crate) fn stored(&self, position: Position, count: u64) {
-        self.claim.stored(position);
+        self.claim.stored(to_flow(position));
         self.count(|stream| {
             stream.status.stored = Some(position);
             stream.status.counts.acknowledged += count;

@@ -1,4 +1,4 @@
-//! What links tell of themselves.
+//! The status of links.
 
 use std::collections::BTreeMap;
 
@@ -190,7 +190,7 @@ impl From<chappe_flow::PacerStatus> for PacingStatus {
     }
 }
 
-/// Somebody who reads streams of this node.
+/// A reader of streams of this node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its address.
@@ -207,7 +207,7 @@ pub struct PeerStatus {
     pub rate_per_s: f64,
     /// Elements sent.
     pub sent: u64,
-    /// Elements sent again.
+    /// Elements sent again: over HTTP push, since a session sends nothing twice.
     pub sent_again: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,
@@ -237,7 +237,7 @@ pub struct DeadLetter {
     pub origin: Option<Position>,
     /// Why it is here.
     pub reason: DeadLetterReason,
-    /// Why, in words.
+    /// Why, as a text.
     pub text: String,
     /// The address of the contact point that refused it, of pushing.
     pub contact: Option<String>,

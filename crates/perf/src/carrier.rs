@@ -22,8 +22,6 @@ pub(crate) struct Acknowledged {
 /// What a carrier has counted since the beginning. What it cannot tell is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counters {
-    /// Samples sent again.
-    pub(crate) sent_again: Option<u64>,
     /// Samples thrown away at this end for subscribers that are too slow.
     pub(crate) dropped: Option<u64>,
 }

@@ -66,8 +66,6 @@ pub struct PublisherInterval {
     pub pacer_state: String,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
-    /// Samples sent again, where the carrier knows.
-    pub sent_again: Option<u64>,
     /// Samples thrown away at this end.
     pub dropped: Option<u64>,
     /// Median of half the round trip, microseconds, with `--echo`.
@@ -82,7 +80,7 @@ pub struct PublisherInterval {
 
 impl PublisherInterval {
     /// The columns of a table of them, by their names.
-    pub const COLUMNS: [&'static str; 21] = [
+    pub const COLUMNS: [&'static str; 20] = [
         "at_s",
         "phase",
         "size_bytes",
@@ -98,7 +96,6 @@ impl PublisherInterval {
         "pacer_period_us",
         "pacer_state",
         "blocked_share",
-        "sent_again",
         "dropped",
         "latency_p50_us",
         "latency_p99_us",
@@ -136,8 +133,6 @@ pub struct PublisherPhase {
     pub late: Option<Times>,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
-    /// Samples sent again, where the carrier knows.
-    pub sent_again: Option<u64>,
     /// Samples thrown away at this end.
     pub dropped: Option<u64>,
     /// How long it took after the phase until all was acknowledged, seconds.

@@ -84,7 +84,6 @@ impl Outlet for PublisherOutlet {
 
     fn counters(&mut self) -> Counters {
         Counters {
-            sent_again: None,
             dropped: Some(self.publisher.dropped()),
         }
     }

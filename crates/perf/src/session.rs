@@ -59,8 +59,6 @@ struct Origin {
     /// The number of the last one written.
     written: u64,
     echoes: VecDeque<Bytes>,
-    /// Of sessions that have ended.
-    sent_again: u64,
     clock: Clock,
 }
 
@@ -96,7 +94,6 @@ impl SessionOutlet {
                 kept: VecDeque::new(),
                 written: 0,
                 echoes: VecDeque::new(),
-                sent_again: 0,
                 clock: Clock::process(),
             },
             alarm,
@@ -144,12 +141,7 @@ impl Outlet for SessionOutlet {
     }
 
     fn counters(&mut self) -> Counters {
-        let sessions = self.origin.sessions.iter();
-        let now: u64 = sessions.map(|it| it.sender.counters().sent_again).sum();
-        Counters {
-            sent_again: Some(self.origin.sent_again + now),
-            dropped: None,
-        }
+        Counters::default()
     }
 
     fn wait(&mut self, at: Instant) -> Result<(), Error> {
@@ -211,9 +203,6 @@ impl Origin {
             if let Some(Some(why)) = &session.ended {
                 let peer = session.connection.peer().address;
                 tracing::warn!(%peer, why, "a subscriber is gone");
-            }
-            if session.ended.is_some() {
-                self.sent_again += session.sender.counters().sent_again;
             }
             session.ended.is_none()
         });
@@ -335,7 +324,7 @@ impl Origin {
         })
     }
 
-    /// Samples that a session has no room for at first, or asks for again.
+    /// Samples that a session had no room for at first.
     fn read(&self, from: u64, bytes: u64, elements: u64) -> Records {
         let first = self.written + 1 - self.kept.len() as u64;
         let skip = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
@@ -356,11 +345,10 @@ impl Origin {
 
 impl Session {
     fn new(connection: Connection) -> Result<Self, Error> {
-        let seed = chappe_transport::seed_number().map_err(Error::io("drawing a seed"))?;
         let unpaced = Box::new(Flood::default());
         Ok(Self {
             connection,
-            sender: Sender::with_pacer(SenderConfig::default(), unpaced, seed),
+            sender: Sender::with_pacer(SenderConfig::default(), unpaced),
             channel: None,
             has: 0,
             events: VecDeque::new(),

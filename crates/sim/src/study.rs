@@ -1,9 +1,8 @@
 //! What a session between nodes would see on a network: rate, lag, repeats, queue.
 //!
-//! One origin and its subscribers, each with a session of `chappe_flow` over a connection (or over
-//! datagrams), elements at an even rate. Storing takes no time here: what is seen is the network and
-//! the session. Connections have no congestion control, so on a path that others use too the rate
-//! will be lower.
+//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements at
+//! an even rate. Storing takes no time here: what is seen is the network and the session. Connections
+//! have no congestion control, so on a path that others use too the rate will be lower.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use crate::Distribution;
-use crate::network::{Carrier, Frame, Line, Link, Network, Node, Step};
+use crate::network::{Frame, Line, Link, Network, Node, Step};
 
 /// Most latencies that are kept: above that each second one is left out.
 const SAMPLES_MAX: usize = 1 << 20;
@@ -44,8 +43,6 @@ pub struct Study {
     pub payload_bytes: usize,
     /// How long elements come.
     pub duration: Duration,
-    /// Frames travel as datagrams instead of on connections.
-    pub datagrams: bool,
 }
 
 /// What is seen.
@@ -65,7 +62,7 @@ pub struct Sight {
     pub latency_max_s: f64,
     /// How long after the last element everything was received, seconds; `None`: never.
     pub caught_up_after_s: Option<f64>,
-    /// The share of elements that the session sent again.
+    /// The share of messages that the connections retransmitted.
     pub sent_again: f64,
     /// Messages that the network lost or dropped.
     pub dropped: u64,
@@ -109,14 +106,10 @@ impl<'a> Running<'a> {
             .collect();
         let rate = study.rate_bytes_per_s.and_then(NonZeroU64::new);
         network.set_node_rate(ORIGIN, rate, study.link.queue_bytes);
-        let carrier = Carrier {
-            datagrams: study.datagrams,
-            timer_key: 1,
-        };
         let line = |network: &mut Network<Frame>, node: &Node| {
             let seed = study.seed ^ u64::from(node.0);
             let machine = Receiver::new(ReceiverConfig::default(), seed);
-            Line::new(network.connect(*node, ORIGIN), ORIGIN, machine, carrier)
+            Line::new(network.connect(*node, ORIGIN), machine, 1)
         };
         let receivers: Vec<_> = subscribers
             .iter()
@@ -179,17 +172,12 @@ impl<'a> Running<'a> {
         let at = |percent| latencies.percentile(percent);
         let (p50, p99, max) = (at(50.0), at(99.0), at(100.0));
         let counters = self.network.counters();
-        let again: u64 = self
-            .senders
-            .iter()
-            .map(|it| it.machine.counters().sent_again)
-            .sum();
-        let sent = (self.last * self.receivers.len() as u64).max(1);
+        let sent = (counters.received + counters.sent_again).max(1);
         Sight {
             latency_p50_s: p50,
             latency_p99_s: p99,
             latency_max_s: max,
-            sent_again: again as f64 / sent as f64,
+            sent_again: counters.sent_again as f64 / sent as f64,
             dropped: counters.lost + counters.queue_full + counters.sent_again,
             ..self.sight
         }
@@ -213,18 +201,11 @@ impl<'a> Running<'a> {
                     self.receiver(index, Input::Timeout);
                 }
             }
-            Step::Accepted {
-                connection, from, ..
-            } => {
-                let seed = self.study.seed ^ u64::from(from.0) << 32;
-                let machine = Sender::new(SenderConfig::default(), seed);
+            Step::Accepted { connection, .. } => {
+                let machine = Sender::new(SenderConfig::default());
                 let index = self.senders.len();
-                let carrier = Carrier {
-                    datagrams: self.study.datagrams,
-                    timer_key: index as u64 + 1,
-                };
-                let line = Line::new(connection, from, machine, carrier);
-                self.senders.push(line);
+                self.senders
+                    .push(Line::new(connection, machine, index as u64 + 1));
                 self.sender(index, Input::Timeout);
             }
             Step::Opened { node, .. } => {
@@ -238,7 +219,7 @@ impl<'a> Running<'a> {
                 };
                 self.receiver(index, Input::Command(command));
             }
-            Step::Arrived { node, payload, .. } | Step::Received { node, payload, .. } => {
+            Step::Received { node, payload, .. } => {
                 if node == ORIGIN {
                     let of = |line: &Line<Sender>| line.connection == payload.connection;
                     if let Some(index) = self.senders.iter().position(of) {
@@ -263,7 +244,7 @@ impl<'a> Running<'a> {
                     self.receivers[node.0 as usize - 1].flush(&mut self.network, node);
                 }
             }
-            Step::Closed { .. } => {}
+            Step::Arrived { .. } | Step::Closed { .. } => {}
         }
     }
 

@@ -60,8 +60,6 @@ fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
         InFlow::CreditStuck => (vec![Fault::Reset], 100),
         InFlow::HidesGaps => (vec![Fault::BitRot, Fault::Partition], 100),
         InFlow::HidesRollback => (vec![Fault::OldState], 50),
-        InFlow::NeverSendsAgain => (vec![Fault::Reordering, Fault::AsymmetricLoss], 100),
-        InFlow::HandsOutTwice => (vec![Fault::Reordering], 50),
         InFlow::WaitsForEver => (vec![Fault::PowerLoss, Fault::Partition], 100),
         InFlow::KeepsRecords => (vec![Fault::BitRot], 50),
         InFlow::LostOvertakes => (vec![Fault::QueueFull, Fault::BitRot], 200),

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    CHECKSUM_BYTES, Channels, Entries, Entry, Hello, MAGIC, Message, Place, Rolled, SchemaText,
-    Stage, Welcome, kind,
+    CHECKSUM_BYTES, Entries, Entry, Hello, MAGIC, Message, Place, Rolled, SchemaText, Stage,
+    Welcome, kind,
 };
 use crate::config::{
     CHANNEL_NUMBERS_MAX, EARLIER_MAX, NAME_BYTES_MAX, SCHEMA_BYTES_MAX, SERIALIZATION_BYTES_MAX,
@@ -19,12 +19,20 @@ use chappe_machine::wire::Reader;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The checksum does not fit: the frame was changed on the way.
+    /// The checksum does not fit: the frame was changed in transit.
     #[error("the frame of {0} bytes does not fit its checksum")]
     Checksum(usize),
-    /// The checksum fits, and the frame is none: its writer is wrong.
+    /// The checksum is right, and a message is wrong: a defect of the program that wrote it.
     #[error("byte {offset} of the frame: the message of kind {kind} does not decode")]
     Malformed {
+        /// Where the message begins.
+        offset: usize,
+        /// Its kind.
+        kind: u8,
+    },
+    /// The checksum is right, and no version spoken here has messages of this kind.
+    #[error("byte {offset} of the frame: unknown message kind {kind}")]
+    UnknownKind {
         /// Where the message begins.
         offset: usize,
         /// Its kind.
@@ -62,6 +70,10 @@ impl<'a> Iterator for Messages<'a> {
         let rest = self.frame.get(self.offset..)?;
         let kind = *rest.first()?;
         let offset = self.offset;
+        if !kind::is_known(kind) {
+            self.offset = self.frame.len();
+            return Some(Err(DecodeError::UnknownKind { offset, kind }));
+        }
         let mut reader = Reader::new(&rest[1..]);
         let message = reader.bytes(usize::MAX).and_then(|body| {
             let end = offset + 1 + reader.offset();
@@ -79,7 +91,7 @@ impl<'a> Iterator for Messages<'a> {
 fn read<'a>(kind: u8, frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Message<'a>> {
     let reader = &mut Reader::new(body);
     let message = match kind {
-        // These two may have more behind what is known: later versions add terms there.
+        // Later versions add fields at the end of these two.
         kind::HELLO => return read_hello(reader),
         kind::WELCOME => return read_welcome(reader),
         kind::RECORDS => return read_records(frame, at, body),
@@ -125,24 +137,6 @@ fn read<'a>(kind: u8, frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Mes
             place: place(reader).filter(|place| place.stage.number > 0)?,
         },
         kind::ACKNOWLEDGE => return read_acknowledge(reader, body),
-        kind::MISSING => {
-            let (channel, stage) = (channel(reader)?, reader.varint_u32()?);
-            let (from, next) = range(reader)?;
-            Message::Missing {
-                channel,
-                stage,
-                from,
-                next,
-            }
-        }
-        kind::PROBE => {
-            let token = reader.varint().filter(|token| *token != 0)?;
-            let channels = Channels(body.get(reader.offset()..)?);
-            while !reader.is_empty() {
-                channel(reader)?;
-            }
-            return Some(Message::Probe { token, channels });
-        }
         kind::PING => Message::Ping {
             token: reader.varint()?,
         },
@@ -267,16 +261,11 @@ fn read_records<'a>(frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Messa
 }
 
 fn read_acknowledge<'a>(reader: &mut Reader<'a>, body: &'a [u8]) -> Option<Message<'a>> {
-    let (serial, probe) = (reader.varint()?, reader.varint()?);
-    let entries = Entries(body.get(reader.offset()..)?);
+    let entries = Entries(body);
     while !reader.is_empty() {
         entry(reader)?;
     }
-    Some(Message::Acknowledge {
-        serial,
-        probe,
-        entries,
-    })
+    Some(Message::Acknowledge { entries })
 }
 
 /// A count, then so many records to the end of the body.
@@ -336,19 +325,15 @@ fn place(reader: &mut Reader<'_>) -> Option<Place> {
 
 fn entry(reader: &mut Reader<'_>) -> Option<Entry> {
     let (channel, stage) = (channel(reader)?.0, reader.varint_u32()?);
-    let stored = reader.varint()?;
-    let received = stored.checked_add(reader.varint()?)?;
     Some(Entry {
         channel,
         stage,
-        stored,
-        received,
+        stored: reader.varint()?,
         elements: reader.varint()?,
         bytes: reader.varint()?,
         elements_limit: reader.varint()?,
         bytes_limit: reader.varint()?,
         refused: reader.varint()?,
-        schemas: reader.varint_u32()?,
     })
 }
 
@@ -357,13 +342,5 @@ impl Entries<'_> {
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         let mut reader = Reader::new(self.0);
         core::iter::from_fn(move || entry(&mut reader))
-    }
-}
-
-impl Channels<'_> {
-    /// The channels.
-    pub fn iter(&self) -> impl Iterator<Item = Channel> + '_ {
-        let mut reader = Reader::new(self.0);
-        core::iter::from_fn(move || channel(&mut reader))
     }
 }

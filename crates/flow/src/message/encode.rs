@@ -66,30 +66,12 @@ impl FrameWriter {
     }
 
     /// Adds an acknowledgement, like [`FrameWriter::push_within`].
-    pub fn push_acknowledge(
-        &mut self,
-        serial: u64,
-        probe: u64,
-        entries: &[Entry],
-        limit: usize,
-    ) -> Option<Bytes> {
+    pub fn push_acknowledge(&mut self, entries: &[Entry], limit: usize) -> Option<Bytes> {
         self.body.clear();
-        write_varint(&mut self.body, serial);
-        write_varint(&mut self.body, probe);
         for entry in entries {
             write_entry(&mut self.body, entry);
         }
         self.append(kind::ACKNOWLEDGE, None, limit)
-    }
-
-    /// Adds a probe, like [`FrameWriter::push_within`].
-    pub fn push_probe(&mut self, token: u64, channels: &[Channel], limit: usize) -> Option<Bytes> {
-        self.body.clear();
-        write_varint(&mut self.body, token);
-        for channel in channels {
-            write_varint(&mut self.body, u64::from(channel.0));
-        }
-        self.append(kind::PROBE, None, limit)
     }
 
     /// Adds the message whose body is in `self.body`, then `records`.
@@ -200,32 +182,9 @@ fn write_body<'a>(to: &mut Vec<u8>, message: &'a Message<'_>) -> (u8, Option<&'a
             write_place(to, place);
             kind::STAGE
         }
-        Message::Acknowledge {
-            serial,
-            probe,
-            entries,
-        } => {
-            write_varint(to, *serial);
-            write_varint(to, *probe);
+        Message::Acknowledge { entries } => {
             to.extend_from_slice(entries.0);
             kind::ACKNOWLEDGE
-        }
-        Message::Missing {
-            channel,
-            stage,
-            from,
-            next,
-        } => {
-            write_channel(to, *channel);
-            write_varint(to, u64::from(*stage));
-            write_varint(to, *from);
-            write_varint(to, *next);
-            kind::MISSING
-        }
-        Message::Probe { token, channels } => {
-            write_varint(to, *token);
-            to.extend_from_slice(channels.0);
-            kind::PROBE
         }
         Message::Ping { token } => {
             write_varint(to, *token);
@@ -405,11 +364,9 @@ fn write_entry(to: &mut Vec<u8>, entry: &Entry) {
     write_varint(to, u64::from(entry.channel));
     write_varint(to, u64::from(entry.stage));
     write_varint(to, entry.stored);
-    write_varint(to, entry.received.saturating_sub(entry.stored));
     write_varint(to, entry.elements);
     write_varint(to, entry.bytes);
     write_varint(to, entry.elements_limit);
     write_varint(to, entry.bytes_limit);
     write_varint(to, entry.refused);
-    write_varint(to, u64::from(entry.schemas));
 }

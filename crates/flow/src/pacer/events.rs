@@ -1,4 +1,4 @@
-//! One source, events of which each goes to many: which of them are on their way, for a pacer.
+//! One source, events of which each goes to many: which of them are in flight, for a pacer.
 //!
 //! A session acknowledges bytes; of an event that is spread to many the source learns what became of it as
 //! a whole. Here it says when an event went and when that is known, and is told when the next may go.
@@ -36,10 +36,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// None is on its way. One of which nothing is known for as long as `patience` waits for a receiver
+    /// None is in flight. One of which nothing is known for as long as `patience` waits for a receiver
     /// that is silent, and not for the network: it is counted no more.
     ///
-    /// `adaptive` holds nothing back while nothing is on the way. It takes the time until a silent receiver is
+    /// `adaptive` holds nothing back while nothing is in flight. It takes the time until a silent receiver is
     /// known for the network's, and would send its next event a second later.
     #[must_use]
     pub fn new(pacer: &Choice, patience: Duration) -> Self {

@@ -42,7 +42,7 @@ impl Pacer for Flood {
     }
 }
 
-/// Sends whenever fewer than so many are on the way.
+/// Sends whenever fewer than so many are in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedWindow {
     /// The bound, elements; 0 is taken for 1.

@@ -8,14 +8,14 @@
 //! | pacer | when the next may go | what it has to be told |
 //! |---|---|---|
 //! | [`Flood`] | at once: only the sender's window bounds it | nothing |
-//! | [`FixedWindow`] | while fewer than so many are on the way | the window |
+//! | [`FixedWindow`] | while fewer than so many are in flight | the window |
 //! | [`FixedPeriod`] | a fixed time after the one before | the time |
 //! | [`Napa`] | after a time that follows the window's occupation, as published | the link's capacity, K |
 //! | [`Adaptive`] | after a time that follows what it measures | nothing |
 //!
 //! All keep these promises, whatever they are told, also by a clock that stands or jumps: no panic,
 //! bounded memory, no time to wait above [`PERIOD_MAX`], and never
-//! [`Pace::AfterAcknowledgement`] with nothing on the way.
+//! [`Pace::AfterAcknowledgement`] with nothing in flight.
 
 mod adaptive;
 mod choice;
@@ -45,7 +45,7 @@ pub const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// operating system come a millisecond late, and the rate must not suffer from it.
 pub const LATE_MAX: Duration = Duration::from_millis(2);
 
-/// What is on the way: sent and not yet acknowledged. With several receivers: by the slowest that is
+/// What is in flight: sent and not yet acknowledged. With several receivers: by the slowest that is
 /// waited for, see [`Receivers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InFlight {
@@ -67,7 +67,7 @@ pub enum Pace {
     Now,
     /// Not before then. Ask again then, or earlier when something was acknowledged.
     At(Instant),
-    /// When something was acknowledged. Never said when nothing is on the way.
+    /// When something was acknowledged. Never said when nothing is in flight.
     AfterAcknowledgement,
 }
 
@@ -86,7 +86,7 @@ pub enum Pace {
 ///     in_flight.elements += 1;
 ///     pacer.sent(now, 5_000, 1);
 /// }
-/// assert!(in_flight.elements < 100, "it begins with little on the way");
+/// assert!(in_flight.elements < 100, "it begins with little in flight");
 /// ```
 pub trait Pacer: fmt::Debug + Send {
     /// When the next may go. Asking changes nothing that a second question would see.
@@ -120,7 +120,7 @@ pub struct PacerStatus {
     pub name: &'static str,
     /// What it is about.
     pub state: PacerState,
-    /// The window's occupation N, elements: on the way when it was last told.
+    /// The window's occupation N, elements: in flight when it was last told.
     pub occupation: u64,
     /// Below this occupation it sends faster, elements; 0: it has no such threshold.
     pub low_threshold: u64,
@@ -130,9 +130,9 @@ pub struct PacerStatus {
     pub period: Duration,
     /// The last round trip, from sending to acknowledgement.
     pub round_trip: Option<Duration>,
-    /// The round trip without waiting on the way.
+    /// The round trip without queueing.
     pub round_trip_min: Option<Duration>,
-    /// What it takes for the rate of the slowest part of the way, bytes a second.
+    /// What it takes for the rate of the slowest part of the path, bytes a second.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// K: how many elements one acknowledgement acknowledges, as configured or measured; 0: unknown.
     pub acknowledged_at_once: u64,
@@ -144,7 +144,7 @@ pub enum PacerState {
     /// It does not change its pace, or has none.
     #[default]
     Fixed,
-    /// It measures the way and sends little.
+    /// It measures the path and sends little.
     Measuring,
     /// There is less to send than may go: it does not hold back.
     Idle,
@@ -154,7 +154,7 @@ pub enum PacerState {
     Holding,
     /// It sends slower.
     Falling,
-    /// It waits until what stands on the way has gone.
+    /// It waits until what is queued on the path has gone.
     Draining,
 }
 
@@ -170,7 +170,7 @@ impl PacerState {
         Self::Draining,
     ];
 
-    /// The word for it.
+    /// The name in metrics and configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! A reliable sender with several receivers goes at the pace of the slowest, unless policy says
 //! otherwise: one that has died or stands still would stall the others. This counts, for each
-//! receiver, what it has acknowledged, and says what is on the way to the slowest that is waited for.
+//! receiver, what it has acknowledged, and says what is in flight to the slowest that is waited for.
 
 use alloc::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub enum Waits {
 struct Receiver {
     elements: u64,
     bytes: u64,
-    /// Since when there was no word of it while something was on the way to it.
+    /// Since when there was no word of it while something was in flight to it.
     since: Instant,
 }
 
@@ -100,7 +100,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         receiver.is_some_and(|one| self.waits_for(now, one, fastest.unwrap_or_default()))
     }
 
-    /// What is on the way to the slowest that is waited for; nothing when there is none.
+    /// What is in flight to the slowest that is waited for; nothing when there is none.
     #[must_use]
     pub fn in_flight(&self, now: Instant) -> InFlight {
         let fastest = self.receivers.values().map(|one| one.elements).max();

@@ -1,11 +1,11 @@
 //! What a receiver knows of one channel.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::message::{Entry, Stage};
 use crate::planted::{self, Defect};
-use crate::{Credit, LossReason, Position, Records, Subscription};
+use crate::{Credit, Position, Subscription};
 
 /// Everything of one channel.
 #[derive(Debug)]
@@ -13,8 +13,6 @@ pub(super) struct ChannelState {
     pub(super) subscription: Subscription,
     pub(super) credit: Credit,
     pub(super) phase: Phase,
-    /// How often the last question was asked.
-    pub(super) attempts: u32,
     pub(super) stage: Stage,
     pub(super) epoch: u64,
     /// The last number handed out.
@@ -23,29 +21,24 @@ pub(super) struct ChannelState {
     pub(super) stored: u64,
     /// What was handed out and is not stored, in order.
     pub(super) unstored: VecDeque<Run>,
-    /// Refused elements behind the first that is not stored.
+    /// Refused elements after the first that is not stored.
     pub(super) refused_ahead: BTreeSet<u64>,
     /// Elements and packed bytes handed out and stored in this stage.
     pub(super) handed_out: Credit,
     pub(super) stored_total: Credit,
     /// Bytes of earlier stages that are handed out and not known to be stored.
     pub(super) residue: VecDeque<Run>,
-    /// What came before its turn, by its first number.
-    pub(super) ahead: BTreeMap<u64, Ahead>,
-    pub(super) ahead_bytes: u64,
     /// The versions of the schemas, by their index.
     pub(super) schemas: Vec<u32>,
-    /// How many are at the origin behind what was handed out.
+    /// How many elements the origin has after the last one handed out.
     pub(super) behind: u64,
     pub(super) refused: u64,
     /// Whether there is something to acknowledge.
     pub(super) news: bool,
     /// What was stored and not acknowledged.
     pub(super) unacknowledged: Credit,
-    /// The limits last told.
-    pub(super) told: Credit,
-    /// Whether a hole is being waited for.
-    pub(super) hole: bool,
+    /// The limits last announced to the origin.
+    pub(super) announced: Credit,
 }
 
 /// How far a subscription is.
@@ -65,24 +58,10 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) epoch: u64,
-    /// One behind the last number.
+    /// One after the last number.
     pub(super) next: u64,
     pub(super) elements: u64,
     pub(super) bytes: u64,
-}
-
-/// What came before its turn.
-#[derive(Debug, Clone)]
-pub(super) enum Ahead {
-    Records {
-        schema: u32,
-        behind: u64,
-        records: Records,
-    },
-    Lost {
-        next: u64,
-        reason: LossReason,
-    },
 }
 
 const NOTHING: Credit = Credit {
@@ -96,7 +75,6 @@ impl ChannelState {
             subscription,
             credit,
             phase: Phase::Waiting,
-            attempts: 0,
             stage: Stage::default(),
             epoch: 0,
             delivered: 0,
@@ -106,15 +84,12 @@ impl ChannelState {
             handed_out: NOTHING,
             stored_total: NOTHING,
             residue: VecDeque::new(),
-            ahead: BTreeMap::new(),
-            ahead_bytes: 0,
             schemas: Vec::new(),
             behind: 0,
             refused: 0,
             news: false,
             unacknowledged: NOTHING,
-            told: credit,
-            hole: false,
+            announced: credit,
         }
     }
 
@@ -126,7 +101,7 @@ impl ChannelState {
         }
     }
 
-    /// How much may be sent in this stage, as it would be told now.
+    /// How much may be sent in this stage, as it would be announced now.
     pub(super) fn limit(&self) -> Credit {
         if planted::is(Defect::CreditStuck) && self.subscription.start.have().is_some() {
             return self.credit;
@@ -145,13 +120,13 @@ impl ChannelState {
         self.handed_out.bytes - self.stored_total.bytes
     }
 
-    /// Packed bytes held here or by the caller.
+    /// Packed bytes that the caller holds.
     pub(super) fn held_bytes(&self) -> u64 {
         let residue: u64 = self.residue.iter().map(|run| run.bytes).sum();
-        self.unstored_bytes() + residue + self.ahead_bytes
+        self.unstored_bytes() + residue
     }
 
-    /// What was handed out in earlier stages is stored up to here. Gives back the bytes freed.
+    /// What was handed out in earlier stages is stored up to here. Returns the bytes freed.
     pub(super) fn store_residue(&mut self, position: Position) -> u64 {
         let present = position.epoch == self.epoch;
         let mut freed = 0;
@@ -176,14 +151,11 @@ impl ChannelState {
         self.handed_out = NOTHING;
         self.stored_total = NOTHING;
         self.refused_ahead.clear();
-        self.ahead.clear();
-        self.ahead_bytes = 0;
         self.unacknowledged = NOTHING;
-        self.told = self.credit;
-        self.hole = false;
+        self.announced = self.credit;
     }
 
-    /// Everything up to here is stored, as the caller says. Gives back the packed bytes freed.
+    /// Notes that everything up to here is stored; returns the packed bytes freed.
     pub(super) fn store(&mut self, sequence: u64) -> u64 {
         let mut stored = self.stored.max(sequence);
         let mut freed = 0;
@@ -227,20 +199,19 @@ impl ChannelState {
             channel,
             stage: self.stage.number,
             stored: if early { self.delivered } else { self.stored },
-            received: self.delivered,
             elements: self.stored_total.elements,
             bytes: self.stored_total.bytes,
             elements_limit: limit.elements,
             bytes_limit: limit.bytes,
             refused: self.refused,
-            schemas: u32::try_from(self.schemas.len()).unwrap_or(u32::MAX),
         }
     }
 
-    /// Whether the origin can soon send no more of what was told.
+    /// Whether the origin has nearly used up the announced limits.
     pub(super) fn credit_runs_low(&self) -> bool {
-        let bytes = self.told.bytes.saturating_sub(self.handed_out.bytes);
-        let elements = self.told.elements.saturating_sub(self.handed_out.elements);
+        let announced = self.announced;
+        let bytes = announced.bytes.saturating_sub(self.handed_out.bytes);
+        let elements = announced.elements.saturating_sub(self.handed_out.elements);
         bytes < self.credit.bytes / 2 || elements < self.credit.elements / 2
     }
 }

@@ -1,10 +1,10 @@
-//! What the origin says, except for the elements.
+//! Messages of the origin, except elements.
 
 use alloc::format;
 use alloc::string::ToString;
 
 use super::channel::Phase;
-use super::{Greeting, Receiver, Timer};
+use super::{Greeting, Receiver};
 use crate::message::{Message, Rolled, SchemaText, Welcome};
 use crate::planted::{self, Defect};
 use crate::session::version_failure;
@@ -19,13 +19,8 @@ impl Receiver {
             return self.welcome(welcome);
         }
         if self.version().is_none() {
-            match message {
-                Message::Goodbye { .. } => {
-                    self.session.common(message);
-                }
-                // They overtook Welcome.
-                Message::Ping { .. } | Message::Pong { .. } => self.session.counters.stale += 1,
-                _ => self.session.unexpected(message, "before Welcome"),
+            if !matches!(message, Message::Goodbye { .. }) || !self.session.common(message) {
+                self.session.unexpected(message, "before Welcome");
             }
             return;
         }
@@ -59,18 +54,7 @@ impl Receiver {
             } => self.lost(place, *from, *next, *reason),
             Message::Stage { place } => {
                 if self.in_place(place, place.stage.first) {
-                    self.has_news(place.channel);
-                }
-            }
-            Message::Probe { token, channels } => {
-                for channel in channels.iter() {
-                    if self.known(channel, "Probe").is_none() {
-                        continue;
-                    }
-                    self.has_news(channel);
-                }
-                if !self.session.is_ended() {
-                    self.acknowledge_channels(*token);
+                    self.needs_acknowledgement(place.channel);
                 }
             }
             Message::Ended { channel } => self.ended_by_origin(*channel),
@@ -82,10 +66,12 @@ impl Receiver {
                 next,
                 bytes,
             } => {
-                if self.known(*channel, "Fetch") == Some(Phase::Open) {
-                    let range = (*from, *next);
+                let range = (*from, *next);
+                if self.is_open(*channel, "Fetch") {
                     self.session
-                        .asked_for(*request, *channel, *epoch, range, *bytes);
+                        .fetch_requested(*request, *channel, *epoch, range, *bytes);
+                } else {
+                    self.session.answer_none(*request, *from);
                 }
             }
             Message::Fetched {
@@ -103,18 +89,10 @@ impl Receiver {
             self.session.fail(Failure::peer(Code::Contradiction, text));
             return;
         }
-        let (since, attempts) = match self.phase {
-            Greeting::Said { since, attempts } => (since, attempts),
-            Greeting::Done(_) => {
-                self.session.counters.stale += 1;
-                return;
-            }
-            Greeting::Silent => {
-                let text = "Welcome before Hello";
-                self.session.fail(Failure::peer(Code::Unexpected, text));
-                return;
-            }
-        };
+        if self.phase != Greeting::Said {
+            let text = "Welcome answers no Hello";
+            return self.session.fail(Failure::peer(Code::Unexpected, text));
+        }
         let own = self.config.session.versions;
         let version = welcome.version;
         if version < own.0 || version > own.1 {
@@ -125,13 +103,8 @@ impl Receiver {
             let text = format!("it takes frames of {taken} bytes, the least is {FRAME_BYTES_MIN}");
             return self.session.fail(Failure::peer(Code::TooLarge, text));
         }
-        // Of two questions one does not know which is answered.
-        if attempts == 1 {
-            self.session.round_trip.sample(self.session.now - since);
-        }
         self.phase = Greeting::Done(version);
-        self.timers.cancel(&Timer::Hello);
-        self.timers.cancel(&Timer::Handshake);
+        self.handshake_until = None;
         self.session
             .opened(welcome.frame_bytes_max, welcome.dead_after_ms);
         self.session.event(SessionEvent::Welcomed { version });
@@ -141,24 +114,22 @@ impl Receiver {
         }
     }
 
-    /// The phase of a channel of which the origin speaks. `None`: it is ended and this came late, or
-    /// it never was and the session has failed.
-    pub(super) fn known(&mut self, channel: Channel, what: &str) -> Option<Phase> {
-        if let Some(state) = self.channels.get(&channel) {
-            if state.phase == Phase::Open {
-                return Some(Phase::Open);
+    /// Whether a channel that the origin mentions is open. If not, it has ended or is being left, which
+    /// the origin may not know yet; or the session has failed.
+    pub(super) fn is_open(&mut self, channel: Channel, what: &str) -> bool {
+        match self.channels.get(&channel).map(|state| state.phase) {
+            Some(Phase::Open) => return true,
+            Some(Phase::Waiting | Phase::Asked) => {
+                let text = format!("{what} on {channel}, which is not granted");
+                self.session.fail(Failure::peer(Code::Unexpected, text));
             }
-            // Its grant was lost or overtaken, or it is being left.
-            self.session.counters.stale += 1;
-            return Some(state.phase);
+            None if !self.ended.contains(channel) => {
+                let text = format!("{what} on {channel}, which was never subscribed");
+                self.session.fail(Failure::peer(Code::UnknownChannel, text));
+            }
+            Some(Phase::Leaving) | None => self.session.counters.stale += 1,
         }
-        if self.ended.contains(channel) {
-            self.session.counters.stale += 1;
-        } else {
-            let text = format!("{what} on {channel}, which was never subscribed");
-            self.session.fail(Failure::peer(Code::UnknownChannel, text));
-        }
-        None
+        false
     }
 
     fn accepted(&mut self, channel: Channel, message: &Message<'_>) {
@@ -174,23 +145,20 @@ impl Receiver {
         else {
             return;
         };
-        let Some(state) = self.channels.get_mut(&channel) else {
-            self.known(channel, "Accepted");
+        let state = self.channels.get_mut(&channel);
+        let Some(state) = state.filter(|state| state.phase == Phase::Asked) else {
+            if self.is_open(channel, "Accepted") {
+                let text = format!("{channel} is granted twice");
+                self.session.fail(Failure::peer(Code::Contradiction, text));
+            }
             return;
         };
-        if state.phase != Phase::Asked {
-            self.session.counters.stale += 1;
-            // It says so again because it did not hear that this was heard.
-            return self.has_news(channel);
-        }
         if schema.bytes.is_none() && state.subscription.known != Some(schema.id) {
             let text = format!("{channel}: a schema without bytes that is not known here");
             self.session.fail(Failure::peer(Code::Contradiction, text));
             return;
         }
         state.phase = Phase::Open;
-        state.attempts = 0;
-        self.timers.cancel(&Timer::Answer(channel));
         state.epoch = *epoch;
         state.delivered = next - 1;
         if planted::is(Defect::IgnoresEpoch) {
@@ -214,7 +182,7 @@ impl Receiver {
         if let Some(gap) = gap {
             self.session.event(gap);
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 
     /// Compares what this side has with what it is offered: tells a rollback, gives back a gap.
@@ -266,17 +234,13 @@ impl Receiver {
     }
 
     fn refused_by_origin(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
-        let Some(state) = self.channels.get(&channel) else {
-            if self.known(channel, "Refused").is_none() && !self.session.is_ended() {
-                // It did not hear that this was heard.
-                self.confirm_end(channel);
-            }
+        let phase = self.channels.get(&channel).map(|state| state.phase);
+        let Some(phase) = phase.filter(|phase| *phase != Phase::Waiting) else {
+            self.is_open(channel, "Refused");
             return;
         };
-        let left = state.phase == Phase::Leaving;
         self.remove(channel);
-        self.confirm_end(channel);
-        self.session.event(if left {
+        self.session.event(if phase == Phase::Leaving {
             ReceiverEvent::Unsubscribed { channel }
         } else {
             ReceiverEvent::Refused {
@@ -284,14 +248,6 @@ impl Receiver {
                 reason,
                 text: text.to_string(),
             }
-        });
-    }
-
-    fn confirm_end(&mut self, channel: Channel) {
-        self.session.push(&Message::Unsubscribe {
-            channel,
-            reason: RefusalReason::Ended,
-            text: "",
         });
     }
 
@@ -306,37 +262,32 @@ impl Receiver {
                 self.session.fail(Failure::peer(Code::Contradiction, text));
             }
             None => {
-                self.known(channel, "Ended");
+                self.is_open(channel, "Ended");
             }
         }
     }
 
     fn schema(&mut self, channel: Channel, index: u32, schema: &SchemaText<'_>) {
-        if self.known(channel, "Schema") != Some(Phase::Open) {
+        if !self.is_open(channel, "Schema") {
             return;
         }
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
-        let known = state.schemas.get(index as usize).copied();
-        if known.is_some_and(|version| version != schema.version) || schema.bytes.is_none() {
-            let text = format!("{channel}: two schemas with index {index}, or one without bytes");
+        if index as usize != state.schemas.len() || schema.bytes.is_none() {
+            let next = state.schemas.len();
+            let text = format!("{channel}: schema {index} without bytes, or {next} is next");
             self.session.fail(Failure::peer(Code::Contradiction, text));
             return;
         }
-        if known.is_none() && index as usize == state.schemas.len() {
-            if index >= SCHEMAS_MAX {
-                let text = format!("{channel}: more than {SCHEMAS_MAX} schemas in one session");
-                self.session.fail(Failure::peer(Code::TooLarge, text));
-                return;
-            }
-            state.schemas.push(schema.version);
-            let schema = schema.to_schema();
-            self.session
-                .event(ReceiverEvent::Schema { channel, schema });
-        } else {
-            self.session.counters.stale += 1;
+        if index >= SCHEMAS_MAX {
+            let text = format!("{channel}: more than {SCHEMAS_MAX} schemas in one session");
+            self.session.fail(Failure::peer(Code::TooLarge, text));
+            return;
         }
-        self.has_news(channel);
+        state.schemas.push(schema.version);
+        let schema = schema.to_schema();
+        self.session
+            .event(ReceiverEvent::Schema { channel, schema });
     }
 }

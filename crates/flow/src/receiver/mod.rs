@@ -1,6 +1,6 @@
 //! The subscriber's end of a session: one for each connection that it makes.
 //!
-//! It hands out what arrives in order and once, and acknowledges what its program says is stored.
+//! It hands out elements in order and once, and acknowledges those that its program has stored.
 //! It keeps nothing beyond the connection: where to go on is known by the newest stored element,
 //! which carries its origin's position.
 
@@ -14,16 +14,14 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use bytes::Bytes;
-use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
+use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
 use crate::message::{Entry, decode};
 use crate::session::{EndedChannels, Session};
 use crate::{
-    AHEAD_RUNS_MAX, Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig,
-    SessionCommand,
+    Channel, Code, Counters, Failure, Fault, ReceiverChannel, ReceiverConfig, SessionCommand,
 };
 
 use channel::{ChannelState, Phase};
@@ -40,8 +38,9 @@ pub struct Receiver {
     number: u64,
     channels: BTreeMap<Channel, ChannelState>,
     ended: EndedChannels,
-    timers: Timers<Timer>,
-    /// Packed bytes held here or by the caller, over all channels.
+    /// When the handshake counts as failed; `None` before and after it.
+    handshake_until: Option<Instant>,
+    /// Packed bytes that the caller holds, over all channels.
     held_bytes: u64,
     /// Channels with something to acknowledge, and until when.
     news: Vec<Channel>,
@@ -49,29 +48,17 @@ pub struct Receiver {
     /// Whether it is acknowledged with this input.
     acknowledge_now: bool,
     entries: Vec<Entry>,
-    serial: u64,
 }
 
 /// How far the handshake is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Greeting {
-    /// Nothing was said.
+    /// Hello was not sent.
     Silent,
-    /// Hello was said.
-    Said { since: Instant, attempts: u32 },
+    /// Hello was sent.
+    Said,
     /// The origin has agreed on this version.
     Done(u32),
-}
-
-/// What is waited for. None of these is set while everything goes well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Hello,
-    Handshake,
-    /// An answer to Subscribe or Unsubscribe.
-    Answer(Channel),
-    /// The end of a hole.
-    Hole(Channel),
 }
 
 impl Receiver {
@@ -80,22 +67,19 @@ impl Receiver {
     pub fn new(mut config: ReceiverConfig, seed: u64) -> Self {
         config.session = config.session.sane();
         config.window_bytes = config.window_bytes.max(1);
-        let mut session = Session::new(config.session.clone(), seed);
-        let number = session.random.u64(..);
         Self {
-            session,
+            session: Session::new(config.session.clone()),
             config,
             phase: Greeting::Silent,
-            number,
+            number: fastrand::Rng::with_seed(seed).u64(..),
             channels: BTreeMap::new(),
             ended: EndedChannels::default(),
-            timers: Timers::default(),
+            handshake_until: None,
             held_bytes: 0,
             news: Vec::new(),
             acknowledge_at: None,
             acknowledge_now: false,
             entries: Vec::new(),
-            serial: 0,
         }
     }
 
@@ -117,17 +101,11 @@ impl Receiver {
     pub fn version(&self) -> Option<u32> {
         match self.phase {
             Greeting::Done(version) => Some(version),
-            Greeting::Silent | Greeting::Said { .. } => None,
+            Greeting::Silent | Greeting::Said => None,
         }
     }
 
-    /// The smoothed round trip, once it was measured.
-    #[must_use]
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.session.round_trip.smoothed()
-    }
-
-    /// Packed bytes that were handed out and are not stored, or wait for earlier ones.
+    /// Packed bytes that were handed out and are not stored.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
@@ -137,10 +115,10 @@ impl Receiver {
     pub fn channels(&self) -> impl Iterator<Item = (Channel, ReceiverChannel)> + '_ {
         self.channels
             .iter()
-            .map(|(channel, state)| (*channel, glance(state)))
+            .map(|(channel, state)| (*channel, status_of(state)))
     }
 
-    fn caller_erred(&mut self, text: String) {
+    fn fail_caller(&mut self, text: String) {
         self.session
             .fail(Failure::new(Fault::Caller, Code::Misuse, text));
     }
@@ -177,18 +155,18 @@ impl Receiver {
     }
 
     fn frame(&mut self, frame: &Bytes) {
-        if !self.session.heard(frame) {
+        if !self.session.check_frame(frame) {
             return;
         }
         let messages = match decode(frame) {
             Ok(messages) => messages,
-            Err(error) => return self.session.not_decoded(error),
+            Err(error) => return self.session.decode_failed(error),
         };
-        self.session.sound();
+        self.session.accept_frame();
         for message in messages {
             match message {
                 Ok(message) => self.message(&message),
-                Err(error) => self.session.not_decoded(error),
+                Err(error) => self.session.decode_failed(error),
             }
             if self.session.is_ended() {
                 return;
@@ -197,7 +175,7 @@ impl Receiver {
     }
 }
 
-fn glance(state: &ChannelState) -> ReceiverChannel {
+fn status_of(state: &ChannelState) -> ReceiverChannel {
     ReceiverChannel {
         accepted: state.phase == Phase::Open,
         delivered: state.position(),
@@ -224,7 +202,7 @@ impl Machine for Receiver {
             Input::Receive(ReceiverReceive::Frame(frame)) => self.frame(&frame),
             Input::Command(command) => {
                 if self.phase == Greeting::Silent {
-                    self.say_hello();
+                    self.send_hello();
                 }
                 self.command(command);
             }
@@ -244,7 +222,7 @@ impl Machine for Receiver {
         }
         let own = [
             self.acknowledge_at,
-            self.timers.next(),
+            self.handshake_until,
             self.session.deadline(),
         ];
         own.into_iter().flatten().min()
@@ -272,13 +250,6 @@ impl Invariant for Receiver {
             if state.stored > state.delivered {
                 let (stored, delivered) = (state.stored, state.delivered);
                 return Err(format!("{channel}: {stored} stored of {delivered}"));
-            }
-            if state.ahead.len() > AHEAD_RUNS_MAX {
-                return Err(format!("{channel}: {} runs ahead", state.ahead.len()));
-            }
-            let first = state.ahead.first_key_value();
-            if first.is_some_and(|(first, _)| *first <= state.delivered + 1) {
-                return Err(format!("{channel}: what comes next is held back"));
             }
         }
         Ok(())

@@ -4,10 +4,10 @@ use alloc::format;
 use core::time::Duration;
 
 use super::channel::{ChannelState, Phase};
-use super::{Greeting, Receiver, Timer};
+use super::{Greeting, Receiver};
 use crate::message::{Hello, Message};
 use crate::planted::{self, Defect};
-use crate::session::cut;
+use crate::session::truncated;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, Credit, DeadLetterReason, EARLIER_MAX, Failure, Fault,
     NAME_BYTES_MAX, Position, ReceiverEvent, RefusalReason, SERIALIZATION_BYTES_MAX, Start,
@@ -27,7 +27,7 @@ fn milliseconds(duration: Duration) -> u64 {
 impl Receiver {
     // -- the handshake --
 
-    pub(super) fn say_hello(&mut self) {
+    pub(super) fn send_hello(&mut self) {
         let now = self.session.now;
         let config = &self.config;
         let hello = Hello {
@@ -38,25 +38,9 @@ impl Receiver {
             acknowledge_ms: milliseconds(config.acknowledge_delay),
             dead_after_ms: milliseconds(config.session.dead_after),
         };
-        self.phase = match self.phase {
-            Greeting::Silent => {
-                let until = now + config.session.handshake;
-                self.timers.set(Timer::Handshake, until);
-                Greeting::Said {
-                    since: now,
-                    attempts: 1,
-                }
-            }
-            // Without doubling the wait: the time of the handshake bounds it.
-            Greeting::Said { since, attempts } => Greeting::Said {
-                since,
-                attempts: attempts + 1,
-            },
-            Greeting::Done(_) => return,
-        };
+        self.phase = Greeting::Said;
+        self.handshake_until = Some(now + config.session.handshake);
         self.session.push(&Message::Hello(hello));
-        let again = now + self.session.round_trip.timeout();
-        self.timers.set(Timer::Hello, again);
     }
 
     // -- channels --
@@ -64,22 +48,22 @@ impl Receiver {
     pub(super) fn subscribe(&mut self, channel: Channel, subscription: Subscription) {
         let used = self.channels.contains_key(&channel) || self.ended.contains(channel);
         if channel.0 >= CHANNEL_NUMBERS_MAX || used {
-            return self.caller_erred(format!("the number of {channel} was used, or is too large"));
+            return self.fail_caller(format!("the number of {channel} was used, or is too large"));
         }
         if self.channels.len() >= self.config.channels_max {
             let limit = self.config.channels_max;
-            return self.caller_erred(format!("{limit} channels are open, which is the limit"));
+            return self.fail_caller(format!("{limit} channels are open, which is the limit"));
         }
         let name = subscription.stream.len();
         if name > NAME_BYTES_MAX || subscription.serialization.len() > SERIALIZATION_BYTES_MAX {
-            return self.caller_erred(format!("{channel}: a name of {name} bytes is too long"));
+            return self.fail_caller(format!("{channel}: a name of {name} bytes is too long"));
         }
         let have = subscription.start.have();
         let mut given = subscription.earlier.iter().copied().chain(have);
         if given.any(|one| one.sequence >= u64::MAX - 1) || subscription.earlier.len() > EARLIER_MAX
         {
             let text = format!("{channel}: no stream has so many elements or epochs");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         let credit = subscription.credit.unwrap_or(self.config.credit);
         let credit = Credit {
@@ -93,42 +77,27 @@ impl Receiver {
         }
     }
 
-    /// Asks for a channel, or for its end, and again until it is answered.
+    /// Asks for a channel.
     pub(super) fn ask(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
-        let wait = self.session.round_trip.timeout_after(state.attempts);
-        state.attempts = state.attempts.saturating_add(1);
         let subscription = &state.subscription;
         let mut start = subscription.start;
         if let Start::After(position) = &mut start {
             position.sequence += u64::from(planted::is(Defect::ResumesTooFar));
         }
-        let message = match state.phase {
-            Phase::Waiting | Phase::Asked => {
-                state.phase = Phase::Asked;
-                Message::Subscribe {
-                    channel,
-                    start,
-                    earlier: subscription.earlier.clone(),
-                    level: subscription.level,
-                    credit: state.credit,
-                    serialization: &subscription.serialization,
-                    stream: &subscription.stream,
-                    known: subscription.known,
-                }
-            }
-            Phase::Leaving => Message::Unsubscribe {
-                channel,
-                reason: RefusalReason::Ended,
-                text: "",
-            },
-            Phase::Open => return,
-        };
-        self.session.push(&message);
-        let again = self.session.now + wait;
-        self.timers.set(Timer::Answer(channel), again);
+        state.phase = Phase::Asked;
+        self.session.push(&Message::Subscribe {
+            channel,
+            start,
+            earlier: subscription.earlier.clone(),
+            level: subscription.level,
+            credit: state.credit,
+            serialization: &subscription.serialization,
+            stream: &subscription.stream,
+            known: subscription.known,
+        });
     }
 
     pub(super) fn unsubscribe(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
@@ -147,17 +116,13 @@ impl Receiver {
                 self.held_bytes -= state.held_bytes();
                 *state = left;
                 state.phase = Phase::Leaving;
-                state.attempts = 1;
-                let text = cut(text);
+                let text = truncated(text);
                 self.session.push(&Message::Unsubscribe {
                     channel,
                     reason,
                     text,
                 });
-                self.timers.cancel(&Timer::Hole(channel));
                 self.news.retain(|other| *other != channel);
-                let again = self.session.now + self.session.round_trip.timeout();
-                self.timers.set(Timer::Answer(channel), again);
             }
         }
     }
@@ -167,8 +132,6 @@ impl Receiver {
         if let Some(state) = self.channels.remove(&channel) {
             self.held_bytes -= state.held_bytes();
             self.news.retain(|other| *other != channel);
-            self.timers.cancel(&Timer::Answer(channel));
-            self.timers.cancel(&Timer::Hole(channel));
         }
         self.ended.insert(channel);
     }
@@ -189,7 +152,7 @@ impl Receiver {
             return;
         };
         if position.epoch != state.epoch {
-            // Of an earlier stage: there is nobody any more to tell.
+            // Of an earlier stage, which is not acknowledged any more.
             let freed = state.store_residue(position);
             self.held_bytes -= freed;
             return;
@@ -197,12 +160,12 @@ impl Receiver {
         if position.sequence > state.delivered {
             let delivered = state.position();
             let text = format!("{channel}: {position} is stored, the last given is {delivered}");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         let mut freed = state.store_residue(position);
         freed += state.store(position.sequence);
         self.held_bytes -= freed;
-        self.stored_some(channel);
+        self.note_stored(channel);
     }
 
     pub(super) fn refused(
@@ -220,7 +183,7 @@ impl Receiver {
         if position.sequence > state.delivered {
             let delivered = state.position();
             let text = format!("{channel}: {position} is refused, the last given is {delivered}");
-            return self.caller_erred(text);
+            return self.fail_caller(text);
         }
         if position.sequence <= state.stored || !state.refused_ahead.insert(position.sequence) {
             self.session.counters.answers_unused += 1;
@@ -230,11 +193,11 @@ impl Receiver {
         let freed = state.store(0);
         self.held_bytes -= freed;
         self.session.counters.refused[reason.index()] += 1;
-        self.stored_some(channel);
+        self.note_stored(channel);
     }
 
     /// Something was stored: acknowledges it, now or a little later with more.
-    fn stored_some(&mut self, channel: Channel) {
+    fn note_stored(&mut self, channel: Channel) {
         let (elements, bytes) = (
             self.config.acknowledge_elements,
             self.config.acknowledge_bytes,
@@ -253,13 +216,13 @@ impl Receiver {
         if much || (waiting.bytes > 0 && state.credit_runs_low()) {
             self.acknowledge_now = true;
         }
-        self.has_news(channel);
+        self.needs_acknowledgement(channel);
     }
 
     // -- acknowledgements --
 
     /// There is something to tell of a channel.
-    pub(super) fn has_news(&mut self, channel: Channel) {
+    pub(super) fn needs_acknowledgement(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
@@ -274,10 +237,6 @@ impl Receiver {
 
     /// Acknowledges everything of which there is news.
     pub(super) fn acknowledge(&mut self) {
-        self.acknowledge_channels(0);
-    }
-
-    pub(super) fn acknowledge_channels(&mut self, probe: u64) {
         self.acknowledge_now = false;
         self.acknowledge_at = None;
         self.entries.clear();
@@ -289,7 +248,7 @@ impl Receiver {
             if state.phase != Phase::Open {
                 continue;
             }
-            state.told = state.limit();
+            state.announced = state.limit();
             self.session.counters.acknowledged += state.unacknowledged.elements;
             state.unacknowledged = Credit {
                 bytes: 0,
@@ -299,10 +258,9 @@ impl Receiver {
         }
         let limit = self.session.frame_fill();
         for entries in self.entries.chunks(ENTRIES_MAX) {
-            self.serial += 1;
             self.session.counters.acknowledgements += 1;
             let writer = self.session.writer();
-            let full = writer.push_acknowledge(self.serial, probe, entries, limit);
+            let full = writer.push_acknowledge(entries, limit);
             self.session.transmit(full);
         }
     }
@@ -315,17 +273,10 @@ impl Receiver {
             return;
         }
         self.session.timers();
-        while let Some(timer) = self.timers.pop(now) {
-            match timer {
-                Timer::Hello => self.say_hello(),
-                Timer::Handshake => {
-                    let text = "no answer to Hello came in time";
-                    let failure = Failure::new(Fault::Connection, Code::Handshake, text);
-                    self.session.fail(failure);
-                }
-                Timer::Answer(channel) => self.ask(channel),
-                Timer::Hole(channel) => self.ask_missing(channel),
-            }
+        if self.handshake_until.is_some_and(|at| at <= now) {
+            let text = "no answer to Hello came in time";
+            let failure = Failure::new(Fault::Connection, Code::Handshake, text);
+            self.session.fail(failure);
         }
         if self.session.is_ended() {
             return;
@@ -334,26 +285,5 @@ impl Receiver {
         if due || self.acknowledge_now {
             self.acknowledge();
         }
-    }
-
-    /// A hole has been open for too long.
-    fn ask_missing(&mut self, channel: Channel) {
-        let Some(state) = self.channels.get_mut(&channel) else {
-            return;
-        };
-        let Some((first, _)) = state.ahead.first_key_value() else {
-            state.hole = false;
-            return;
-        };
-        self.session.counters.holes += 1;
-        let message = Message::Missing {
-            channel,
-            stage: state.stage.number,
-            from: state.delivered + 1,
-            next: *first,
-        };
-        self.session.push(&message);
-        let again = self.session.now + self.session.round_trip.timeout();
-        self.timers.set(Timer::Hole(channel), again);
     }
 }

@@ -1,4 +1,4 @@
-//! What a receiver is told and says.
+//! The inputs and outputs of a receiver.
 
 use alloc::string::String;
 
@@ -35,7 +35,7 @@ pub enum ReceiverCommand {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// Everything up to this element is stored at the subscription's level (or was refused).
@@ -54,11 +54,11 @@ pub enum ReceiverCommand {
         /// Why.
         reason: DeadLetterReason,
     },
-    /// What both ends can be told.
+    /// A command that both ends take.
     Session(SessionCommand),
 }
 
-/// What the subscriber's program is told by its receiver.
+/// The events of a receiver for the subscriber's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
     /// The subscription is granted. A [`ReceiverEvent::Rollback`] may come before.
@@ -74,7 +74,7 @@ pub enum ReceiverEvent {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// The channel is ended, as was asked by [`ReceiverCommand::Unsubscribe`].
@@ -82,7 +82,7 @@ pub enum ReceiverEvent {
         /// The channel.
         channel: Channel,
     },
-    /// Store these, then say [`ReceiverCommand::Stored`]. They come in order, each once.
+    /// Store these, then give [`ReceiverCommand::Stored`]. They arrive in order, each once.
     Store {
         /// The channel.
         channel: Channel,
@@ -94,10 +94,10 @@ pub enum ReceiverEvent {
         schema_version: u32,
         /// The records.
         records: Records,
-        /// So many more are at the origin behind them: the lag.
+        /// The number of newer elements at the origin: the lag.
         behind: u64,
     },
-    /// These numbers never come. Told again after a reconnection if nothing behind them was stored.
+    /// These numbers never arrive. Reported again after a reconnection if nothing after them was stored.
     Lost {
         /// The channel.
         channel: Channel,
@@ -105,13 +105,13 @@ pub enum ReceiverEvent {
         epoch: u64,
         /// The first.
         from: u64,
-        /// The number behind the last.
+        /// The number after the last.
         next: u64,
         /// Why.
         reason: LossReason,
     },
-    /// The origin went back behind what was received: what it numbers from `next` on is new, and
-    /// what is stored here behind `kept` is no longer there. The stream goes on at `next`.
+    /// The origin lost elements that were received here: its elements from `next` on are new, and it no
+    /// longer has those stored here after `kept`. The stream continues at `next`.
     Rollback {
         /// The channel.
         channel: Channel,
@@ -129,7 +129,7 @@ pub enum ReceiverEvent {
         /// The schema.
         schema: Schema,
     },
-    /// What both ends are told.
+    /// An event of both ends.
     Session(SessionEvent),
 }
 

@@ -1,21 +1,16 @@
-//! What the subscriber says.
+//! Messages of the subscriber.
 
 use alloc::format;
 use alloc::string::ToString;
-use core::time::Duration;
 
-use super::channel::{ChannelState, Open, Range};
+use super::channel::{ChannelState, Open};
 use super::{Peer, Sender};
-use crate::message::{Entry, Hello, Message, SchemaText, Welcome};
-use crate::planted::{self, Defect};
+use crate::message::{Entry, Hello, Message, Welcome};
 use crate::session::version_failure;
 use crate::{
     CHANNEL_NUMBERS_MAX, Channel, Code, DeadLetterReason, FRAME_BYTES_MIN, Failure, Position,
     RefusalReason, SenderEvent, SessionEvent, Subscription,
 };
-
-/// What the subscriber takes for a long time to acknowledge; a larger number is taken for this.
-const ACKNOWLEDGE_MS_MAX: u64 = 10_000;
 
 impl Sender {
     pub(super) fn message(&mut self, message: &Message<'_>) {
@@ -35,26 +30,15 @@ impl Sender {
                 reason,
                 text,
             } => self.unsubscribe(*channel, *reason, text),
-            Message::Acknowledge {
-                serial,
-                probe,
-                entries,
-            } => {
+            Message::Acknowledge { entries } => {
                 self.session.counters.acknowledgements += 1;
-                let answers = self.probe_answered(*probe);
                 for entry in entries.iter() {
-                    self.acknowledge(*serial, answers, &entry);
+                    self.acknowledge(&entry);
                     if self.session.is_ended() {
                         return;
                     }
                 }
             }
-            Message::Missing {
-                channel,
-                stage,
-                from,
-                next,
-            } => self.missing(*channel, *stage, *from, *next),
             Message::Fetch {
                 request,
                 channel,
@@ -66,9 +50,10 @@ impl Sender {
                 if self.channels.contains_key(channel) {
                     let range = (*from, *next);
                     self.session
-                        .asked_for(*request, *channel, *epoch, range, *bytes);
+                        .fetch_requested(*request, *channel, *epoch, range, *bytes);
                 } else {
                     self.unknown(*channel, "Fetch");
+                    self.session.answer_none(*request, *from);
                 }
             }
             Message::Fetched {
@@ -81,13 +66,10 @@ impl Sender {
     }
 
     fn hello(&mut self, hello: &Hello) {
-        if let Some(peer) = self.peer {
-            if peer.session != hello.session {
-                let text = "a second Hello of another session on one connection";
-                self.session.fail(Failure::peer(Code::Contradiction, text));
-                return;
-            }
-            return self.welcome();
+        if self.peer.is_some() {
+            let text = "a second Hello on one connection";
+            self.session.fail(Failure::peer(Code::Contradiction, text));
+            return;
         }
         let own = self.config.session.versions;
         let version = own.1.min(hello.versions.1);
@@ -102,30 +84,20 @@ impl Sender {
             return self.session.fail(Failure::peer(Code::TooLarge, text));
         }
         self.peer = Some(Peer {
-            session: hello.session,
             version,
             window_bytes: hello.window_bytes,
-            acknowledge_delay: Duration::from_millis(hello.acknowledge_ms.min(ACKNOWLEDGE_MS_MAX)),
         });
-        self.welcome();
+        let config = &self.config.session;
+        let dead_after = config.dead_after.as_millis();
+        self.session.push(&Message::Welcome(Welcome {
+            version,
+            session: hello.session,
+            frame_bytes_max: config.frame_bytes_max as u64,
+            dead_after_ms: u64::try_from(dead_after).unwrap_or(u64::MAX),
+        }));
         self.session
             .opened(hello.frame_bytes_max, hello.dead_after_ms);
         self.session.event(SessionEvent::Welcomed { version });
-    }
-
-    fn welcome(&mut self) {
-        let Some(peer) = self.peer else {
-            return;
-        };
-        let config = &self.config.session;
-        let dead_after = config.dead_after.as_millis();
-        let welcome = Welcome {
-            version: peer.version,
-            session: peer.session,
-            frame_bytes_max: config.frame_bytes_max as u64,
-            dead_after_ms: u64::try_from(dead_after).unwrap_or(u64::MAX),
-        };
-        self.session.push(&Message::Welcome(welcome));
     }
 
     fn subscribe(&mut self, message: &Message<'_>) {
@@ -143,34 +115,19 @@ impl Sender {
             return;
         };
         let channel = *channel;
-        if let Some(state) = self.channels.get(&channel) {
-            // It did not hear the answer, or did not get one yet.
-            if state.open.is_some() {
-                self.send_answer(channel);
-            }
-            return;
-        }
-        if let Some(refusing) = self.refusing.get(&channel) {
-            let (reason, text) = (refusing.reason, &refusing.text);
-            self.session.push(&Message::Refused {
-                channel,
-                reason,
-                text,
-            });
-            return;
-        }
-        if self.ended.contains(channel) {
-            self.session.counters.stale += 1;
-            return;
+        if self.channels.contains_key(&channel) || self.ended.contains(channel) {
+            let text = format!("{channel} is subscribed twice in one session");
+            return self.session.fail(Failure::peer(Code::Contradiction, text));
         }
         let limit = self.config.channels_max;
-        if self.channels.len() + self.refusing.len() >= limit.saturating_mul(2) {
-            let text = format!("{limit} channels are open and as many refused");
-            self.session
-                .fail(Failure::peer(Code::TooManyChannels, text));
-            return;
-        }
         if self.channels.len() >= limit {
+            self.refused_busy += 1;
+            if self.refused_busy > limit {
+                let text = format!("{limit} channels are open, and as many more were refused");
+                return self
+                    .session
+                    .fail(Failure::peer(Code::TooManyChannels, text));
+            }
             let text = format!("{limit} channels are open, which is the limit");
             return self.refuse(channel, RefusalReason::Busy, text);
         }
@@ -198,7 +155,6 @@ impl Sender {
     fn unsubscribe(&mut self, channel: Channel, reason: RefusalReason, text: &str) {
         let was_open = self.channels.contains_key(&channel);
         self.remove(channel);
-        self.refusing.remove(&channel);
         self.ended.insert(channel);
         self.session.push(&Message::Ended { channel });
         if was_open {
@@ -212,7 +168,7 @@ impl Sender {
 
     /// A channel that is not there: either it was, or the peer is wrong.
     fn unknown(&mut self, channel: Channel, what: &str) {
-        if self.ended.contains(channel) || self.refusing.contains_key(&channel) {
+        if self.ended.contains(channel) {
             self.session.counters.stale += 1;
             return;
         }
@@ -221,21 +177,7 @@ impl Sender {
         self.session.fail(Failure::peer(Code::UnknownChannel, text));
     }
 
-    /// Whether an acknowledgement answers the last probe.
-    fn probe_answered(&mut self, token: u64) -> bool {
-        let Some(probe) = self.probe.as_mut().filter(|probe| probe.token == token) else {
-            return false;
-        };
-        if !probe.answered {
-            probe.answered = true;
-            self.session
-                .round_trip
-                .sample(self.session.now - probe.sent_at);
-        }
-        true
-    }
-
-    fn acknowledge(&mut self, serial: u64, answers: bool, entry: &Entry) {
+    fn acknowledge(&mut self, entry: &Entry) {
         let channel = Channel(entry.channel);
         let now = self.session.now;
         let fill = self.records_fill() as u64;
@@ -250,29 +192,16 @@ impl Sender {
             let text = format!("{channel}: {text}");
             return self.session.fail(Failure::peer(code, text));
         }
-        if entry.stage < open.stage.number || serial <= open.serial {
+        if entry.stage < open.stage.number {
             self.session.counters.stale += 1;
-            // It has nothing of the present stage yet.
-            if answers && serial > open.serial {
-                self.answered(channel);
-                self.enqueue(channel);
-            }
             return;
         }
         if let Err(text) = open.check_forward(entry) {
             let text = format!("{channel}: {text}");
             return self.session.fail(Failure::peer(Code::WentBack, text));
         }
-        open.serial = serial;
-        open.answer = None;
-        let before = open.said;
-        open.said = *entry;
-        if before.received != entry.received || before.stored != entry.stored {
-            open.doubt_since = now;
-            open.questions = 0;
-        }
-        open.unconfirmed
-            .retain(|(index, _)| *index >= entry.schemas);
+        let before = open.acknowledged;
+        open.acknowledged = *entry;
         let delay = open
             .timed
             .take_if(|(sequence, _)| *sequence <= entry.stored)
@@ -309,102 +238,25 @@ impl Sender {
             self.pacer
                 .acknowledged(now, bytes, elements, delay, in_flight);
         }
-        if answers {
-            self.answered(channel);
-        }
         self.switch_if_drained(channel);
-        self.enqueue(channel);
-    }
-
-    /// The subscriber has said what it has: what is missing goes again.
-    fn answered(&mut self, channel: Channel) {
-        let asked_at = self.probe.map(|probe| probe.sent_at);
-        let session = &mut self.session;
-        let Some(open) = self
-            .channels
-            .get_mut(&channel)
-            .and_then(|one| one.open.as_mut())
-        else {
-            return;
-        };
-        open.doubt_since = session.now;
-        if open.said.stage < open.stage.number {
-            let place = open.place(channel);
-            session.push(&Message::Stage { place });
-        }
-        for (index, schema) in &open.unconfirmed {
-            session.push(&Message::Schema {
-                channel,
-                index: *index,
-                schema: SchemaText {
-                    version: schema.version,
-                    id: schema.id,
-                    bytes: Some(&schema.bytes),
-                },
-            });
-        }
-        let from = open.said.received + 1;
-        let since = open.went_again.is_some_and(|(_, at)| Some(at) > asked_at);
-        let again = !since && !planted::is(Defect::NeverSendsAgain);
-        if from < open.probed_next.min(open.next) && again {
-            session.counters.holes += 1;
-            open.questions = 0;
-            open.again = Some(Range {
-                from,
-                next: open.probed_next.min(open.next),
-            });
-        }
-    }
-
-    fn missing(&mut self, channel: Channel, stage: u32, from: u64, next: u64) {
-        let now = self.session.now;
-        let wait = self.session.round_trip.smoothed().unwrap_or_default();
-        let Some(state) = self.channels.get_mut(&channel) else {
-            return self.unknown(channel, "Missing");
-        };
-        let Some(open) = state.open.as_mut() else {
-            let text = format!("{channel} misses records before it was accepted");
-            return self.session.fail(Failure::peer(Code::Unexpected, text));
-        };
-        if stage > open.stage.number || (stage == open.stage.number && next > open.sent_next) {
-            let text = format!("{channel} misses {} of stage {stage}, never sent", next - 1);
-            return self
-                .session
-                .fail(Failure::peer(Code::AcknowledgedUnsent, text));
-        }
-        let recently = planted::is(Defect::NeverSendsAgain)
-            || open
-                .went_again
-                .is_some_and(|(went, at)| from < went && now < at + wait);
-        let from = from.max(open.said.received + 1);
-        let next = next.min(open.next);
-        if stage < open.stage.number || from >= next || recently {
-            self.session.counters.stale += 1;
-            return;
-        }
-        self.session.counters.holes += 1;
-        open.again = Some(Range { from, next });
         self.enqueue(channel);
     }
 }
 
 impl Open {
-    /// What no honest subscriber says, however late.
+    /// Refuses what no honest subscriber sends, however late.
     fn check_entry(&self, entry: &Entry) -> Result<(), (Code, alloc::string::String)> {
         let unsent = |text| Err((Code::AcknowledgedUnsent, text));
         if entry.stage > self.stage.number {
             return unsent(format!("stage {} was never begun", entry.stage));
         }
-        if entry.schemas as usize > self.schemas.len() {
-            return unsent(format!("{} schemas were never sent", entry.schemas));
-        }
         if entry.stage < self.stage.number {
             return Ok(());
         }
-        if entry.received >= self.sent_next {
+        if entry.stored >= self.sent_next {
             return unsent(format!(
                 "number {} is acknowledged, the last sent is {}",
-                entry.received,
+                entry.stored,
                 self.sent_next - 1
             ));
         }
@@ -419,24 +271,18 @@ impl Open {
 
     /// What a later acknowledgement never takes back.
     fn check_forward(&self, entry: &Entry) -> Result<(), alloc::string::String> {
-        let said = &self.said;
+        let before = &self.acknowledged;
         let forward = [
-            ("what is stored", said.stored, entry.stored),
-            ("what is received", said.received, entry.received),
-            ("the elements", said.elements, entry.elements),
-            ("the bytes", said.bytes, entry.bytes),
+            ("what is stored", before.stored, entry.stored),
+            ("the elements", before.elements, entry.elements),
+            ("the bytes", before.bytes, entry.bytes),
             (
                 "the credit in elements",
-                said.elements_limit,
+                before.elements_limit,
                 entry.elements_limit,
             ),
-            ("the credit in bytes", said.bytes_limit, entry.bytes_limit),
-            ("the dead letters", said.refused, entry.refused),
-            (
-                "the schemas",
-                u64::from(said.schemas),
-                u64::from(entry.schemas),
-            ),
+            ("the credit in bytes", before.bytes_limit, entry.bytes_limit),
+            ("the dead letters", before.refused, entry.refused),
         ];
         let back = forward.iter().find(|(_, before, after)| after < before);
         match back {

@@ -1,8 +1,7 @@
 //! The origin's end of a session: one for each connection that a subscriber made.
 //!
-//! It holds no records. What it sends it has just been given, and what must go again is read again:
-//! the log is the only buffer. For each channel it remembers a few numbers, so that a subscriber that
-//! is slow or gone costs the same as one that is well.
+//! It holds no records: it sends what it has just been given, and the log is the only buffer. For each
+//! channel it keeps a few numbers, so a slow subscriber costs no more than a fast one.
 
 mod channel;
 mod incoming;
@@ -15,7 +14,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
-use core::time::Duration;
 
 use bytes::Bytes;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
@@ -24,8 +22,8 @@ use crate::message::decode;
 use crate::pacer::{Adaptive, AdaptiveConfig};
 use crate::session::{EndedChannels, Session};
 use crate::{
-    ANSWER_BYTES_MAX, Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer,
-    PacerStatus, RefusalReason, SenderChannel, SenderConfig,
+    Channel, Code, Counters, Credit, Failure, Fault, InFlight, Pacer, PacerStatus, SenderChannel,
+    SenderConfig,
 };
 
 use channel::{ChannelState, Open};
@@ -44,79 +42,54 @@ pub struct Sender {
     handshake_until: Instant,
     channels: BTreeMap<Channel, ChannelState>,
     ended: EndedChannels,
-    /// Refusals that the subscriber has not confirmed.
-    refusing: BTreeMap<Channel, Refusing>,
-    /// Channels with records to send again, with new ones, with much to catch up, in turn.
-    again: VecDeque<Channel>,
+    /// Channels that were refused because too many were open.
+    refused_busy: usize,
+    /// Channels with new records, and channels that catch up, in turn.
     live: VecDeque<Channel>,
     catch_up: VecDeque<Channel>,
     /// Channels that wait for more records; all wait equally long.
     lingering: VecDeque<(Instant, Channel)>,
     reads: usize,
-    /// Bytes asked of the caller for the first time, of all channels and of those that catch up.
+    /// Bytes asked of the caller, of all channels and of those that catch up.
     reserved: u64,
     reserved_catch_up: u64,
     /// On the way, of all channels and of those that catch up.
     in_flight: Credit,
     in_flight_catch_up: u64,
     pace_at: Option<Instant>,
-    /// When the subscriber is asked for news.
-    probe_at: Option<Instant>,
-    /// The last question.
-    probe: Option<Probe>,
-}
-
-/// The question for news.
-#[derive(Debug, Clone, Copy)]
-struct Probe {
-    token: u64,
-    sent_at: Instant,
-    answered: bool,
 }
 
 /// The subscriber's terms.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
-    session: u64,
     version: u32,
     window_bytes: u64,
-    acknowledge_delay: Duration,
-}
-
-/// A refusal that is repeated until it is confirmed.
-#[derive(Debug)]
-struct Refusing {
-    reason: RefusalReason,
-    text: String,
-    again_at: Instant,
-    attempts: u32,
 }
 
 impl Sender {
     /// An end without channels, at the pace of [`Adaptive`], which does not hold back while less than
-    /// some frames are on the way ([`AdaptiveConfig::of_session`]). `seed` is random and different for each session.
+    /// some frames are in flight ([`AdaptiveConfig::of_session`]).
     #[must_use]
-    pub fn new(config: SenderConfig, seed: u64) -> Self {
+    pub fn new(config: SenderConfig) -> Self {
         let pacer = AdaptiveConfig::of_session(config.session.frame_bytes as u64);
         let pacer = Adaptive::new(pacer);
-        Self::with_pacer(config, Box::new(pacer), seed)
+        Self::with_pacer(config, Box::new(pacer))
     }
 
     /// The same, at the pace of `pacer`.
     #[must_use]
-    pub fn with_pacer(mut config: SenderConfig, pacer: Box<dyn Pacer>, seed: u64) -> Self {
+    pub fn with_pacer(mut config: SenderConfig, pacer: Box<dyn Pacer>) -> Self {
         config.session = config.session.sane();
         config.reads_max = config.reads_max.max(1);
         Self {
-            session: Session::new(config.session.clone(), seed),
+            session: Session::new(config.session.clone()),
             config,
             pacer,
             peer: None,
             handshake_until: Instant::ZERO,
             channels: BTreeMap::new(),
             ended: EndedChannels::default(),
-            refusing: BTreeMap::new(),
-            again: VecDeque::new(),
+            refused_busy: 0,
             live: VecDeque::new(),
             catch_up: VecDeque::new(),
             lingering: VecDeque::new(),
@@ -129,8 +102,6 @@ impl Sender {
             },
             in_flight_catch_up: 0,
             pace_at: None,
-            probe_at: None,
-            probe: None,
         }
     }
 
@@ -153,13 +124,7 @@ impl Sender {
         self.peer.map(|peer| peer.version)
     }
 
-    /// The smoothed round trip, once it was measured.
-    #[must_use]
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.session.round_trip.smoothed()
-    }
-
-    /// What is on the way over all channels.
+    /// What is in flight over all channels.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
         InFlight {
@@ -180,10 +145,10 @@ impl Sender {
     pub fn channels(&self) -> impl Iterator<Item = (Channel, SenderChannel)> + '_ {
         self.channels
             .iter()
-            .filter_map(|(channel, state)| Some((*channel, glance(state.open.as_ref()?))))
+            .filter_map(|(channel, state)| Some((*channel, status_of(state.open.as_ref()?))))
     }
 
-    fn caller_erred(&mut self, text: String) {
+    fn fail_caller(&mut self, text: String) {
         self.session
             .fail(Failure::new(Fault::Caller, Code::Misuse, text));
     }
@@ -223,45 +188,42 @@ impl Sender {
     }
 
     fn frame(&mut self, frame: &Bytes) {
-        if !self.session.heard(frame) {
+        if !self.session.check_frame(frame) {
             return;
         }
-        let mut messages = match decode(frame) {
+        let messages = match decode(frame) {
             Ok(messages) => messages,
-            Err(error) => return self.session.not_decoded(error),
+            Err(error) => return self.session.decode_failed(error),
         };
-        self.session.sound();
-        let answered_max = self.session.counters.bytes_sent + ANSWER_BYTES_MAX;
-        while let Some(message) = messages.next() {
+        self.session.accept_frame();
+        for message in messages {
             match message {
                 Ok(message) => self.message(&message),
-                Err(error) => self.session.not_decoded(error),
+                Err(error) => self.session.decode_failed(error),
             }
             if self.session.is_ended() {
-                return;
-            }
-            if self.session.counters.bytes_sent > answered_max {
-                // The subscriber says so again, as if the network had lost it.
-                self.session.counters.stale += messages.count() as u64;
                 return;
             }
         }
     }
 }
 
-fn glance(open: &Open) -> SenderChannel {
+fn status_of(open: &Open) -> SenderChannel {
     let in_flight = open.in_flight();
     SenderChannel {
         epoch: open.epoch,
         last: open.last,
         next: open.next,
-        acknowledged: open.said.stored,
+        acknowledged: open.acknowledged.stored,
         in_flight_elements: in_flight.elements,
         in_flight_bytes: in_flight.bytes,
-        window_bytes: open.said.bytes_limit.saturating_sub(open.said.bytes),
+        window_bytes: open
+            .acknowledged
+            .bytes_limit
+            .saturating_sub(open.acknowledged.bytes),
         catching_up: open.catching_up,
         stalled: open.stalled,
-        refused: open.said.refused,
+        refused: open.acknowledged.refused,
     }
 }
 
@@ -302,9 +264,8 @@ impl Machine for Sender {
             return Some(self.handshake_until);
         }
         let linger = self.lingering.front().map(|(at, _)| *at);
-        let refusing = self.refusing.values().map(|refusing| refusing.again_at);
-        let own = [linger, self.pace_at, self.probe_at, self.session.deadline()];
-        own.into_iter().flatten().chain(refusing).min()
+        let own = [linger, self.pace_at, self.session.deadline()];
+        own.into_iter().flatten().min()
     }
 }
 
@@ -322,16 +283,17 @@ impl Invariant for Sender {
         let in_flight: u64 = open().map(|open| open.in_flight().bytes).sum();
         if in_flight != self.in_flight.bytes {
             let counted = self.in_flight.bytes;
-            return Err(format!("{in_flight} bytes on the way, counted {counted}"));
+            return Err(format!("{in_flight} bytes in flight, counted {counted}"));
         }
         let catching_up = open().filter(|open| open.catching_up);
         let catching_up: u64 = catching_up.map(|open| open.in_flight().bytes).sum();
         if catching_up != self.in_flight_catch_up {
-            return Err(format!("{catching_up} bytes on the way that catch up"));
+            return Err(format!("{catching_up} bytes in flight that catch up"));
         }
         for state in open() {
-            if state.said.stored > state.said.received || state.said.received >= state.sent_next {
-                return Err(format!("{:?} acknowledged of {}", state.said, state.next));
+            if state.acknowledged.stored >= state.sent_next {
+                let (acknowledged, next) = (state.acknowledged, state.next);
+                return Err(format!("{acknowledged:?} acknowledged of {next}"));
             }
             if state.next > state.sent_next {
                 return Err(format!(

@@ -1,12 +1,12 @@
-//! What the caller says of channels: answers, schemas, rollbacks.
+//! Commands of the caller about channels: answers, schemas, rollbacks.
 
 use alloc::format;
 
+use super::Sender;
 use super::channel::{ChannelState, Open, Switch};
-use super::{Refusing, Sender};
-use crate::config::{SCHEMAS_MAX, SCHEMAS_UNCONFIRMED_MAX};
+use crate::config::SCHEMAS_MAX;
 use crate::message::{Message, RECORDS_OVERHEAD_MAX, Rolled, SchemaText};
-use crate::session::cut;
+use crate::session::truncated;
 use crate::{Channel, Grant, Offer, RefusalReason, SCHEMA_BYTES_MAX, Schema};
 
 impl Sender {
@@ -20,7 +20,7 @@ impl Sender {
         };
         let is_open = state.open.is_some();
         match offer {
-            Offer::Refuse { reason, text } => self.refuse(channel, reason, cut(&text).into()),
+            Offer::Refuse { reason, text } => self.refuse(channel, reason, truncated(&text).into()),
             Offer::Accept(grant) if !is_open => self.accept(channel, Rolled::No, grant),
             Offer::Rollback { kept, grant } if !is_open => {
                 self.accept(channel, Rolled::of(kept), grant);
@@ -28,43 +28,28 @@ impl Sender {
             Offer::Rollback { kept, grant } => {
                 self.rolled_back(channel, kept.map_or(0, |kept| kept.sequence), grant);
             }
-            Offer::Accept(_) => self.caller_erred(format!("{channel} was accepted twice")),
+            Offer::Accept(_) => self.fail_caller(format!("{channel} was accepted twice")),
         }
     }
 
     fn accept(&mut self, channel: Channel, rolled: Rolled, grant: Grant) {
         if grant.next == 0 || grant.last == u64::MAX {
-            return self.caller_erred(format!("{channel} is granted from number 0 on"));
+            return self.fail_caller(format!("{channel} is granted from number 0 on"));
         }
         if !self.fits(&grant.schema) {
             return self.schema_too_large(channel);
         }
-        let now = self.session.now;
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
         if rolled != Rolled::No {
             self.session.counters.rollbacks += 1;
         }
-        state.open = Some(Open::new(rolled, grant, state.credit, now));
-        self.send_answer(channel);
-        self.enqueue(channel);
-    }
-
-    /// Says what was granted, or says it again.
-    pub(super) fn send_answer(&mut self, channel: Channel) {
-        let Some(state) = self.channels.get(&channel) else {
-            return;
-        };
-        let Some(answer) = state.open.as_ref().and_then(|open| open.answer.as_ref()) else {
-            self.session.counters.stale += 1;
-            return;
-        };
-        let (rollback, grant) = &**answer;
-        let known = state.known == Some(grant.schema.id);
+        state.open = Some(Open::new(&grant, state.credit));
+        let is_known = state.known == Some(grant.schema.id);
         self.session.push(&Message::Accepted {
             channel,
-            rollback: *rollback,
+            rollback: rolled,
             epoch: grant.epoch,
             next: grant.next,
             last: grant.last,
@@ -72,22 +57,23 @@ impl Sender {
             schema: SchemaText {
                 version: grant.schema.version,
                 id: grant.schema.id,
-                bytes: (!known).then_some(&*grant.schema.bytes),
+                bytes: (!is_known).then_some(&*grant.schema.bytes),
             },
         });
+        self.enqueue(channel);
     }
 
     /// The log went back while the channel is open.
     fn rolled_back(&mut self, channel: Channel, kept: u64, grant: Grant) {
         if grant.next == 0 || kept >= grant.next {
-            return self.caller_erred(format!("{channel} goes back to before what is kept"));
+            return self.fail_caller(format!("{channel} goes back to before what is kept"));
         }
         let Some(open) = self.open_mut(channel) else {
             return;
         };
         // Without a common past nothing more is sent of it.
         let until = match kept {
-            0 => open.said.stored + 1,
+            0 => open.acknowledged.stored + 1,
             kept => kept + 1,
         };
         open.last = grant.last.max(grant.next - 1);
@@ -99,21 +85,19 @@ impl Sender {
             epoch: grant.epoch,
             first: grant.next,
             kept,
-            until,
         };
         match &mut open.switch {
             // The next stage was to begin before what is gone, and still does.
             Some(pending) if kept >= pending.first => {}
-            Some(pending) if until >= pending.until => {
+            Some(pending) if until >= open.next => {
                 pending.epoch = grant.epoch;
                 pending.first = grant.next;
             }
             // Nothing that is gone was sent: the new epoch is met when it is read.
             None if kept > 0 && open.sent_next <= until => {}
             _ => {
-                // What both have is sent on, and sent again; the rest can never be read again.
+                // Only what both have needs to be stored before the next stage.
                 open.next = open.next.min(until);
-                open.again = open.again.filter(|again| again.next <= until);
                 open.switch = Some(begins);
             }
         }
@@ -131,18 +115,12 @@ impl Sender {
         text: alloc::string::String,
     ) {
         self.remove(channel);
-        let refusing = Refusing {
-            reason,
-            text,
-            again_at: self.session.now + self.session.round_trip.timeout(),
-            attempts: 1,
-        };
+        self.ended.insert(channel);
         self.session.push(&Message::Refused {
             channel,
             reason,
-            text: &refusing.text,
+            text: &text,
         });
-        self.refusing.insert(channel, refusing);
     }
 
     /// Forgets a channel.
@@ -151,7 +129,7 @@ impl Sender {
             return;
         };
         self.ended.insert(channel);
-        for queue in [&mut self.again, &mut self.live, &mut self.catch_up] {
+        for queue in [&mut self.live, &mut self.catch_up] {
             queue.retain(|queued| *queued != channel);
         }
         self.lingering.retain(|(_, queued)| *queued != channel);
@@ -187,7 +165,6 @@ impl Sender {
         if !self.fits(&schema) {
             return self.schema_too_large(channel);
         }
-        let now = self.session.now;
         let Some(open) = self.open_mut(channel) else {
             self.session.counters.answers_unused += 1;
             return;
@@ -196,14 +173,11 @@ impl Sender {
             return;
         }
         let index = u32::try_from(open.schemas.len()).unwrap_or(u32::MAX);
-        if index >= SCHEMAS_MAX || open.unconfirmed.len() >= SCHEMAS_UNCONFIRMED_MAX {
+        if index >= SCHEMAS_MAX {
             let text = "the schema changes too often for one session";
             return self.refuse(channel, RefusalReason::Busy, text.into());
         }
         open.schemas.push(schema.version);
-        if !open.is_in_doubt() {
-            open.doubt_since = now;
-        }
         let bytes = Some(&*schema.bytes);
         self.session.push(&Message::Schema {
             channel,
@@ -214,17 +188,13 @@ impl Sender {
                 bytes,
             },
         });
-        if let Some(open) = self.open_mut(channel) {
-            open.unconfirmed.push_back((index, schema));
-        }
-        self.arm_probe();
     }
 
     pub(super) fn open_mut(&mut self, channel: Channel) -> Option<&mut Open> {
         self.channels.get_mut(&channel)?.open.as_mut()
     }
 
-    /// When everything sent is stored: counts anew, begins the next stage, if that is due.
+    /// Begins the next stage, if one is due and everything sent is stored.
     pub(super) fn switch_if_drained(&mut self, channel: Channel) {
         let Some(ChannelState {
             credit,
@@ -234,27 +204,18 @@ impl Sender {
         else {
             return;
         };
-        let switch = open.switch.filter(|switch| open.next >= switch.until);
-        if !open.is_drained() || (!open.recount && switch.is_none()) {
+        let Some(switch) = open.switch.filter(|_| open.is_drained()) else {
             return;
-        }
+        };
         let in_flight = open.in_flight();
         self.in_flight.bytes -= in_flight.bytes;
         self.in_flight.elements -= in_flight.elements;
         if open.catching_up {
             self.in_flight_catch_up -= in_flight.bytes;
         }
-        open.recount = false;
-        open.sent.bytes = open.said.bytes;
-        open.sent.elements = open.said.elements;
-        let Some(switch) = switch else {
-            return;
-        };
         open.switch = None;
         open.begin_stage(switch, *credit);
-        open.doubt_since = self.session.now;
         let place = open.place(channel);
         self.session.push(&Message::Stage { place });
-        self.arm_probe();
     }
 }

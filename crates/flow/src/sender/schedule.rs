@@ -1,23 +1,14 @@
-//! Whose turn it is: numbers to be sent again first, then live channels, then those that catch up,
-//! each kind round robin; and what time brings.
+//! Which channel sends next: live channels first, then those that catch up, each kind round robin; and
+//! the deadlines.
 
-use alloc::vec::Vec;
-use core::time::Duration;
-
-use super::channel::{ChannelState, Open, Queued, Reading};
-use super::{Probe, Sender};
-use crate::config::{PROBE_CHANNELS_MAX, REFUSALS_MAX};
-use crate::message::Message;
+use super::Sender;
+use super::channel::{ChannelState, Queued, Reading};
 use crate::{Channel, Code, Failure, Fault, SenderEvent};
 
 impl Sender {
     /// Asks for as many records as there is room for.
     pub(super) fn pump(&mut self) {
         while self.reads < self.config.reads_max {
-            if let Some(channel) = self.again.pop_front() {
-                self.read_again(channel);
-                continue;
-            }
             if self.live.is_empty() && self.catch_up.is_empty() {
                 return;
             }
@@ -66,9 +57,6 @@ impl Sender {
         else {
             return;
         };
-        if open.again.is_some() && open.reading.is_none() && !self.again.contains(&channel) {
-            self.again.push_back(channel);
-        }
         let lag = open.lag();
         let catching_up = match open.catching_up {
             true => lag > self.config.live_lag / 10,
@@ -77,8 +65,7 @@ impl Sender {
         if catching_up != open.catching_up {
             open.catching_up = catching_up;
             let bytes = open.in_flight().bytes;
-            let reserved = open.reading.filter(|reading| !reading.again);
-            let reserved = reserved.map_or(0, |reading| reading.bytes);
+            let reserved = open.reading.map_or(0, |reading| reading.bytes);
             if catching_up {
                 self.in_flight_catch_up += bytes;
                 self.reserved_catch_up += reserved;
@@ -88,10 +75,7 @@ impl Sender {
                 self.reserved_catch_up -= reserved;
             }
         }
-        if lag == 0
-            || open.queued != Queued::No
-            || open.reading.is_some()
-            || open.waits_for_switch()
+        if lag == 0 || open.queued != Queued::No || open.reading.is_some() || open.switch.is_some()
         {
             return;
         }
@@ -147,7 +131,7 @@ impl Sender {
             return;
         };
         open.queued = Queued::No;
-        if open.lag() == 0 || open.reading.is_some() || open.waits_for_switch() {
+        if open.lag() == 0 || open.reading.is_some() || open.switch.is_some() {
             return;
         }
         if !open.has_credit(*credit, fill) {
@@ -159,32 +143,27 @@ impl Sender {
             self.catch_up.push_back(channel);
             return;
         }
-        let mut bytes = (open.said.bytes_limit - open.sent.bytes)
+        let mut bytes = (open.acknowledged.bytes_limit - open.sent.bytes)
             .min(room)
             .min(fill);
         if open.catching_up {
             bytes = bytes.min(catch_up_room);
         }
         let bytes = bytes.max(1);
-        let elements = open.said.elements_limit - open.sent.elements;
+        let elements = open.acknowledged.elements_limit - open.sent.elements;
         if let Some(lingering) = open.lingering.take() {
             let (first, schema) = (lingering.first, lingering.schema);
             let records = lingering.records.finish();
             let fits = records.len() as u64 <= elements && records.byte_len() as u64 <= bytes;
             if fits && first == open.next {
-                self.send(channel, first, schema, &records, false);
+                self.send(channel, first, schema, &records);
                 return self.enqueue(channel);
             }
         }
-        let end = match open.switch {
-            Some(switch) => switch.until.min(open.last + 1),
-            None => open.last + 1,
-        };
         let reading = Reading {
             from: open.next,
-            elements: elements.min(end - open.next),
+            elements: elements.min(open.lag()),
             bytes,
-            again: false,
             outdated: false,
         };
         open.reading = Some(reading);
@@ -201,42 +180,9 @@ impl Sender {
         });
     }
 
-    /// Asks for records that go again. They were counted against the windows before.
-    fn read_again(&mut self, channel: Channel) {
-        let bytes = self.records_fill() as u64;
-        let Some(open) = self
-            .channels
-            .get_mut(&channel)
-            .and_then(|one| one.open.as_mut())
-        else {
-            return;
-        };
-        let (Some(range), None) = (open.again, open.reading) else {
-            return;
-        };
-        let reading = Reading {
-            from: range.from,
-            elements: range.next - range.from,
-            bytes,
-            again: true,
-            outdated: false,
-        };
-        open.reading = Some(reading);
-        self.reads += 1;
-        self.session.event(SenderEvent::Read {
-            channel,
-            from: reading.from,
-            bytes,
-            elements: reading.elements,
-        });
-    }
-
     /// A question to the caller is no longer open.
     pub(super) fn unreserve(&mut self, reading: Reading, catching_up: bool) {
         self.reads -= 1;
-        if reading.again {
-            return;
-        }
         self.reserved -= reading.bytes;
         if catching_up {
             self.reserved_catch_up -= reading.bytes;
@@ -277,99 +223,11 @@ impl Sender {
         if self.pace_at.is_some_and(|at| at <= now) {
             self.pace_at = None;
         }
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.ask_for_news();
-        }
-        if !self.refusing.is_empty() {
-            self.refuse_again();
-        }
-    }
-
-    /// How long news may take, after so many questions that brought none. A disk may be slow for long.
-    fn patience(&self, questions: u32) -> Duration {
-        let delay = self.peer.map(|peer| peer.acknowledge_delay);
-        self.session.round_trip.timeout_after(questions) + delay.unwrap_or_default()
-    }
-
-    pub(super) fn arm_probe(&mut self) {
-        if self.probe_at.is_none() {
-            self.probe_at = Some(self.session.now + self.patience(0));
-        }
-    }
-
-    /// Asks the subscriber about the channels of which nothing was heard for too long. Nothing is
-    /// sent again before it has said what it has: a slow disk there is no reason to send.
-    fn ask_for_news(&mut self) {
-        let now = self.session.now;
-        let mut doubted = Vec::new();
-        for (channel, state) in &self.channels {
-            let Some(open) = state.open.as_ref().filter(|open| open.is_in_doubt()) else {
-                continue;
-            };
-            let due = open.doubt_since + self.patience(open.questions);
-            if due <= now && doubted.len() < PROBE_CHANNELS_MAX {
-                doubted.push(*channel);
-            }
-        }
-        for channel in &doubted {
-            if let Some(open) = self.open_mut(*channel) {
-                open.doubt_since = now;
-                open.questions += 1;
-                open.probed_next = open.next;
-            }
-        }
-        if !doubted.is_empty() {
-            let token = self.session.token();
-            self.probe = Some(Probe {
-                token,
-                sent_at: now,
-                answered: false,
-            });
-            self.session.counters.probes += 1;
-            let limit = self.session.frame_fill();
-            let full = self.session.writer().push_probe(token, &doubted, limit);
-            self.session.transmit(full);
-        }
-        let open = self.channels.values().filter_map(|one| one.open.as_ref());
-        let doubts = open.filter(|open| open.is_in_doubt());
-        let due = |open: &Open| open.doubt_since + self.patience(open.questions);
-        self.probe_at = doubts.map(due).min();
-    }
-
-    fn refuse_again(&mut self) {
-        let now = self.session.now;
-        let wait = self.session.round_trip.timeout();
-        let session = &mut self.session;
-        let ended = &mut self.ended;
-        self.refusing.retain(|channel, refusing| {
-            if refusing.again_at > now {
-                return true;
-            }
-            if refusing.attempts >= REFUSALS_MAX {
-                ended.insert(*channel);
-                return false;
-            }
-            refusing.attempts += 1;
-            refusing.again_at = now + wait * refusing.attempts;
-            session.push(&Message::Refused {
-                channel: *channel,
-                reason: refusing.reason,
-                text: &refusing.text,
-            });
-            true
-        });
     }
 }
 
 /// Whether what is left of a window is worth a frame: a quarter of one, or of the window. Crumbs
-/// would cost a frame each. When nothing is on the way, anything is.
+/// would cost a frame each. When nothing is in flight, anything is.
 fn worth_a_frame(used: u64, window: u64, fill: u64) -> bool {
     used == 0 || window.saturating_sub(used) >= (window.min(fill) / 4).max(1)
-}
-
-impl Open {
-    /// Whether nothing new may be sent until everything sent is stored.
-    pub(super) fn waits_for_switch(&self) -> bool {
-        self.recount || self.switch.is_some_and(|switch| self.next >= switch.until)
-    }
 }

@@ -2,13 +2,11 @@
 
 use alloc::format;
 
-use chappe_machine::Instant;
-
 use super::Sender;
-use super::channel::{ChannelState, Lingering, Open, Queued, Range, Reading, Switch};
+use super::channel::{ChannelState, Lingering, Open, Queued, Reading, Switch};
 use crate::message::{Message, Place, RECORDS_OVERHEAD_MAX};
 use crate::pacer::PERIOD_MAX;
-use crate::{Channel, Credit, LossReason, Pace, Records, RecordsBuilder, RefusalReason};
+use crate::{Channel, Credit, LossReason, Pace, Records, RecordsBuilder};
 
 impl Sender {
     pub(super) fn appended(&mut self, channel: Channel, last: u64) {
@@ -35,36 +33,22 @@ impl Sender {
             return;
         };
         if records.is_empty() {
-            // Not to be read now: what was appended after it will be told.
-            if reading.again {
-                open.again = None;
-            } else {
-                open.last = first - 1;
-            }
+            // Not readable now: the next append is announced.
+            open.last = first - 1;
             return;
         }
         if epoch != open.epoch {
-            return self.other_epoch(channel, epoch, reading);
+            return self.other_epoch(channel, epoch);
         }
         let Some(schema) = schema else {
-            let text = format!("{channel}: version {schema_version} of the schema was not told");
-            return self.caller_erred(text);
+            let text =
+                format!("{channel}: version {schema_version} of the schema was never announced");
+            return self.fail_caller(text);
         };
-        let mut elements = reading.elements;
-        if let (false, Some(switch)) = (reading.again, open.switch) {
-            elements = elements.min(switch.until.saturating_sub(first));
-        }
-        if elements > 0 {
-            let bytes = usize::try_from(reading.bytes).unwrap_or(usize::MAX);
-            let elements = usize::try_from(elements).unwrap_or(usize::MAX);
-            self.send(
-                channel,
-                first,
-                schema,
-                &records.take(elements, bytes),
-                reading.again,
-            );
-        }
+        let bytes = usize::try_from(reading.bytes).unwrap_or(usize::MAX);
+        let elements = usize::try_from(reading.elements).unwrap_or(usize::MAX);
+        let records = records.take(elements, bytes);
+        self.send(channel, first, schema, &records);
         self.enqueue(channel);
     }
 
@@ -90,13 +74,7 @@ impl Sender {
         self.unreserve(reading, catching_up);
         let open = self.open_mut(channel)?;
         // A rollback, or a new stage, came between.
-        let stale = reading.outdated
-            || if reading.again {
-                open.again.is_none_or(|again| again.from != reading.from)
-            } else {
-                open.next != reading.from
-            };
-        if stale {
+        if reading.outdated || open.next != reading.from {
             self.session.counters.answers_unused += 1;
             self.enqueue(channel);
             return None;
@@ -105,20 +83,14 @@ impl Sender {
     }
 
     /// The log has a new epoch from here on. It begins when all of the old one is stored.
-    fn other_epoch(&mut self, channel: Channel, epoch: u64, reading: Reading) {
+    fn other_epoch(&mut self, channel: Channel, epoch: u64) {
         let Some(open) = self.open_mut(channel) else {
             return;
         };
-        if reading.again || open.switch.is_some() {
-            // What was there is there no more, and nobody said so.
-            let text = "the stream's past has changed: subscribe anew";
-            return self.refuse(channel, RefusalReason::Removed, text.into());
-        }
         open.switch = Some(Switch {
             epoch,
             first: open.next,
             kept: open.next - 1,
-            until: open.next,
         });
         self.switch_if_drained(channel);
         self.enqueue(channel);
@@ -133,19 +105,19 @@ impl Sender {
         next: u64,
         reason: LossReason,
     ) {
-        let Some((reading, _)) = self.take_reading(channel, from, 0) else {
+        if self.take_reading(channel, from, 0).is_none() {
             return;
-        };
+        }
         if next <= from || next == u64::MAX {
-            return self.caller_erred(format!("{channel}: a gap from {from} to {next}"));
+            return self.fail_caller(format!("{channel}: a gap from {from} to {next}"));
         }
         if self
             .open_mut(channel)
             .is_some_and(|open| epoch != open.epoch)
         {
-            return self.other_epoch(channel, epoch, reading);
+            return self.other_epoch(channel, epoch);
         }
-        self.send_lost(channel, reading, next, reason);
+        self.send_lost(channel, from, next, reason);
         self.enqueue(channel);
     }
 
@@ -166,8 +138,7 @@ impl Sender {
         open.last = open.last.max(end - 1);
         let expected = open.expected();
         let follows = first <= expected && expected < end && epoch == open.epoch;
-        let still = open.switch.is_none() && !open.recount;
-        let idle = open.reading.is_none() && still && !open.catching_up;
+        let idle = open.reading.is_none() && open.switch.is_none() && !open.catching_up;
         let schema = open.schema_index(schema_version);
         let (true, true, Some(schema)) = (follows, idle, schema) else {
             return self.enqueue(channel);
@@ -214,8 +185,14 @@ impl Sender {
             let waits = open.queued != Queued::No || open.reading.is_some();
             let may = open.has_credit(*credit, fill as u64);
             let credit = Credit {
-                bytes: open.said.bytes_limit.saturating_sub(open.sent.bytes),
-                elements: open.said.elements_limit.saturating_sub(open.sent.elements),
+                bytes: open
+                    .acknowledged
+                    .bytes_limit
+                    .saturating_sub(open.sent.bytes),
+                elements: open
+                    .acknowledged
+                    .elements_limit
+                    .saturating_sub(open.sent.elements),
             };
             if waits || !may || open.next != first || !self.has_room() || !self.may_pace() {
                 break;
@@ -225,7 +202,7 @@ impl Sender {
             let elements = usize::try_from(credit.elements).unwrap_or(usize::MAX);
             let run = rest.take(elements, bytes);
             let count = run.len();
-            self.send(channel, first, schema, &run, false);
+            self.send(channel, first, schema, &run);
             if count == rest.len() {
                 break;
             }
@@ -243,19 +220,15 @@ impl Sender {
     }
 
     /// Sends a run that fits into one frame, or one record that is larger.
-    pub(super) fn send(
-        &mut self,
-        channel: Channel,
-        first: u64,
-        schema: u32,
-        records: &Records,
-        again: bool,
-    ) {
+    pub(super) fn send(&mut self, channel: Channel, first: u64, schema: u32, records: &Records) {
         let now = self.session.now;
         let room = self
             .session
             .frame_max()
             .saturating_sub(RECORDS_OVERHEAD_MAX);
+        if records.byte_len() > room {
+            return self.send_lost(channel, first, first + 1, LossReason::TooLarge);
+        }
         let Some(open) = self
             .channels
             .get_mut(&channel)
@@ -264,55 +237,19 @@ impl Sender {
             return;
         };
         let (bytes, count) = (records.byte_len() as u64, records.len() as u64);
-        if records.byte_len() > room {
-            let reading = Reading {
-                from: first,
-                elements: 1,
-                bytes: 0,
-                again,
-                outdated: false,
-            };
-            return self.send_lost(channel, reading, first + 1, LossReason::TooLarge);
-        }
         let next = first + count;
-        if again {
-            open.went(first, next, now);
-            let late = open.take_late(first, records);
-            if late.elements > 0 {
-                open.sent.bytes += late.bytes;
-                open.sent.elements += late.elements;
-                self.in_flight.bytes += late.bytes;
-                self.in_flight.elements += late.elements;
-                if open.catching_up {
-                    self.in_flight_catch_up += late.bytes;
-                }
-                // The subscriber may have heard that they are lost, and take none of them.
-                open.recount = true;
-                self.session.counters.elements += late.elements;
-                self.pacer.sent(now, late.bytes, late.elements);
-            }
-            if count > late.elements {
-                let (bytes, count) = (bytes - late.bytes, count - late.elements);
-                self.session.counters.sent_again += count;
-                self.pacer.sent_again(now, bytes, count);
-            }
-        } else {
-            if !open.is_in_doubt() {
-                open.doubt_since = now;
-            }
-            open.next = next;
-            open.sent_next = open.sent_next.max(next);
-            open.sent.bytes += bytes;
-            open.sent.elements += count;
-            open.timed = open.timed.or(Some((next - 1, now)));
-            self.in_flight.bytes += bytes;
-            self.in_flight.elements += count;
-            if open.catching_up {
-                self.in_flight_catch_up += bytes;
-            }
-            self.session.counters.elements += count;
-            self.pacer.sent(now, bytes, count);
+        open.next = next;
+        open.sent_next = open.sent_next.max(next);
+        open.sent.bytes += bytes;
+        open.sent.elements += count;
+        open.timed = open.timed.or(Some((next - 1, now)));
+        self.in_flight.bytes += bytes;
+        self.in_flight.elements += count;
+        if open.catching_up {
+            self.in_flight_catch_up += bytes;
         }
+        self.session.counters.elements += count;
+        self.pacer.sent(now, bytes, count);
         let message = Message::Records {
             place: open.place(channel),
             first,
@@ -321,35 +258,16 @@ impl Sender {
             records: records.clone(),
         };
         self.session.push(&message);
-        self.arm_probe();
     }
 
     /// Names numbers that never come.
-    fn send_lost(&mut self, channel: Channel, reading: Reading, next: u64, reason: LossReason) {
-        let now = self.session.now;
+    fn send_lost(&mut self, channel: Channel, from: u64, next: u64, reason: LossReason) {
         let Some(open) = self.open_mut(channel) else {
             return;
         };
-        let from = reading.from;
-        let mut next = next;
-        if let Some(switch) = open.switch {
-            next = next.min(switch.until.max(from + 1));
-        }
-        if reading.again {
-            open.went(from, next, now);
-        }
-        if !open.is_in_doubt() {
-            open.doubt_since = now;
-        }
-        let counted = from < open.next;
-        if next > open.next {
-            let from = from.max(open.next);
-            open.name_lost(Range { from, next });
-        }
-        open.next = open.next.max(next);
+        open.next = next;
         open.sent_next = open.sent_next.max(next);
         open.last = open.last.max(next - 1);
-        open.recount |= counted;
         let place = open.place(channel);
         self.session.counters.lose(next - from);
         self.session.push(&Message::Lost {
@@ -358,12 +276,11 @@ impl Sender {
             next,
             reason,
         });
-        self.arm_probe();
     }
 
     pub(super) fn may_pace(&mut self) -> bool {
         let (now, in_flight) = (self.session.now, self.in_flight());
-        // Nothing will be acknowledged when nothing is on the way: no pacer may wait for it.
+        // Nothing will be acknowledged when nothing is in flight: no pacer may wait for it.
         let idle = in_flight.bytes == 0 && self.reads == 0;
         match self.pacer.next(now, in_flight) {
             Pace::Now => {
@@ -388,7 +305,7 @@ impl Open {
         }
     }
 
-    /// The number that comes next, behind what waits for more.
+    /// The number that follows those that wait for more.
     fn expected(&self) -> u64 {
         let waiting = self
             .lingering
@@ -404,17 +321,6 @@ impl Open {
             records: RecordsBuilder::default(),
         });
         lingering.records.append(records);
-    }
-
-    /// These numbers went again.
-    fn went(&mut self, from: u64, next: u64, now: Instant) {
-        self.went_again = Some((next, now));
-        self.again = self.again.and_then(|mut again| {
-            if again.from >= from {
-                again.from = again.from.max(next);
-            }
-            (again.from < again.next).then_some(again)
-        });
     }
 }
 

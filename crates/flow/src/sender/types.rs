@@ -1,4 +1,4 @@
-//! What a sender is told and says.
+//! The inputs and outputs of a sender.
 
 use alloc::string::String;
 
@@ -20,8 +20,8 @@ pub enum SenderReceive {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderCommand {
     /// Answers [`SenderEvent::Subscribe`]. Later, on an accepted channel: `Refuse` ends it, and
-    /// `Rollback` says that the log went back while the session was open; it must be said before any
-    /// record of the new epoch is.
+    /// `Rollback` says that the log went back while the session was open; give it before any
+    /// record of the new epoch.
     Answer {
         /// The channel.
         channel: Channel,
@@ -86,14 +86,14 @@ pub enum SenderCommand {
         /// The schema.
         schema: Schema,
     },
-    /// What both ends can be told.
+    /// A command that both ends take.
     Session(SessionCommand),
 }
 
-/// What the origin's program is told by its sender.
+/// The events of a sender for the origin's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// Somebody wants a stream; answer with [`SenderCommand::Answer`].
+    /// A subscriber wants a stream; answer with [`SenderCommand::Answer`].
     Subscribe {
         /// The channel.
         channel: Channel,
@@ -127,7 +127,7 @@ pub enum SenderEvent {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// There are records to send, but the subscriber has no room.
@@ -140,7 +140,7 @@ pub enum SenderEvent {
         /// The channel.
         channel: Channel,
     },
-    /// What both ends are told.
+    /// An event of both ends.
     Session(SessionEvent),
 }
 

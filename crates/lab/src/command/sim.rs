@@ -86,7 +86,7 @@ pub(crate) struct NetworkStudy {
     /// Messages lost, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub loss: f64,
-    /// Bytes that wait at the first node for its rate; more datagrams are dropped, connections wait.
+    /// Bytes that wait at the first node for its rate; when they are reached, connections wait.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES")]
     pub queue: u64,
     /// Bytes of an element.
@@ -98,9 +98,6 @@ pub(crate) struct NetworkStudy {
     /// Simulated time for each load.
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "DURATION")]
     pub time: Duration,
-    /// Send frames as datagrams that are lost, rather than on connections.
-    #[arg(long)]
-    pub datagrams: bool,
     /// Write the table and the figures here.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -289,7 +286,6 @@ fn network(flags: &NetworkStudy, json: bool) -> Outcome {
             elements_per_s: *elements_per_s,
             payload_bytes: flags.payload as usize,
             duration: flags.time,
-            datagrams: flags.datagrams,
         };
         let load = format!("load {} of {}, {elements_per_s:.0}/s", nth + 1, rates.len());
         let ticker = Ticker::new();

@@ -48,11 +48,11 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// An end without streams. `seed` is random and different for each session.
+    /// An end without streams.
     #[must_use]
-    pub fn new(config: OriginConfig, seed: u64) -> Self {
+    pub fn new(config: OriginConfig) -> Self {
         Self {
-            sender: Sender::new(config.sender, seed),
+            sender: Sender::new(config.sender),
             serialization: config.serialization,
             channels: BTreeMap::new(),
             repair: RepairTurn::default(),

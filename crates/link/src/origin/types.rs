@@ -122,7 +122,7 @@ pub enum OriginCommand {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// Answers [`OriginEvent::Schema`].
@@ -163,7 +163,7 @@ pub enum OriginCommand {
     ReadFailed {
         /// The question.
         request: ReadRequest,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// New elements, consecutive, of one epoch and one schema.
@@ -235,7 +235,7 @@ pub enum OriginEvent {
     Ended {
         /// The channel.
         channel: Channel,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// An event of the session: [`SessionEvent::Welcomed`], [`SessionEvent::FetchEnded`],

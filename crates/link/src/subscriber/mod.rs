@@ -37,7 +37,7 @@ pub struct Subscriber {
     /// When changes that found no room are tried again.
     retry_at: Option<Instant>,
     busy_pause: Duration,
-    /// Batches on their way to the disk, in the order of the log.
+    /// Batches queued in the log, in the order of the log.
     queued: VecDeque<Queued>,
     /// Per channel, how far the batches of one input are stored; empty between inputs.
     stored: Vec<(Channel, Position, u64)>,
@@ -62,7 +62,7 @@ struct Copied {
     handed_out: Option<Position>,
 }
 
-/// One batch on its way to the disk, or one dead letter.
+/// One batch queued in the log, or one dead letter.
 #[derive(Debug)]
 struct Queued {
     channel: Channel,
@@ -429,7 +429,7 @@ impl Subscriber {
         }
     }
 
-    /// The oldest batches on their way to the disk are safe.
+    /// The oldest batches queued in the log are safe.
     fn stored(&mut self, batches: usize) {
         for _ in 0..batches {
             let Some(batch) = self.queued.pop_front() else {

@@ -91,7 +91,7 @@ pub enum StorageOutcome {
     Refused {
         /// Why, for the origin.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
 }
@@ -172,7 +172,7 @@ pub enum SubscriberEvent {
         channel: Channel,
         /// Why.
         reason: RefusalReason,
-        /// Why, in words.
+        /// Why, as a text.
         text: String,
     },
     /// Put these elements back, which are damaged here; they may be there already.

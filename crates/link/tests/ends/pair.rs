@@ -25,7 +25,7 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(now: Instant, delay: Duration, seed: u64) -> Self {
         let mut pair = Self {
-            origin: Origin::new(OriginConfig::default(), seed),
+            origin: Origin::new(OriginConfig::default()),
             subscriber: Subscriber::new(SubscriberConfig::default(), !seed),
             origin_events: VecDeque::new(),
             subscriber_events: VecDeque::new(),

@@ -1,7 +1,7 @@
 //! One subscription by contact point at work: elements one after another, each until it is stored
 //! there or refused; and what was refused, sent again by hand.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use chappe_flow::ReconnectCommand;
@@ -11,21 +11,18 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use super::outflow::Outflow;
-use super::push::Destination;
+use super::subscriptions::Destination;
 use super::{CONTACT_ELEMENTS_MAX, ELEMENTS_MAX_HEADER, SENT_AGAIN};
-use crate::dead_letters::{DeadLetters, Letter, Reason, Refused, fit, record_of};
+use crate::dead_letters::{Letter, Reason, Refused, fit, record_of};
 use crate::dial::Again;
-use crate::handle::{Links, Shared};
+use crate::handle::Links;
 use crate::peers::Place;
 use crate::serialization::{
     Document, Elements, SchemaId, SchemaRef, SerializationError, Structure,
 };
+use crate::shared::Shared;
 use crate::{LinkError, Reader, Serialization};
 
-/// The name under which what contact points refuse is kept as dead letters; no link may have it.
-pub const PUSH_LETTERS: &str = "http-push";
-/// Dead letters of pushing that are kept; as of a link.
-pub(crate) const LETTERS_MAX: u64 = 10_000;
 /// Elements of one request at most, where a request takes more than one.
 const ELEMENTS_MAX: usize = CONTACT_ELEMENTS_MAX;
 
@@ -43,7 +40,7 @@ pub(super) struct Push {
 
 /// What a contact point did with a request.
 enum Outcome {
-    /// It takes so many elements in a request, if it says so.
+    /// The largest number of elements in a request, if it names one.
     Stored(Option<usize>),
     /// It will never take this.
     Refused(Reason, String),
@@ -306,21 +303,6 @@ impl Unstored {
     }
 }
 
-impl Shared {
-    /// The dead letters of pushing.
-    pub(crate) fn push_letters(&self) -> Result<Arc<DeadLetters>, LinkError> {
-        let mut letters = self
-            .push_letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = &*letters {
-            return Ok(open.clone());
-        }
-        let open = DeadLetters::named(&self.store, PUSH_LETTERS, LETTERS_MAX)?;
-        Ok(letters.insert(Arc::new(open)).clone())
-    }
-}
-
 impl Links {
     /// Sends a dead letter of pushing once more, to the subscription that its contact point has now.
     pub(crate) async fn push_again(&self, number: u64) -> Result<(), LinkError> {
@@ -333,7 +315,9 @@ impl Links {
         let live = shared.pushes.destination(&letter.stream, &was);
         let (destination, serialization) = live.ok_or_else(|| {
             let (stream, address) = (&letter.stream, was.address);
-            still(format!("nobody at {address} is subscribed to {stream:?}"))
+            still(format!(
+                "no contact point at {address} is subscribed to {stream:?}"
+            ))
         })?;
         let address = destination.contact.address;
         let reader = Reader {
@@ -371,15 +355,15 @@ impl Links {
         match put(&destination, &media_type, encoded(&document)?).await {
             Outcome::Stored(_) => letters.sent_again(number).await,
             Outcome::Refused(_, why) | Outcome::Later(why) => {
-                Err(still(format!("{address} says: {why}")))
+                Err(still(format!("{address} answers: {why}")))
             }
             Outcome::UnknownSchema => Err(still(format!("{address} does not know the schema"))),
-            Outcome::Gone => Err(still(format!("{address} wants nothing any more"))),
+            Outcome::Gone => Err(still(format!("{address} has ended its subscription"))),
         }
     }
 }
 
-/// How many elements a request has at most, when the contact point says that it takes so many.
+/// The largest number of elements of a request, from what the contact point takes.
 pub(super) fn elements_for(serialization: Serialization, told: Option<usize>) -> usize {
     match serialization {
         Serialization::Xml => told.unwrap_or(1).clamp(1, ELEMENTS_MAX),

@@ -2,8 +2,8 @@
 //!
 //! Both carry the documents of [`serialization`](super::serialization), and both give each element
 //! exactly once: it carries its position at the origin, and the receiver knows the newest it has
-//! stored. The functions on [`Links`] answer requests; whoever has an HTTP server calls
-//! them, after it has decided who may read:
+//! stored. The functions on [`Links`](super::Links) answer requests; the program with the HTTP server calls
+//! them after it has decided who may read:
 //!
 //! | request | function |
 //! |---|---|
@@ -13,40 +13,44 @@
 //! | `GET /api/v1/exchange/streams/NAME` | `http_pull` |
 //! | `GET /api/v1/directory?streams=NAMES&serialization=WORD` | `http_directory` |
 //!
-//! **Push**: the subscriber says where it wants elements (its contact point). A contact point is a
-//! stranger's word: the address policy judges it, and it has to give back a token before the first
+//! **Push**: the subscriber names the address for elements (its contact point). A contact point is
+//! untrusted: the address policy judges it, and it has to give back a token before the first
 //! element goes there. One of `https` comes with the fingerprint of its certificate, which is the only
-//! one trusted there. Requests go one after another; a status of 2xx says *stored*, another one of
+//! one trusted there. Requests go one after another; a status of 2xx means *stored*, another one of
 //! 4xx makes the element a dead letter of the origin, and anything else is tried again. A request of
 //! XML has one element, or as many as the last answer allowed, each a document; several that are
 //! refused together are sent again in halves. A subscription lives as long as it is renewed, which
 //! needs the secret that its subscriber was given.
 //!
-//! **Pull**: the answer never ends. Every 15 seconds of silence it says that it lives.
+//! **Pull**: the answer never ends. After 15 seconds of silence it sends a sign of life.
 
 mod contact;
+mod contact_point;
 mod delivery;
+mod directory;
 mod kept;
 mod outflow;
 mod pull;
 mod push;
 mod request;
+mod secret;
 mod storing;
 mod subscriber;
+mod subscriptions;
 
 use chappe_link::EPOCHS_MAX;
 use chappe_stream::{Position, PositionError};
 use serde::{Deserialize, Serialize};
 
-pub use kept::KeptSubscription;
+pub use super::host::KeptSubscription;
+pub use super::shared::PUSH_LETTERS;
 pub use pull::PullBody;
 
-pub(crate) use contact::{ContactPoint, apply, patiently};
-pub use delivery::PUSH_LETTERS;
-pub(crate) use push::Pushes;
+pub(crate) use contact_point::ContactPoint;
 pub(crate) use subscriber::{pull_link, push_link};
+pub(crate) use subscriptions::Pushes;
 
-use super::{HttpRefusal, LinkStart, Links, Reader, Serialization, directory};
+use super::{LinkStart, Serialization};
 
 /// Where subscriptions are made.
 pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
@@ -54,17 +58,17 @@ pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
 pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
 /// The header with a subscription's secret. It is not part of the path, which proxies log.
 pub const SECRET_HEADER: &str = "chappe-subscription-secret";
-/// The header of a contact point's answer that says how many elements a request may have at most.
+/// The header of a contact point's answer with the largest number of elements of a request.
 /// Without it a request of XML has one.
 pub const ELEMENTS_MAX_HEADER: &str = "chappe-elements-max";
-/// What contact points of this program say there; reason: the log reads as many at once for a follower.
+/// The value that this program's contact points send; reason: the log reads as many at once for a follower.
 pub const CONTACT_ELEMENTS_MAX: usize = 256;
 /// Before the name of a stream that is pulled.
 pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
 /// The directory.
 pub const DIRECTORY_PATH: &str = "/api/v1/directory";
 
-/// Behind the media type of what an operator sends again: it stands behind newer elements.
+/// Follows the media type of elements that an operator sends again, which follow newer ones.
 pub(crate) const SENT_AGAIN: &str = "; sent-again=1";
 
 /// A subscriber wants elements at its contact point.
@@ -106,7 +110,7 @@ pub struct SubscriptionAnswer {
     pub secret: String,
     /// Seconds that it lives without being renewed.
     pub lease_s: u64,
-    /// It begins behind this position, `EPOCH:NUMBER`.
+    /// It starts after this position, `EPOCH:NUMBER`.
     #[serde(default)]
     pub after: Option<String>,
 }
@@ -127,7 +131,7 @@ pub(crate) struct Confirmation {
     pub(crate) confirm: String,
 }
 
-/// Somebody wants an endless answer.
+/// A request for an endless answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullRequest {
     /// The stream.
@@ -158,24 +162,4 @@ pub struct Taken {
     pub status: u16,
     /// The body, JSON.
     pub body: Option<String>,
-}
-
-impl Links {
-    /// The directory for other nodes: those of the streams `streams` (a name, or a beginning with `*`
-    /// behind it; empty: the list of names) that `reader` may read, as documents.
-    ///
-    /// # Errors
-    /// A selection that is none.
-    pub fn http_directory(
-        &self,
-        streams: &str,
-        serialization: Serialization,
-        reader: &Reader,
-    ) -> Result<bytes::Bytes, HttpRefusal> {
-        let entries = self.shared().host.directory(reader);
-        let question = format!("{streams}\n{}", serialization.as_str());
-        let most = super::serialization::DOCUMENT_BYTES_MAX;
-        directory::answer(question.as_bytes(), &entries, most)
-            .map_err(|error| HttpRefusal::new(400, "no selection", error.to_string()))
-    }
 }

@@ -36,7 +36,7 @@ pub(super) struct Outflow {
     waiting: std::vec::IntoIter<StreamElement>,
     /// Lost numbers that were met and have not gone out, a part for each epoch.
     lost: VecDeque<Lost>,
-    /// Where it begins: behind this.
+    /// It starts after this position.
     begins: Position,
 }
 
@@ -79,12 +79,12 @@ impl Outflow {
         }
     }
 
-    /// It begins behind this position.
+    /// It starts after this position.
     pub(super) fn begins(&self) -> Position {
         self.begins
     }
 
-    /// Elements that are in the log behind this number.
+    /// Elements that are in the log after this number.
     pub(super) fn behind(&self, sequence: u64) -> u64 {
         self.log.log().last().saturating_sub(sequence)
     }
@@ -93,7 +93,7 @@ impl Outflow {
         &self.log
     }
 
-    /// Its structure has to be told again.
+    /// Its structure has to be sent again.
     pub(super) fn forget_structure(&mut self) {
         self.told = None;
     }

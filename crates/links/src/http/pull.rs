@@ -7,9 +7,10 @@ use chappe_stream::{Position, StoreError, StreamSchema};
 
 use super::PullRequest;
 use super::outflow::Outflow;
-use crate::handle::{Links, Shared};
+use crate::handle::Links;
 use crate::peers::Place;
 use crate::serialization::{Document, Elements, Lost};
+use crate::shared::Shared;
 use crate::{HttpRefusal, LinkKind, LinkStart, LossReason, Reader, Serialization};
 
 /// Elements of one document at most; reason: small documents spread the work.
@@ -21,7 +22,7 @@ pub struct PullBody {
     outflow: Outflow,
     serialization: Serialization,
     place: Place,
-    /// The reader wants only what is new, and was not told behind which position that is.
+    /// The reader wants only new elements, and does not know yet after which position.
     begins: bool,
 }
 

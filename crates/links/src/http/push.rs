@@ -2,53 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::Scheme;
 use chappe_link::EPOCHS_MAX;
 use chappe_stream::{Position, PositionError, StreamLog};
-use chappe_transport::http::{Client, ClientLimits};
+use chappe_transport::http::Client;
 use chappe_transport::tls::{self, Fingerprint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::contact::ring_eq;
 use super::delivery::{Push, elements_for};
-use super::kept::{KeptSubscription, keeper};
+use super::kept::keeper;
 use super::outflow::Outflow;
-use super::{Confirmation, Credential, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest};
+use super::subscriptions::{Destination, Subscription, limits};
+use super::{
+    Confirmation, Credential, SECRET_HEADER, SubscriptionAnswer, SubscriptionRequest, secret,
+};
 use crate::handle::Links;
+use crate::host::KeptSubscription;
 use crate::peers::Place;
-use crate::{HttpRefusal, LinkHost, LinkKind, Reader, Serialization};
-
-/// The subscriptions that others have here.
-pub(crate) struct Pushes {
-    /// Calls contact points of `http`; one of `https` has a client that trusts its certificate.
-    client: Client,
-    subscriptions: Mutex<BTreeMap<String, Subscription>>,
-    /// Something is to be kept.
-    pub(super) news: Notify,
-    keeper: OnceLock<AbortHandle>,
-    /// Whether it was kept for the last time; locked while it is.
-    pub(super) ended: Mutex<bool>,
-}
-
-struct Subscription {
-    expires: Instant,
-    task: AbortHandle,
-    kept: KeptSubscription,
-    destination: Destination,
-}
-
-/// A contact point, and the client that calls it.
-#[derive(Clone)]
-pub(super) struct Destination {
-    pub(super) contact: Contact,
-    pub(super) client: Client,
-}
+use crate::{HttpRefusal, LinkKind, Reader};
 
 /// A subscription that may be made.
 pub(super) struct Wanted {
@@ -57,108 +31,6 @@ pub(super) struct Wanted {
     earlier: Vec<Position>,
     destination: Destination,
     place: Place,
-}
-
-fn limits() -> ClientLimits {
-    ClientLimits {
-        body_bytes: 64 << 10,
-        ..ClientLimits::default()
-    }
-}
-
-impl Default for Pushes {
-    fn default() -> Self {
-        Self {
-            client: Client::new(limits()),
-            subscriptions: Mutex::default(),
-            news: Notify::new(),
-            keeper: OnceLock::new(),
-            ended: Mutex::default(),
-        }
-    }
-}
-
-impl Pushes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Subscription>> {
-        let subscriptions = self.subscriptions.lock();
-        subscriptions.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends those whose lease is over.
-    pub(super) fn expire(&self) {
-        let now = Instant::now();
-        let mut subscriptions = self.lock();
-        let before = subscriptions.len();
-        subscriptions.retain(|_, subscription| {
-            let lives = subscription.expires > now && !subscription.task.is_finished();
-            if !lives {
-                subscription.task.abort();
-            }
-            lives
-        });
-        if subscriptions.len() < before {
-            self.news.notify_one();
-        }
-    }
-
-    /// Waits until a lease is over that is not renewed by then.
-    pub(super) async fn lease_over(&self) {
-        let first = self.lock().values().map(|it| it.expires).min();
-        match first {
-            Some(first) => tokio::time::sleep_until(first).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Ends all, and keeps what there is to keep.
-    pub(crate) fn close(&self, host: &dyn LinkHost) {
-        let Some(keeper) = self.keeper.get() else {
-            return;
-        };
-        keeper.abort();
-        self.keep(host, true);
-        for (_, subscription) in std::mem::take(&mut *self.lock()) {
-            subscription.task.abort();
-        }
-    }
-
-    /// One is over.
-    pub(super) fn remove(&self, id: &str) -> Option<AbortHandle> {
-        let removed = self.lock().remove(id);
-        self.news.notify_one();
-        removed.map(|subscription| subscription.task)
-    }
-
-    /// Everything up to this position is at the contact point, or a dead letter.
-    pub(super) fn reached(&self, id: &str, position: Position) {
-        if let Some(subscription) = self.lock().get_mut(id) {
-            subscription.kept.after = position;
-            self.news.notify_one();
-        }
-    }
-
-    /// What is to be kept.
-    pub(super) fn kept(&self) -> Vec<KeptSubscription> {
-        let subscriptions = self.lock();
-        subscriptions.values().map(|it| it.kept.clone()).collect()
-    }
-
-    /// The contact point of this address that wants elements of a stream, and how; if there are
-    /// several, the one of this path.
-    pub(super) fn destination(
-        &self,
-        stream: &str,
-        was: &Contact,
-    ) -> Option<(Destination, Serialization)> {
-        let subscriptions = self.lock();
-        let mut fits: Vec<&Subscription> = subscriptions
-            .values()
-            .filter(|it| it.kept.stream == stream && it.destination.contact.address == was.address)
-            .collect();
-        fits.sort_by_key(|it| it.destination.contact.path != was.path);
-        let found = fits.first()?;
-        Some((found.destination.clone(), found.kept.serialization))
-    }
 }
 
 impl Links {
@@ -178,7 +50,7 @@ impl Links {
         self.confirm(&wanted.destination).await?;
         let host = &self.shared().host;
         let id = format!("{:016x}{:016x}", host.random(), host.random());
-        let secret = new_secret(&**host);
+        let secret = secret::new(&**host);
         let after = self.begin(wanted, request, source, id.clone(), secret.clone());
         Ok(SubscriptionAnswer {
             after: Some(after.to_string()),
@@ -224,7 +96,7 @@ impl Links {
         })
     }
 
-    /// Begins to push; from behind which position.
+    /// Begins to push; returns the position after which it starts.
     pub(super) fn begin(
         &self,
         wanted: Wanted,
@@ -268,7 +140,7 @@ impl Links {
         };
         subscriptions.insert(id, subscription);
         drop(subscriptions);
-        shared.pushes.keeper.get_or_init(|| keeper(shared));
+        shared.pushes.kept_by(|| keeper(shared));
         shared.pushes.news.notify_one();
         after
     }
@@ -320,7 +192,7 @@ impl Links {
         {
             let subscriptions = shared.pushes.lock();
             let subscription = subscriptions.get(id).ok_or_else(unknown)?;
-            if ring_eq(subscription.kept.secret.as_bytes(), given.as_bytes()) {
+            if secret::is_equal(subscription.kept.secret.as_bytes(), given.as_bytes()) {
                 return Ok(());
             }
         }
@@ -362,7 +234,7 @@ impl Links {
                             or access.insecure = true at the origin";
                 return Err(refuse(403, text, Some(hint.to_owned())));
             }
-            let client = self.shared().pushes.client.clone();
+            let client = self.shared().pushes.client();
             return Ok(Destination { contact, client });
         }
         let fingerprint = request.fingerprint.as_deref().unwrap_or_default();
@@ -375,7 +247,7 @@ impl Links {
         Ok(Destination { contact, client })
     }
 
-    /// Asks the contact point whether it wants this: it gives back a token that only it was told.
+    /// Asks the contact point whether it wants this: it returns a token that only it was sent.
     async fn confirm(&self, destination: &Destination) -> Result<(), HttpRefusal> {
         let Destination { contact, client } = destination;
         let shared = self.shared();
@@ -420,11 +292,6 @@ impl Links {
             ..HttpRefusal::new(422, "contact point not confirmed", text)
         })
     }
-}
-
-/// A secret of 128 random bits.
-pub(super) fn new_secret(host: &dyn LinkHost) -> String {
-    format!("{:016x}{:016x}", host.random(), host.random())
 }
 
 fn no_address() -> HttpRefusal {

@@ -125,7 +125,7 @@ impl Origin {
             .await
             .map_err(|error| refused(error.to_string()))?;
         tokio::spawn(async move {
-            // How it ended is told to whoever reads the answer.
+            // The reader of the answer learns how it ended.
             if let Err(error) = connection.await {
                 tracing::trace!(%error, "connection ended");
             }
@@ -205,7 +205,7 @@ pub(super) fn detail(body: &[u8]) -> Option<String> {
     problem["detail"].as_str().map(str::to_owned)
 }
 
-/// What an origin said beside success.
+/// The error of an answer without success.
 pub(super) fn unwanted(status: StatusCode, body: &[u8]) -> ConnectionError {
     let said = detail(body).unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     let said: String = said.trim().chars().take(300).collect();

@@ -7,13 +7,13 @@ use std::pin::Pin;
 
 use chappe_stream::StoreError;
 
-use super::contact::take;
+use crate::documents::take;
 use crate::inlet::{Inlet, InletError, Pending};
 use crate::serialization::Document;
 
 pub(super) struct Storing {
     pub(super) inlet: Inlet,
-    /// What is on its way to the disk, in order, with the bytes that it had on the connection.
+    /// What is queued in the log, in order, with the bytes that it had on the connection.
     under_way: VecDeque<(Pending, u64)>,
     under_way_bytes: u64,
     /// Bytes that are here and not taken.

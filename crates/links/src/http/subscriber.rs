@@ -12,12 +12,12 @@ use hyper::{Method, StatusCode};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use super::contact::stream_of;
 use super::request::{Ask, Origin, detail, unwanted};
 use super::storing::Storing;
 use super::{SubscriptionAnswer, SubscriptionRequest};
 use crate::dial::Again;
 use crate::directory;
+use crate::documents::stream_of;
 use crate::inlet::{self, Inlet, InletError};
 use crate::link::Link;
 use crate::serialization::{DOCUMENT_BYTES_MAX, SerializationError};
@@ -93,7 +93,7 @@ impl From<InletError> for Ended {
 impl From<LinkError> for Ended {
     fn from(error: LinkError) -> Self {
         match error.is_of_stream() {
-            true => Self::Refused(error.told()),
+            true => Self::Refused(error.with_hint()),
             false => Self::Down(plain(error.to_string())),
         }
     }
@@ -129,7 +129,7 @@ async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, Connectio
     names.retain(|name| {
         let fits = chappe_stream::check_name(&link.config.local_name(name)).is_ok();
         if !fits {
-            inlet::refused(link, name, "its name is none here");
+            inlet::refused(link, name, "its name is not valid here");
         }
         fits
     });
@@ -436,7 +436,7 @@ async fn keep(
     let Some(contact) = &link.contact else {
         return Err(plain("the link has no contact point").into());
     };
-    // One receiving end for as long as the link lives: it knows what is on its way to the disk.
+    // One receiving end for as long as the link lives: it knows what is queued in the log.
     let known = |inlet: &Inlet| (inlet.have(), inlet.earlier());
     let (have, earlier) = match contact.inlet(name) {
         Some(inlet) => known(&*inlet.lock().await),

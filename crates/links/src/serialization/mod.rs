@@ -157,7 +157,7 @@ pub enum SerializationError {
     Malformed {
         /// Where it was seen.
         offset: usize,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A limit is exceeded.

@@ -1,4 +1,4 @@
-//! A connection within this process, with a bounded queue each way.
+//! A connection within this process, with a bounded queue in each direction.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub struct MemoryConnection {
     here: Way,
 }
 
-/// What goes one way. Clones share it.
+/// One direction. Clones share it.
 #[derive(Debug, Clone)]
 struct Way(Arc<Mutex<Queue>>);
 
@@ -29,7 +29,7 @@ struct Queue {
     wakers: [Option<Waker>; 2],
 }
 
-/// Both ends of a connection that holds at most `frames` each way.
+/// Both ends of a connection that holds at most `frames` in each direction.
 #[must_use]
 pub fn pair(frames: usize) -> (MemoryConnection, MemoryConnection) {
     let way = || {
@@ -89,7 +89,7 @@ impl FrameConnection for MemoryConnection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
-        // Its end is seen below, behind what came before it.
+        // Its end is noticed below, after the frames before it.
         let _ = self.poll_flush(context);
         let mut queue = self.here.lock();
         if let Some(frame) = queue.frames.pop_front() {

@@ -16,9 +16,9 @@ use super::wire::{READY_FRAMES_MAX, Wire};
 use super::{ConnectionError, FrameConnection, LinkFrame, reading};
 use crate::directory;
 use crate::feed::{Mailbox, News, Reading};
-use crate::handle::Shared;
 use crate::peers::Peer;
 use crate::replica::to_flow;
+use crate::shared::Shared;
 use crate::{Reader, Serialization, serialization};
 
 /// The period of status updates.
@@ -43,7 +43,7 @@ pub(crate) async fn serve<C: FrameConnection>(
     };
     let mut session = Session {
         reader: connection.peer(),
-        origin: Origin::new(config, shared.host.random()),
+        origin: Origin::new(config),
         wire: Wire::new(connection),
         clock: Clock::process(),
         mailbox: Arc::default(),

@@ -38,13 +38,13 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 /// How soon after the beginning of a session.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// How long what is on its way to the disk goes without a look; reason: it is looked after whenever a
+/// How long what is queued in the log goes without a look; reason: it is looked after whenever a
 /// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
 const STORED_PAUSE: Duration = Duration::from_millis(250);
 /// How long what is stored goes unacknowledged; reason: as long as the origin has room to send, it
 /// waits for nothing, and an acknowledgement costs both ends as much as a frame of elements.
 const ACKNOWLEDGE_DELAY: Duration = Duration::from_millis(250);
-/// Batches on their way to the disk with which the session is woken by the disk itself.
+/// Batches queued in the log with which the session is woken by the disk itself.
 const STORED_WAKES: usize = 32;
 /// The same, for so long after the origin was ahead; reason: then it waits for acknowledgements.
 const CATCHING_UP: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ pub(crate) async fn subscribe<C: FrameConnection>(
         replicas: BTreeMap::new(),
         next_channel: 0,
         wanted: Vec::new(),
-        on_their_way: VecDeque::new(),
+        queued_batches: VecDeque::new(),
         stored_look: None,
         caught_up: Instant::now(),
         events: VecDeque::new(),
@@ -106,8 +106,8 @@ struct Session<C: FrameConnection> {
     next_channel: u32,
     /// Streams to be subscribed to, if they are not.
     wanted: Vec<String>,
-    /// Batches on their way to the disk, in the order of the log.
-    on_their_way: VecDeque<Appended>,
+    /// Batches queued in the log, in the order of the log.
+    queued_batches: VecDeque<Appended>,
     /// When it is looked whether some of them are there.
     stored_look: Option<Instant>,
     /// Until then the disk itself wakes the session.
@@ -134,9 +134,10 @@ impl<C: FrameConnection> Session<C> {
                 alarm.at_latest(look);
             }
             let reads = !self.subscriber.is_full();
-            let wakes = self.on_their_way.len() >= STORED_WAKES || self.caught_up > Instant::now();
-            let on_their_way = &mut self.on_their_way;
-            let stored = std::future::poll_fn(|context| match on_their_way.front_mut() {
+            let wakes =
+                self.queued_batches.len() >= STORED_WAKES || self.caught_up > Instant::now();
+            let queued_batches = &mut self.queued_batches;
+            let stored = std::future::poll_fn(|context| match queued_batches.front_mut() {
                 Some(appended) if wakes => Pin::new(appended).poll(context).map(drop),
                 _ => Poll::Pending,
             });
@@ -267,18 +268,18 @@ impl<C: FrameConnection> Session<C> {
             return replica::refused(&self.link, name, why);
         }
         if self.next_channel >= chappe_flow::CHANNEL_NUMBERS_MAX {
-            let text = "the numbers of channels are used up".to_owned();
+            let text = "all channel numbers of the session are used".to_owned();
             return self.end(text, None);
         }
         if chappe_stream::check_name(&self.link.config.local_name(name)).is_err() {
-            return replica::refused(&self.link, name, "its name is none here");
+            return replica::refused(&self.link, name, "its name is not valid here");
         }
         let replica = Replica::new(&self.link, name).await;
         let known = replica.and_then(|(replica, last)| Ok((replica.earlier()?, replica, last)));
         let (earlier, replica, last) = match known {
             Ok(known) => known,
             Err(error) if error.is_of_stream() => {
-                return replica::refused(&self.link, name, &error.told());
+                return replica::refused(&self.link, name, &error.with_hint());
             }
             Err(error) => return self.end(error.to_string(), error.hint()),
         };
@@ -410,7 +411,7 @@ impl<C: FrameConnection> Session<C> {
         };
         match outcome {
             Ok(()) => Some(StorageOutcome::Done),
-            Err(InletError::Busy) => Some(StorageOutcome::Busy),
+            Err(InletError::Busy(_)) => Some(StorageOutcome::Busy),
             Err(InletError::Defining) => Some(StorageOutcome::Defining),
             Err(error) => {
                 let hint = match &error {
@@ -434,7 +435,7 @@ impl<C: FrameConnection> Session<C> {
             count: u64::from(appended.count),
             dead_letter,
         });
-        self.on_their_way.push_back(appended);
+        self.queued_batches.push_back(appended);
     }
 
     /// The origin says what elements of a version look like. A stream that cannot be stored so is left.
@@ -445,18 +446,18 @@ impl<C: FrameConnection> Session<C> {
         let schema = match said.bytes.is_empty() {
             true => replica
                 .known()
-                .ok_or("the origin did not say the schema".to_owned()),
+                .ok_or("the origin did not send the schema".to_owned()),
             false => serde_json::from_slice::<StreamSchema>(&said.bytes)
-                .map_err(|error| format!("the schema is none: {error}")),
+                .map_err(|error| format!("the schema does not decode: {error}")),
         };
         let text = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
             Ok((id, schema)) if id.0 == said.id.0 => match replica.learn(said.version, &schema) {
                 Ok(()) => return StorageOutcome::Done,
-                Err(InletError::Busy) => return StorageOutcome::Busy,
+                Err(InletError::Busy(_)) => return StorageOutcome::Busy,
                 Err(InletError::Defining) => return StorageOutcome::Defining,
                 Err(error) => error.to_string(),
             },
-            Ok((id, _)) => format!("the schema is {id}, another than the origin says"),
+            Ok((id, _)) => format!("the schema is {id}, not the one that the origin names"),
             Err(text) => text,
         };
         replica.refused(&text);
@@ -470,19 +471,19 @@ impl<C: FrameConnection> Session<C> {
     /// Tells the machine which batches have reached the disk.
     fn look_at_log(&mut self) {
         let mut batches = 0;
-        while let Some(outcome) = self.on_their_way.front().and_then(Appended::try_result) {
+        while let Some(outcome) = self.queued_batches.front().and_then(Appended::try_result) {
             if let Err(error) = outcome {
-                let text = format!("the log does not store: {error}");
+                let text = format!("the log does not store elements: {error}");
                 self.end(text, None);
                 break;
             }
-            self.on_their_way.pop_front();
+            self.queued_batches.pop_front();
             batches += 1;
         }
         if batches > 0 {
             self.command(SubscriberCommand::Stored { batches });
         }
-        if self.on_their_way.is_empty() {
+        if self.queued_batches.is_empty() {
             self.stored_look = None;
         } else {
             let now = Instant::now();

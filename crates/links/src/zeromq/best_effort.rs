@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::{ZeromqConfig, told};
+use super::{ZeromqConfig, connection_error};
+use crate::documents::{apply, when_room};
 use crate::handle::Links;
-use crate::http::{apply, patiently};
 use crate::inlet::{self, Inlet, InletError};
 use crate::link::Link;
 use crate::serialization::{
@@ -43,7 +43,7 @@ fn topic(stream: &str, serialization: Serialization) -> Bytes {
 }
 
 impl Links {
-    /// Publishes what somebody has subscribed to, until the future is dropped. `reader` stands for
+    /// Publishes the streams that have subscribers, until the future is dropped. `reader` stands for
     /// all subscribers: what it may read is published.
     pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
         let shared = self.shared().clone();
@@ -161,7 +161,7 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
         Drops::default(),
     )
     .await
-    .map_err(|error| told(&error))?;
+    .map_err(|error| connection_error(&error))?;
     let mut state = subscriber.link();
     let directory = Directory::new(link, security, node.limits.clone());
     let (found, mut looks) = mpsc::channel(1);
@@ -294,7 +294,9 @@ impl Directory {
         let question = directory::question(selection, Serialization::Postcard);
         let answer = request.ask(question, PATIENCE).await;
         let answer = answer.map_err(|error| {
-            failed(format!("the directory at {endpoint} says nothing: {error}"))
+            failed(format!(
+                "the directory at {endpoint} does not answer: {error}"
+            ))
         })?;
         self.request = Some(request);
         let structures = directory::read(answer.last(), Serialization::Postcard);
@@ -344,7 +346,7 @@ impl Receiving {
             if let InletError::Link(error) = &error
                 && !matches!(error, LinkError::Store(_))
             {
-                inlet::refused(&self.link, &name, &error.told());
+                inlet::refused(&self.link, &name, &error.with_hint());
                 let pause = Duration::from_secs(self.link.config.limits.directory_s);
                 self.inlets.remove(&name);
                 self.refused.retain(|_, again| now < *again);
@@ -391,7 +393,11 @@ impl Receiving {
         let structure = structure.ok_or_else(unknown)?;
         match self.inlets.get_mut(name) {
             Some(inlet) => {
-                patiently(|| inlet.structure(structure.version, &structure.schema)).await
+                let store = inlet.replica().store();
+                when_room(&store, || {
+                    inlet.structure(structure.version, &structure.schema)
+                })
+                .await
             }
             None => Ok(()),
         }

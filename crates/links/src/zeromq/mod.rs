@@ -4,11 +4,11 @@
 //! A message of a session is one frame. One of two frames, the first of which is `D`, is a question
 //! to the directory or its answer. A published message is the topic, `NAME SERIALIZATION`, and one
 //! document of [`serialization`](super::serialization). A question to the directory is
-//! `NAME`, `BEGINNING*` or nothing, and behind a line break the serialization of the answer.
+//! `NAME`, `PREFIX*` or nothing, then a line break and the serialization of the answer.
 
 mod best_effort;
-mod directory;
 mod reliable;
+mod serve;
 
 pub(crate) use best_effort::subscribe as best_effort_link;
 pub(crate) use reliable::RouterDialler;
@@ -52,7 +52,7 @@ impl ZeromqConfig {
     }
 }
 
-fn told(error: &Error) -> ConnectionError {
+fn connection_error(error: &Error) -> ConnectionError {
     ConnectionError {
         text: error.to_string(),
         hint: error.hint(),

@@ -3,11 +3,10 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use chappe_transport::zeromq::{Connection, Dealer, Message, Router};
+use chappe_transport::zeromq::{Connection, Dealer, Message};
 
-use super::{ZeromqConfig, told};
+use super::{ZeromqConfig, connection_error};
 use crate::dial::Dialler;
-use crate::handle::Links;
 use crate::session::{ConnectionError, FrameConnection, LinkFrame};
 use crate::{LinkConfig, LinkError, Reader};
 
@@ -32,7 +31,7 @@ impl FrameConnection for Connection {
                 message
             }
         };
-        self.feed(message).map_err(|error| told(&error))
+        self.feed(message).map_err(|error| connection_error(&error))
     }
 
     fn queued_bytes(&self) -> usize {
@@ -43,10 +42,10 @@ impl FrameConnection for Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
-        let message = ready!(self.poll_recv(context)).map_err(|error| told(&error))?;
+        let message = ready!(self.poll_recv(context)).map_err(|error| connection_error(&error))?;
         let unknown = || ConnectionError {
-            text: "the peer sends messages that are no session's".to_owned(),
-            hint: Some("look whether a node, and not another program, is there".to_owned()),
+            text: "the peer sends messages that do not belong to a session".to_owned(),
+            hint: Some("check that a node, and not another program, listens there".to_owned()),
         };
         Poll::Ready(match message.len() {
             1 => Ok(LinkFrame::Session(message.last().clone())),
@@ -62,7 +61,7 @@ impl FrameConnection for Connection {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        Connection::poll_flush(self, context).map_err(|error| told(&error))
+        Connection::poll_flush(self, context).map_err(|error| connection_error(&error))
     }
 }
 
@@ -89,33 +88,6 @@ impl Dialler for RouterDialler {
     async fn dial(&self) -> Result<Connection, ConnectionError> {
         let (security, limits) = (self.security.clone(), self.limits.clone());
         let dialled = Dealer::connect(&self.address, security, limits).await;
-        dialled.map_err(|error| told(&error))
-    }
-}
-
-impl Links {
-    /// Serves sessions to whoever connects to `router`, until the runtime shuts down. Dropping the
-    /// future ends them all.
-    pub async fn serve_zeromq(&self, mut router: Router) {
-        let mut sessions = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                connection = router.accept() => match connection {
-                    Ok(connection) => {
-                        let links = self.clone();
-                        sessions.spawn(async move {
-                            if let Err(error) = links.serve(connection).await {
-                                tracing::debug!(%error, "a session ended");
-                            }
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "no more sessions are accepted");
-                        return;
-                    }
-                },
-                Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
-            }
-        }
+        dialled.map_err(|error| connection_error(&error))
     }
 }

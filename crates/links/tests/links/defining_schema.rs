@@ -36,7 +36,7 @@ async fn granted(peer: &mut Peer, first: &StreamSchema) {
         })
         .await;
     peer.say(Message::Welcome(Welcome {
-        version: 1,
+        version: chappe_flow::VERSION_MAX,
         session,
         frame_bytes_max: 100_000,
         dead_after_ms: 300_000,

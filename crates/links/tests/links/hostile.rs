@@ -120,7 +120,7 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 10);
     let ended = served(&origin, |mut peer| async move {
-        peer.say(hello((1, 1))).await;
+        peer.say(hello((1, chappe_flow::VERSION_MAX))).await;
         peer.say(subscribe("a")).await;
         peer.hear(|message| matches!(message, Message::Records { .. }).then_some(()))
             .await;
@@ -129,16 +129,14 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
             channel: 0,
             stage: 0,
             stored,
-            received: stored,
             elements: stored,
             bytes: stored * 59,
             elements_limit: 100 + stored,
             bytes_limit: 10_000 + stored * 59,
             refused: 0,
-            schemas: 1,
         };
         let mut writer = FrameWriter::default();
-        writer.push_acknowledge(1, 0, &[entry], usize::MAX);
+        writer.push_acknowledge(&[entry], usize::MAX);
         peer.send(writer.finish().expect("it was pushed")).await;
         peer.hear(|message| matches!(message, Message::Goodbye { .. }).then_some(()))
             .await;
@@ -272,7 +270,7 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         .await;
     origin
         .say(Message::Welcome(Welcome {
-            version: 1,
+            version: chappe_flow::VERSION_MAX,
             session,
             frame_bytes_max: 100_000,
             dead_after_ms: 20_000,
@@ -317,9 +315,12 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         .await;
     let refusals = refusals();
     assert!(
-        refusals[0].contains("another than the origin says"),
+        refusals[0].contains("not the one that the origin names"),
         "{refusals:?}"
     );
-    assert!(refusals[1].contains("the schema is none"), "{refusals:?}");
+    assert!(
+        refusals[1].contains("the schema does not decode"),
+        "{refusals:?}"
+    );
     assert!(subscriber.store.streams().is_empty(), "nothing was opened");
 }

@@ -27,8 +27,6 @@ pub enum Fault {
     SlowPeer,
     /// A node stands still (SIGSTOP), then goes on.
     StandStill,
-    /// Frames are doubled and overtaken (in runs in which they do not travel on connections).
-    Reordering,
     /// A connection breaks off.
     Reset,
     /// A wall clock jumps by a second to ten years, either way.
@@ -45,7 +43,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 17] = [
         Fault::Kill,
         Fault::PowerLoss,
         Fault::TornWrite,
@@ -57,7 +55,6 @@ impl Fault {
         Fault::AsymmetricLoss,
         Fault::SlowPeer,
         Fault::StandStill,
-        Fault::Reordering,
         Fault::Reset,
         Fault::ClockStep,
         Fault::OldState,
@@ -81,7 +78,6 @@ impl Fault {
             Fault::AsymmetricLoss => "asymmetric-loss",
             Fault::SlowPeer => "slow-peer",
             Fault::StandStill => "stand-still",
-            Fault::Reordering => "reordering",
             Fault::Reset => "reset",
             Fault::ClockStep => "clock-step",
             Fault::OldState => "old-state",
@@ -106,7 +102,6 @@ impl Fault {
             Fault::AsymmetricLoss => by.one_way,
             Fault::SlowPeer => by.slowed,
             Fault::StandStill => by.stood_still,
-            Fault::Reordering => by.overtaken,
             Fault::Reset => by.reset,
             Fault::ClockStep => by.clock_stepped,
             Fault::OldState => by.old_origin + by.old_subscriber,
@@ -191,10 +186,6 @@ sometimes! {
     slowed: "node slow",
     /// A node stood still.
     stood_still: "node stood still",
-    /// A frame was overtaken.
-    overtaken: "frame overtaken",
-    /// A frame came twice.
-    doubled: "frame doubled",
     /// A connection was reset.
     reset: "connection reset",
     /// A clock jumped.
@@ -241,10 +232,6 @@ sometimes! {
     lost_trimmed: "numbers lost by trimming",
     /// Numbers were named as lost because they were damaged.
     lost_damaged: "numbers lost by damage",
-    /// Elements were sent again.
-    sent_again: "elements sent again",
-    /// Elements came again and were dropped.
-    duplicates: "doubled elements dropped",
     /// A channel had records and no room.
     stalls: "channel without credit",
 }

@@ -195,10 +195,12 @@ impl Run {
                 self.world.sometimes.clock_stepped += 1;
             }
             Fault::VersionSkew => {
+                // An overlap with the versions of this build, or none.
+                let newest = chappe_flow::VERSION_MAX;
                 let versions = if self.world.random.bool() {
-                    (1, 2)
+                    (newest, newest + 1)
                 } else {
-                    (2, 3)
+                    (newest + 1, newest + 2)
                 };
                 self.set_versions(node, Some(versions));
                 self.later(until, Later::HealVersion(node));
@@ -255,14 +257,6 @@ impl Run {
                     link.cut = loss > 0.6;
                 });
                 self.world.sometimes.one_way += 1;
-                self.later(until, Later::HealLink(from, to));
-            }
-            Fault::Reordering => {
-                self.world.network.change_link(from, to, |link| {
-                    link.reorder = 0.5;
-                    link.reorder_by = Duration::from_secs(2);
-                    link.duplicate = 0.3;
-                });
                 self.later(until, Later::HealLink(from, to));
             }
             Fault::Reset => self.reset(from, to),

@@ -43,8 +43,6 @@ pub(super) struct Plan {
     pub(super) origins: usize,
     pub(super) subscribers: usize,
     pub(super) streams_each: usize,
-    /// Frames are lost, doubled and overtaken instead of travelling on a connection.
-    pub(super) raw: bool,
     pub(super) link: Link,
     pub(super) sender: SenderConfig,
     pub(super) receiver: ReceiverConfig,
@@ -86,7 +84,6 @@ impl Plan {
         let mut faults = settings.faults.clone();
         random.shuffle(&mut faults);
         faults.truncate(1 + random.usize(..6));
-        let raw = random.f64() < 0.2 || faults.contains(&Fault::Reordering);
         let millis = Duration::from_millis;
         let floor = pick(random, &[0, 1, 10, 60, 250]);
         let link = Link {
@@ -94,8 +91,6 @@ impl Plan {
             rate_bytes_per_s: pick(random, &[None, None, Some(20_000), Some(1_000_000)]),
             queue_bytes: pick(random, &[16_384, 262_144]),
             loss: pick(random, &[0.0, 0.0, 0.001, 0.02]),
-            duplicate: if raw { pick(random, &[0.0, 0.01]) } else { 0.0 },
-            reorder: if raw { pick(random, &[0.0, 0.05]) } else { 0.0 },
             ..Link::default()
         };
         let keep_alive = Duration::from_secs(pick(random, &[5, 15, 30, 60]));
@@ -164,7 +159,6 @@ impl Plan {
             origins: 1 + random.usize(..3),
             subscribers: 1 + random.usize(..3),
             streams_each: 1 + random.usize(..2),
-            raw,
             link,
             sender,
             receiver,

@@ -232,15 +232,13 @@ impl Run {
     fn origin_step(&mut self, index: usize, step: Step<Frame>) {
         let (origin, world) = (&mut self.origins[index], &mut self.world);
         match step {
-            Step::Arrived { payload, .. } | Step::Received { payload, .. } => {
-                origin.receive(world, payload);
-            }
+            Step::Received { payload, .. } => origin.receive(world, payload),
             Step::Accepted {
                 connection, from, ..
             } => origin.accept(world, connection, from),
             Step::Writable { connection, .. } => origin.writable(world, connection),
             Step::Closed { connection, .. } => origin.closed(world, connection),
-            Step::Opened { .. } => {}
+            Step::Opened { .. } | Step::Arrived { .. } => {}
             Step::Timer { node, key } => match Timer::from_key(key) {
                 (Timer::Produce, stream) => origin.produce(world, stream),
                 (Timer::Session, serial) => origin.timeout(world, serial),
@@ -257,9 +255,8 @@ impl Run {
     fn subscriber_step(&mut self, index: usize, step: Step<Frame>) {
         let (subscriber, world) = (&mut self.subscribers[index], &mut self.world);
         match step {
-            Step::Arrived { payload, .. } | Step::Received { payload, .. } => {
-                subscriber.receive(world, payload);
-            }
+            Step::Received { payload, .. } => subscriber.receive(world, payload),
+            Step::Arrived { .. } => {}
             Step::Opened { connection, .. } => subscriber.opened(world, connection),
             Step::Writable { connection, .. } => subscriber.writable(world, connection),
             Step::Closed { connection, .. } => subscriber.closed(world, connection),
@@ -356,15 +353,10 @@ impl Run {
         for origin in &self.origins {
             origin.count_sessions(&mut self.world);
         }
-        for subscriber in &self.subscribers {
-            subscriber.count_sessions(&mut self.world);
-        }
         let counters = self.world.network.counters();
         let sometimes = &mut self.world.sometimes;
         sometimes.stalled += counters.stalled;
         sometimes.cut += counters.cut;
-        sometimes.overtaken += counters.held_back;
-        sometimes.doubled += counters.doubled;
         Report {
             seed: self.seed,
             simulated: self.world.network.now() - Instant::ZERO,

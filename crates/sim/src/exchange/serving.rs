@@ -26,6 +26,8 @@ const NUMBERS_PER_SCHEMA: u64 = 40;
 /// A session on its connection.
 pub(super) struct Session {
     pub(super) line: Line<Machine>,
+    /// The subscriber's node.
+    peer: Node,
     /// The streams that are read, by their indexes.
     pub(super) channels: Vec<(Channel, usize)>,
 }
@@ -82,9 +84,10 @@ impl Origin {
             sender,
             ..OriginConfig::default()
         };
-        let machine = Machine::new(config, world.random.u64(..));
+        let machine = Machine::new(config);
         let session = Session {
-            line: world.line(serial, connection, peer, machine),
+            line: World::line(serial, connection, machine),
+            peer,
             channels: Vec::new(),
         };
         self.sessions.insert(serial, session);
@@ -228,7 +231,7 @@ impl Origin {
             return;
         };
         let stream = self.streams[index].number;
-        let peer = self.sessions[&serial].line.peer;
+        let peer = self.sessions[&serial].peer;
         let subscriber = peer.0 as usize - 1 - world.plan.origins;
         world.note(
             self.node(),
@@ -318,7 +321,5 @@ impl Origin {
 
 /// Counts the work of a session.
 pub(super) fn count(world: &mut World, sender: &Sender) {
-    let counters = sender.counters();
-    world.sometimes.sent_again += counters.sent_again;
-    world.sometimes.stalls += counters.stalls;
+    world.sometimes.stalls += sender.counters().stalls;
 }

@@ -180,7 +180,7 @@ impl Subscriber {
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         for link in &mut self.links {
             if let Some(session) = link.session.take() {
-                self.lost_before += count(world, &session);
+                self.lost_before += session.line.machine.lost();
             }
         }
         self.by_connection.clear();
@@ -253,14 +253,14 @@ impl Subscriber {
         self.by_connection.insert(connection, link);
         let before = self.links[link].session.replace(Session {
             serial,
-            line: world.line(serial, connection, origin, machine),
+            line: World::line(serial, connection, machine),
             open: false,
             subscribed: false,
         });
         if let Some(before) = before {
             self.by_connection.remove(&before.line.connection);
             world.network.close(node, before.line.connection);
-            self.lost_before += count(world, &before);
+            self.lost_before += before.line.machine.lost();
         }
     }
 
@@ -339,7 +339,7 @@ impl Subscriber {
     pub(super) fn end(&mut self, world: &mut World, link: usize) {
         let node = self.node();
         if let Some(session) = self.links[link].session.take() {
-            self.lost_before += count(world, &session);
+            self.lost_before += session.line.machine.lost();
             self.by_connection.remove(&session.line.connection);
             world.network.close(node, session.line.connection);
         }
@@ -597,12 +597,6 @@ impl Subscriber {
         let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
         sessions.map(|session| session.line.machine.lost()).sum()
     }
-
-    pub(super) fn count_sessions(&self, world: &mut World) {
-        for session in self.links.iter().filter_map(|link| link.session.as_ref()) {
-            count(world, session);
-        }
-    }
 }
 
 pub(super) fn position(at: &At) -> Position {
@@ -627,11 +621,4 @@ pub(super) fn remember(epochs: &mut Vec<At>, at: At) {
         epochs.pop();
     }
     epochs.push(at);
-}
-
-/// Counts the work of a session; returns the count of numbers that it reported lost.
-fn count(world: &mut World, session: &Session) -> u64 {
-    let machine = &session.line.machine;
-    world.sometimes.duplicates += machine.receiver().counters().duplicates;
-    machine.lost()
 }

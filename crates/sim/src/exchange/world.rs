@@ -8,7 +8,7 @@ use chappe_machine::{Input, Invariant, Machine};
 use super::fault::Sometimes;
 use super::plan::Plan;
 use crate::judge::{Event, Judge, Violation};
-use crate::network::{Carrier, Connection, Frame, Line, Network, Node};
+use crate::network::{Connection, Frame, Line, Network, Node};
 
 /// Shared by all nodes.
 pub(super) struct World {
@@ -109,17 +109,11 @@ impl World {
 
     /// A machine of a session on its connection.
     pub(super) fn line<M: Machine<Transmit = Bytes>>(
-        &self,
         serial: u32,
         connection: Connection,
-        peer: Node,
         machine: M,
     ) -> Line<M> {
-        let carrier = Carrier {
-            datagrams: self.plan.raw,
-            timer_key: Timer::Session.key(serial),
-        };
-        Line::new(connection, peer, machine, carrier)
+        Line::new(connection, machine, Timer::Session.key(serial))
     }
 
     /// Gives a machine an input, sends its frames, checks it, and returns its events.

@@ -57,7 +57,7 @@ pub use link::{Flapping, Latency, Link};
 pub use machines::{Nodes, Wire};
 pub use nodes::State;
 pub use queue::Queue;
-pub(crate) use session::{Carrier, Frame, Line};
+pub(crate) use session::{Frame, Line};
 pub use trace::{Note, TRACE_NOTES, Trace};
 
 use std::collections::{HashMap, VecDeque};

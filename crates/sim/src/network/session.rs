@@ -7,40 +7,30 @@ use chappe_machine::{Input, Instant, Machine, Output, drain};
 
 use super::{Connection, Network, Node, SendError};
 
-/// A frame of a session; the connection names the session when frames travel as datagrams.
+/// A frame of a session, with its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) connection: Connection,
     pub(crate) bytes: Bytes,
 }
 
-/// How frames travel, and the timer of the session.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Carrier {
-    /// As datagrams, not on the connection.
-    pub(crate) datagrams: bool,
-    /// The key of the node's timer that is the session's.
-    pub(crate) timer_key: u64,
-}
-
 /// A machine of a session on its connection.
 pub(crate) struct Line<M> {
     pub(crate) connection: Connection,
-    pub(crate) peer: Node,
     pub(crate) machine: M,
-    carrier: Carrier,
+    /// The key of the node's timer that is the session's.
+    timer_key: u64,
     /// Frames that the connection had no room for.
     outbox: VecDeque<Bytes>,
     timer: Option<Instant>,
 }
 
 impl<M: Machine<Transmit = Bytes>> Line<M> {
-    pub(crate) fn new(connection: Connection, peer: Node, machine: M, carrier: Carrier) -> Self {
+    pub(crate) fn new(connection: Connection, machine: M, timer_key: u64) -> Self {
         Self {
             connection,
-            peer,
             machine,
-            carrier,
+            timer_key,
             outbox: VecDeque::new(),
             timer: None,
         }
@@ -85,7 +75,7 @@ impl<M: Machine<Transmit = Bytes>> Line<M> {
 
     fn set_timer(&mut self, network: &mut Network<Frame>, node: Node, at: Instant) {
         self.timer = Some(at);
-        network.set_timer(node, at, self.carrier.timer_key);
+        network.set_timer(node, at, self.timer_key);
     }
 
     /// Sends the frames that there is room for.
@@ -94,10 +84,6 @@ impl<M: Machine<Transmit = Bytes>> Line<M> {
         while let Some(bytes) = self.outbox.pop_front() {
             let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let frame = Frame { connection, bytes };
-            if self.carrier.datagrams {
-                network.send(node, self.peer, size, frame);
-                continue;
-            }
             match network.write(node, connection, size, frame) {
                 Ok(()) => {}
                 Err(SendError::Full(frame)) => {

@@ -232,7 +232,7 @@ impl Reporter {
                 ));
             }
             Event::Published(row) => {
-                self.head("   time    bytes  pacer                  sent/s     MB/s  in flight mean/max    period us  blocked resent    cpu     MiB");
+                self.head("   time    bytes  pacer                  sent/s     MB/s  in flight mean/max    period us  blocked dropped   cpu     MiB");
                 output::line(published_row(row));
             }
             Event::Subscribed(row) => {
@@ -288,15 +288,14 @@ fn published_row(row: &PublisherInterval) -> String {
     let period = row
         .period_us
         .map_or("-".to_owned(), |it| format!("{it:.1}"));
-    let resent = row.sent_again.or(row.dropped);
-    let resent = resent.map_or("-".to_owned(), |it| it.to_string());
+    let dropped = row.dropped.map_or("-".to_owned(), |it| it.to_string());
     let pacer = format!(
         "{}{}",
         row.pacer,
         if row.warm_up { " (warm-up)" } else { "" }
     );
     format!(
-        "{:6.1}s {:>8}  {pacer:<20} {:>8.0} {:>8.2} {in_flight:>20} {period:>11} {:>7.0}% {resent:>6} {:>5.0}% {:>7.1}",
+        "{:6.1}s {:>8}  {pacer:<20} {:>8.0} {:>8.2} {in_flight:>20} {period:>11} {:>7.0}% {dropped:>7} {:>5.0}% {:>7.1}",
         row.at_s,
         row.size_bytes,
         row.rate_per_s,
@@ -355,7 +354,6 @@ fn print_published(outcome: &Published) {
         "period us",
         "late p99 us",
         "blocked",
-        "resent",
         "dropped",
         "drained s",
         "min us",
@@ -379,7 +377,6 @@ fn print_published(outcome: &Published) {
             or(it.period_us.map(|period| format!("{period:.1}"))),
             or(it.late.map(|late| format!("{:.1}", late.p99_us))),
             format!("{:.0} %", it.blocked_share * 100.0),
-            or(it.sent_again.map(|it| it.to_string())),
             or(it.dropped.map(|it| it.to_string())),
             or(it.drain_s.map(|it| format!("{it:.3}"))),
         ];

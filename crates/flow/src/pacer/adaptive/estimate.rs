@@ -21,7 +21,7 @@ const IDLE: f64 = 0.25;
 const BATCH_KEPT: f64 = 0.9;
 /// Samples acknowledged at once up to which they are few, and from which on they are many.
 const BATCH: Range = (20.0, 60.0);
-/// Who sends this share again of what is on its way, and so many samples more, is in a storm: what is
+/// Who sends this share again of what is in flight, and so many samples more, is in a storm: what is
 /// missing is asked for again before it can have come.
 const STORM: f64 = 0.3;
 const STORM_SAMPLES: f64 = 16.0;

@@ -4,27 +4,27 @@
 //! Unlike NAPA it measures what these depend on while it sends, so that nothing has to be configured
 //! and the pace follows the way:
 //!
-//! - **rate of delivery**: bytes acknowledged in a control period. While samples stand on the way, that
+//! - **rate of delivery**: bytes acknowledged in a control period. While samples stand in flight, that
 //!   is the rate C of its slowest part; otherwise it only is what was sent.
 //! - **shortest round trip**: of the last of each batch of acknowledged samples.
 //! - **K**: the most elements acknowledged at once, slowly forgotten. What a receiver acknowledges
 //!   late, or after a repair, counts as a batch.
 //!
-//! What stands on the way is C · (round trip − shortest round trip). The thresholds are
+//! What is queued on the path is C · (round trip − shortest round trip). The thresholds are
 //! low = C · shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample.
 //! Beyond `high` nothing is sent.
 //!
-//! Round trips also differ where nothing stands on the way: acknowledgements come late, many at once,
+//! Round trips also differ where nothing is queued on the path: acknowledgements come late, many at once,
 //! and after a disk has stored. By how much they differ within a control period, and K, say how much
 //! of what seems to stand there is chance; C falls to no less than the best of three control periods;
-//! and as long as more on the way brings a higher rate of delivery, it rises, whatever stands there.
+//! and as long as more in flight brings a higher rate of delivery, it rises, whatever stands there.
 //!
 //! | state | what it does | until |
 //! |---|---|---|
-//! | measuring | twice as many on the way in each control period | samples stand on the way (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
-//! | holding | sends at [`CRUISE`] of C | now and then; or something stands on the way |
-//! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample stands on the way: C is the rate of delivery; or nothing was gained |
-//! | draining | sends less than C | nothing stands on the way |
+//! | measuring | twice as many in flight in each control period | samples stand in flight (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
+//! | holding | sends at [`CRUISE`] of C | now and then; or something is queued on the path |
+//! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
+//! | draining | sends less than C | nothing is queued on the path |
 //!
 //! A sender that takes over a collapsed window drains it before it begins, and one that sends more again
 //! than can have been lost drains its own.
@@ -53,24 +53,24 @@ const PROBE: f64 = 1.25;
 const PROBE_MORE: f64 = 2.0;
 /// A rate that grew by less than this in a probe did not grow.
 const GAIN: f64 = 1.1;
-/// The share of C while what stands on the way drains.
+/// The share of C while what is queued on the path drains.
 const DRAIN: Range = (0.75, 0.85);
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
 /// Of a session also the longest time from one to the next: its control periods are long where
 /// acknowledgements are late. (Those of others are long after repairs, where a probe loses more.)
 const PROBE_AGE: Duration = Duration::from_secs(1);
-/// How much of what round trips differ by is chance; and when as much is on the way as may be.
+/// How much of what round trips differ by is chance; and when as much is in flight as may be.
 const NOISE: Range = (0.5, 0.7);
 const NOISE_BOUND: Range = (0.125, 0.3);
-/// So many of the largest batches may be on the way beside what fills it: a bound that is too small
+/// So many of the largest batches may be in flight beside what fills it: a bound that is too small
 /// would keep batches small.
 const BATCHES: Range = (2.0, 2.3);
-/// Control periods after which draining ends, whatever stands on the way: it is not ours.
+/// Control periods after which draining ends, whatever is queued on the path: it is not ours.
 const DRAIN_PERIODS: u32 = 4;
-/// After so many findings between two probes that something stands on the way, it is emptied.
+/// After so many findings between two probes that something is queued on the path, it is emptied.
 const STANDING_MAX: u32 = 3;
-/// A rate of delivery below this share of C, with much on the way, is a collapse.
+/// A rate of delivery below this share of C, with much in flight, is a collapse.
 const COLLAPSED: f64 = 0.7;
 /// Control periods of a probe that finds no end.
 const PROBE_PERIODS: u32 = 4;
@@ -80,20 +80,20 @@ const GROWTH: f64 = 1.25;
 const FLAT_PERIODS: u32 = 3;
 /// A shortest round trip is measured anew after so long.
 const ROUND_TRIP_AGE: Duration = Duration::from_secs(10);
-/// Samples on the way at the beginning.
+/// Samples in flight at the beginning.
 const FIRST_SAMPLES: f64 = 2.0;
 
 /// What may be told to [`Adaptive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdaptiveConfig {
-    /// While less than this is on the way, nothing is held back, bytes. Default 0: one sample. For
+    /// While less than this is in flight, nothing is held back, bytes. Default 0: one sample. For
     /// sessions see [`AdaptiveConfig::of_session`].
     pub least_bytes: u64,
 }
 
 impl AdaptiveConfig {
     /// For a session that puts so many bytes into a frame: four frames are never held back. A receiver
-    /// acknowledges after two of them, or after a quarter of a second: with less on the way it would
+    /// acknowledges after two of them, or after a quarter of a second: with less in flight it would
     /// be these that bound the rate, and nothing could be learnt of the way.
     #[must_use]
     pub const fn of_session(frame_bytes: u64) -> Self {
@@ -106,9 +106,9 @@ impl AdaptiveConfig {
 /// What it is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// What was on the way before it began goes first.
+    /// What was in flight before it began goes first.
     Inherited,
-    /// So many bytes may be on the way; the best rate so far, and for how long there was no better.
+    /// So many bytes may be in flight; the best rate so far, and for how long there was no better.
     Start {
         window: f64,
         best: f64,
@@ -121,7 +121,7 @@ enum Phase {
     Probe { periods: u32, gained: bool },
     /// Below C, for so many control periods already.
     Drain { periods: u32 },
-    /// Until nearly nothing is on the way: then the shortest round trip is measured anew.
+    /// Until nearly nothing is in flight: then the shortest round trip is measured anew.
     Empty,
 }
 
@@ -148,7 +148,7 @@ pub struct Adaptive {
     phase: Phase,
     /// C, bytes a second.
     rate: f64,
-    /// Consecutive findings that something stands on the way while it holds.
+    /// Consecutive findings that something is queued on the path while it holds.
     standing: u32,
     /// The rates of delivery of the last control periods that could show C.
     recent: [f64; 2],
@@ -157,14 +157,14 @@ pub struct Adaptive {
     probed_at: Instant,
     /// When the last went, and the time from then to the next.
     last: Option<(Instant, Duration)>,
-    /// Whether less was on the way than is never held back when it was asked last.
+    /// Whether less was in flight than is never held back when it was asked last.
     free: bool,
     /// Whether it held back since the last was sent.
     held: bool,
     /// Since when nothing was acknowledged while it waits for that.
     waiting_since: Option<Instant>,
     limited: bool,
-    /// Whether as much was on the way as may be, in this control period.
+    /// Whether as much was in flight as may be, in this control period.
     bound: bool,
     occupation: u64,
 }
@@ -208,12 +208,12 @@ impl Adaptive {
         self.rate * self.round_trip_min()
     }
 
-    /// What may be on the way at the beginning, bytes.
+    /// What may be in flight at the beginning, bytes.
     fn first_window(&self) -> f64 {
         (FIRST_SAMPLES * self.estimate.size).max(self.config.least_bytes as f64)
     }
 
-    /// What may be on the way, bytes.
+    /// What may be in flight, bytes.
     fn high(&self) -> f64 {
         let size = self.estimate.size;
         let batch = self.estimate.within(BATCHES) * self.estimate.batch();
@@ -256,7 +256,7 @@ impl Adaptive {
         }
     }
 
-    /// How far what stands on the way may be mistaken, bytes: where much is acknowledged at once, and
+    /// How far what is queued on the path may be mistaken, bytes: where much is acknowledged at once, and
     /// where acknowledgements wait for a disk, round trips differ by themselves. When as much is on the
     /// way as may be, less of it is by chance.
     fn noise(&mut self, period: Period) -> f64 {
@@ -386,7 +386,7 @@ impl Adaptive {
         }
         let full = last > (2.0 * size).max(0.25 * low);
         // Where more than a third of it is acknowledged at once, samples wait for each other, or for a
-        // disk: then a round trip says little, and the rate may grow with what is on the way.
+        // disk: then a round trip says little, and the rate may grow with what is in flight.
         let batched = 3.0 * self.estimate.batch() >= window.max(self.first_window());
         let before = core::mem::replace(&mut self.recent, [period.rate, 0.0])[0];
         if (full && (!grew || !batched)) || flat >= FLAT_PERIODS {

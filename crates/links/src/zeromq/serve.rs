@@ -1,13 +1,38 @@
-//! The directory over REQ and REP.
+//! Serving other nodes: sessions over ROUTER, and the directory over REP.
 
 use bytes::Bytes;
-use chappe_transport::zeromq::{IncomingRequest, Reply};
+use chappe_transport::zeromq::{IncomingRequest, Reply, Router};
 
 use crate::handle::Links;
 use crate::serialization::DOCUMENT_BYTES_MAX;
 use crate::{Reader, directory};
 
 impl Links {
+    /// Serves a session to each peer that connects to `router`, until the runtime shuts down. Dropping the
+    /// future ends them all.
+    pub async fn serve_zeromq(&self, mut router: Router) {
+        let mut sessions = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                connection = router.accept() => match connection {
+                    Ok(connection) => {
+                        let links = self.clone();
+                        sessions.spawn(async move {
+                            if let Err(error) = links.serve(connection).await {
+                                tracing::debug!(%error, "a session ended");
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "no more sessions are accepted");
+                        return;
+                    }
+                },
+                Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
+            }
+        }
+    }
+
     /// Answers the questions that `reply` is asked, until the runtime shuts down.
     pub async fn serve_directory(&self, mut reply: Reply) {
         loop {
