@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use super::latency::Latencies;
 use super::message::{Counted, Role};
+use super::station::{Due, Station};
 use super::tally::Received;
-use super::worker::{Due, Station};
 use crate::Error;
 
 /// Pieces that are written together at most.

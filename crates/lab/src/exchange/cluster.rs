@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Kind;
 use super::message::{Answer, Counted, Measured, Order, Progress, Role};
 use super::namespace;
-use super::worker::now;
+use super::station::now;
 use crate::process::{own_process, processor_s};
 use crate::{Error, Settings};
 

@@ -25,6 +25,7 @@ mod outage;
 mod outcome;
 mod peers;
 mod run;
+mod station;
 mod tally;
 mod worker;
 

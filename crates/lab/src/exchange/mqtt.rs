@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use super::broker::{Client, Protocol, Traffic};
 use super::latency::Latencies;
 use super::message::Role;
+use super::station::Due;
 use super::tally::Received;
-use super::worker::Due;
 use crate::Error;
 
 /// Where the broker listens, within the namespace of the run.

@@ -25,8 +25,8 @@ use tokio::sync::mpsc;
 
 use super::latency::Latencies;
 use super::message::{Counted, Role};
+use super::station::{Due, Station, now};
 use super::tally::Tally;
-use super::worker::{Due, Station, now};
 use super::{Kind, links};
 use crate::Error;
 

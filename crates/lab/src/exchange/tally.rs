@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::latency::Latencies;
 use super::message::{Counted, Role};
-use super::worker::{Due, now};
+use super::station::{Due, now};
 
 /// The numbers of one origin, as they come. A number is marked once it has come.
 #[derive(Debug, Default)]
