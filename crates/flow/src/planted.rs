@@ -19,8 +19,6 @@ pub enum Defect {
     HidesGaps,
     /// A rollback is not reported.
     HidesRollback,
-    /// A silent peer is waited for without end.
-    WaitsForEver,
     /// A peer that requests damaged records gets none.
     KeepsRecords,
     /// Lost numbers are passed over while elements before them wait for room in the log's queue.
@@ -29,14 +27,13 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,
         Self::IgnoresEpoch,
         Self::CreditStuck,
         Self::HidesGaps,
         Self::HidesRollback,
-        Self::WaitsForEver,
         Self::KeepsRecords,
         Self::LostOvertakes,
     ];

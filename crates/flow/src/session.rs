@@ -298,18 +298,11 @@ impl<E: From<SessionEvent>> Session<E> {
         self.push(&Message::Ping { token });
     }
 
-    fn dead_after(&self) -> Duration {
-        if planted::is(Defect::WaitsForEver) {
-            return Duration::MAX;
-        }
-        self.config.dead_after
-    }
-
     pub(crate) fn timers(&mut self) {
         if !self.open {
             return;
         }
-        if self.last_received_at + self.dead_after() <= self.now {
+        if self.last_received_at + self.config.dead_after <= self.now {
             let silent = self.now - self.last_received_at;
             let text = format!("nothing was heard of the peer for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
@@ -338,7 +331,7 @@ impl<E: From<SessionEvent>> Session<E> {
         }
         let life = self
             .ping_at()
-            .min(self.last_received_at + self.dead_after());
+            .min(self.last_received_at + self.config.dead_after);
         let fetch = self.repairs.values().map(|repair| repair.wait_until).min();
         Some(fetch.map_or(life, |fetch| fetch.min(life)))
     }

@@ -60,8 +60,7 @@ fn of_flow(defect: InFlow) -> (Vec<Fault>, u64) {
         InFlow::CreditStuck => (vec![Fault::Reset], 100),
         InFlow::HidesGaps => (vec![Fault::BitRot, Fault::Partition], 100),
         InFlow::HidesRollback => (vec![Fault::OldState], 50),
-        InFlow::WaitsForEver => (vec![Fault::PowerLoss, Fault::Partition], 100),
-        InFlow::KeepsRecords => (vec![Fault::BitRot], 50),
+        InFlow::KeepsRecords => (vec![Fault::BitRot], 150),
         InFlow::LostOvertakes => (vec![Fault::QueueFull, Fault::BitRot], 200),
     }
 }
