@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 sys.dont_write_bytecode = True
@@ -121,6 +122,18 @@ def get(url: str) -> str:
     return urllib.request.urlopen(url, timeout=60).read().decode()
 
 
+def once_defined(url: str) -> str:
+    """The answer about a stream, which is defined on disk while the node already serves."""
+    ends = time.monotonic() + 30
+    while True:
+        try:
+            return get(url)
+        except urllib.error.HTTPError as error:
+            if error.code != 404 or time.monotonic() > ends:
+                raise
+        time.sleep(0.05)
+
+
 def node(chappe: str, work: pathlib.Path) -> None:
     directory = work / "node"
     directory.mkdir()
@@ -129,7 +142,7 @@ def node(chappe: str, work: pathlib.Path) -> None:
                                stdout=subprocess.PIPE, text=True)
     try:
         url = json.loads(process.stdout.readline())["address"].rstrip("/")
-        idl = get(f"{url}/api/v1/dds/idl/lab.in")
+        idl = once_defined(f"{url}/api/v1/dds/idl/lab.in")
         types = {"CHAPPE_IDL": str(generated(idl, work / "elements")), "TYPE": "Lab_in"}
         cyclone = [sys.executable, str(HERE / "peer.py")]
         count = str(ELEMENTS)

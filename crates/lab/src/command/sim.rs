@@ -19,7 +19,7 @@ use chappe_terminal::{bytes_per_s, duration};
 pub(crate) enum Sim {
     /// Run nodes that exchange streams, from a seed, under faults of every kind, and judge them.
     #[command(
-        after_help = "Examples:\n  chappe-lab sim exchange --runs 200\n  chappe-lab sim exchange --seed 4711 --trace      replay one seed, with its last steps\n  chappe-lab sim exchange --runs 1000 --faults kill,power-loss,disk-full --json\n\nFaults: kill, power-loss, torn-write, failed-sync, disk-full, bit-rot, partition, flapping,\nasymmetric-loss, slow-peer, stand-still, reordering, reset, clock-step, old-state, version-skew,\nslow-disk, queue-full.\n\nExit code 1 when a promise was broken."
+        after_help = "Examples:\n  chappe-lab sim exchange --runs 200\n  chappe-lab sim exchange --seed 4711 --trace      replay one seed, with its last steps\n  chappe-lab sim exchange --runs 1000 --faults kill,power-loss,disk-full --json\n\nFaults: kill, power-loss, torn-write, failed-sync, disk-full, bit-rot, partition, flapping,\nasymmetric-loss, slow-peer, stand-still, reset, clock-step, old-state, version-skew,\nslow-disk, queue-full.\n\nExit code 1 when a promise was broken."
     )]
     Exchange(Exchange),
     /// Show what a reliable session between nodes would see on your network: rate, lag, queue.
