@@ -97,7 +97,7 @@ impl Fault {
             Fault::FailedSync => by.sync_failed,
             Fault::DiskFull => by.disk_full,
             Fault::BitRot => by.rotted + by.rotted_there + by.rotted_marks + by.rotted_index,
-            Fault::Partition => by.stalled + by.cut,
+            Fault::Partition => by.stalled,
             Fault::Flapping => by.flapped,
             Fault::AsymmetricLoss => by.one_way,
             Fault::SlowPeer => by.slowed,
@@ -176,8 +176,6 @@ sometimes! {
     from_memory: "damaged elements written again from memory",
     /// A connection met a partition, a flap or a cut.
     stalled: "connection held back by a cut",
-    /// A frame met a cut.
-    cut: "frame lost in a cut",
     /// A link flapped.
     flapped: "link flapped",
     /// One direction lost messages while the other did not.

@@ -356,7 +356,6 @@ impl Run {
         let counters = self.world.network.counters();
         let sometimes = &mut self.world.sometimes;
         sometimes.stalled += counters.stalled;
-        sometimes.cut += counters.cut;
         Report {
             seed: self.seed,
             simulated: self.world.network.now() - Instant::ZERO,
