@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use chappe_node::config::{Config, Flag};
 use chappe_node::{Node, StartError};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::cli::Serve;
 use crate::output::{self, Failure, Outcome};
+
+/// Most open files of a node; reason: the connections and files that a configuration permits by default are
+/// far fewer.
+const OPEN_FILES_MAX: u64 = 65_536;
 
 /// Runs a node until a signal.
 pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
@@ -17,6 +22,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         .map(|text| setting(text))
         .collect::<Result<_, _>>()?;
     let loaded = super::config::load(flags.file.as_deref(), set)?;
+    raise_open_files_limit();
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
         let node = start(loaded.config).await?;
@@ -54,6 +60,20 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         node.shutdown().await?;
         Ok(())
     })
+}
+
+/// Raises the limit of open files, 1,024 by default, as far as a process may. With the default, a flood of
+/// announcements leaves no file for the connections of known devices and clients.
+fn raise_open_files_limit() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let wanted = hard.min(OPEN_FILES_MAX);
+    if soft < wanted
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)
+    {
+        tracing::debug!(%error, "the limit of open files stays at {soft}");
+    }
 }
 
 /// Starts a node, with the hint of its error.

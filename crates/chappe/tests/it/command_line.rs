@@ -205,20 +205,60 @@ fn configuration_is_checked_with_line_key_and_hint() {
     assert!(text.contains("hint:") && text.contains("listen"), "{text}");
 }
 
+/// Arguments of a node that keeps its files in this folder.
+fn serve_in(folder: &Path) -> Vec<String> {
+    let set = [
+        format!("data_directory={}", folder.join("data").display()),
+        format!("sensors_directory={}", folder.join("s").display()),
+        "http.listen=127.0.0.1:0".to_owned(),
+        "discovery.enabled=false".to_owned(),
+    ];
+    let set = set
+        .into_iter()
+        .flat_map(|setting| ["--set".to_owned(), setting]);
+    ["serve".to_owned()].into_iter().chain(set).collect()
+}
+
+#[test]
+fn serve_raises_the_limit_of_open_files() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -Sn 128; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_chappe"))
+        .args(serve_in(folder.path()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let stdout = child.stdout.as_mut().expect("its output");
+    let mut ready = String::new();
+    BufReader::new(stdout)
+        .read_line(&mut ready)
+        .expect("a line");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id()));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let limits = limits.expect("its limits");
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .expect("the limit of open files");
+    let soft: u64 = files
+        .split_whitespace()
+        .nth(3)
+        .and_then(|word| word.parse().ok())
+        .expect("a number");
+    assert!(soft > 128, "{files}");
+}
+
 #[test]
 fn serve_never_prints_the_new_token() {
     for format in [&["--json"][..], &[]] {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let data = folder.path().join("data");
-        let set = [
-            format!("data_directory={}", data.display()),
-            format!("sensors_directory={}", folder.path().join("s").display()),
-            "http.listen=127.0.0.1:0".to_owned(),
-            "discovery.enabled=false".to_owned(),
-        ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
-        command.arg("serve").args(format).current_dir(&folder);
-        command.args(set.iter().flat_map(|setting| ["--set", setting]));
+        command.args(serve_in(folder.path())).args(format);
+        command.current_dir(&folder);
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().expect("the program starts");
         let mut ready = String::new();
