@@ -166,6 +166,80 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
     )]
     Run(DeviceRun),
+    /// Let a device go on in the streams of a device that it replaces.
+    #[command(
+        after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
+    )]
+    Replace(DeviceReplace),
+    /// List the places that were assigned to devices, with their former devices.
+    #[command(after_help = "Example:\n  chappe device places --json")]
+    Places {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
+    /// Leave devices out of a node: it neither subscribes to them nor registers them.
+    #[command(
+        after_help = "Examples:\n  chappe device exclude --name 'Lab printer'\n  chappe device exclude --type Printer --scope http://plant.example/hall-1\n  chappe device exclude --endpoint 'urn:uuid:3e1f*'\n\nAll given parts must match. Streams keep their elements. `chappe device excluded` lists the\nexclusions, `chappe device include NUMBER` takes the devices of one back."
+    )]
+    Exclude(DeviceExclude),
+    /// Take back devices that were left out.
+    #[command(after_help = "Example:\n  chappe device include 3")]
+    Include(DeviceInclude),
+    /// List the rules by which devices are left out.
+    #[command(after_help = "Example:\n  chappe device excluded --json")]
+    Excluded {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
+}
+
+/// Flags of `device replace`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceReplace {
+    /// The endpoint address of the device that is replaced.
+    pub former: String,
+    /// The endpoint address of the new device.
+    pub device: String,
+    /// The start of the streams' names; needed only if the former device has streams of several places.
+    #[arg(long)]
+    pub place: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `device exclude`.
+#[derive(Debug, Args)]
+#[group(id = "pattern", required = true, multiple = true, args = ["endpoint", "name", "device_type", "scope"])]
+pub(crate) struct DeviceExclude {
+    /// The endpoint address; `*` at the end stands for any text.
+    #[arg(long, value_name = "URI")]
+    pub endpoint: Option<String>,
+    /// The friendly name; `*` at the end stands for any text.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The type, as {namespace}local or by its local name.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub device_type: Option<String>,
+    /// The scope; it matches scopes below it, too.
+    #[arg(long, value_name = "URI")]
+    pub scope: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `device include`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceInclude {
+    /// The number of the exclusion.
+    #[arg(value_name = "NUMBER")]
+    pub id: u64,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `device run`.

@@ -34,7 +34,14 @@ fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Demo(flags) => command::demo::run(flags, json),
         Command::Serve(flags) => command::serve::run(flags, json),
-        Command::Device(cli::Device::Run(flags)) => command::device::run(flags, json),
+        Command::Device(verb) => match verb {
+            cli::Device::Run(flags) => command::device::run(flags, json),
+            cli::Device::Replace(flags) => command::place::replace(flags, json),
+            cli::Device::Places { node } => command::place::list(&node, json),
+            cli::Device::Exclude(flags) => command::exclusion::exclude(flags, json),
+            cli::Device::Include(flags) => command::exclusion::include(flags, json),
+            cli::Device::Excluded { node } => command::exclusion::list(&node, json),
+        },
         Command::Find(flags) => command::find::run(flags, json),
         Command::Doctor(flags) => command::doctor::run(flags, json),
         Command::Describe(flags) => command::describe::run(flags, json),

@@ -1,11 +1,12 @@
 // Devices: their states with reasons, and their descriptions.
 
+import { change, path } from './api.js';
 import { facts, h, keyed, problem, replace, setText, table } from './dom.js';
 import { local, moment, since } from './format.js';
 import { errors, model } from './model.js';
 import { setSign, word } from './semaphore.js';
 
-const ORDER = { attention: 0, usable: 1, gone: 2 };
+const ORDER = { attention: 0, usable: 1, excluded: 2, gone: 3 };
 
 function names(items) {
   return (items ?? []).map((one) => h('span', { class: 'name', title: one }, local(one)));
@@ -76,13 +77,14 @@ function openList(root) {
   function fill() {
     const devices = [...(model.devices ?? [])].sort(
       (a, b) =>
-        (ORDER[a.state] ?? 3) - (ORDER[b.state] ?? 3) || (a.name ?? '').localeCompare(b.name ?? ''),
+        (ORDER[a.state] ?? 4) - (ORDER[b.state] ?? 4) || (a.name ?? '').localeCompare(b.name ?? ''),
     );
     keyed(list, devices, (one) => one.key, create, update);
     const number = (state) => devices.filter((one) => one.state === state).length;
     const parts = [`seen ${devices.length}`, `usable ${number('usable')}`];
     if (number('attention'))
       parts.push(`${number('attention')} need${number('attention') === 1 ? 's' : ''} attention`);
+    if (number('excluded')) parts.push(`${number('excluded')} left out`);
     if (number('gone')) parts.push(`${number('gone')} gone`);
     setText(
       foot,
@@ -135,8 +137,32 @@ function openOne(root, key) {
         device.reason ? `: ${device.reason}` : '',
       ),
       device.hint ? h('p', { class: 'hint' }, h('b', null, 'hint: '), device.hint) : null,
+      exclusion(device),
     );
     replace(body, details(device));
+  }
+
+  /** The button that leaves the device out, or takes it back. */
+  function exclusion(device) {
+    const isExcluded = device.state === 'excluded';
+    // The configuration's exclusions end only there.
+    if (isExcluded && device.exclusion === null) return null;
+    const label = isExcluded ? 'Take back' : 'Leave out';
+    const trouble = h('div');
+    const button = h('button', { type: 'button' }, label);
+    button.addEventListener('click', async () => {
+      button.disabled = true;
+      try {
+        if (isExcluded)
+          await change('DELETE', path('devices', 'exclusions', String(device.exclusion)));
+        else await change('POST', path('devices', 'exclusions'), { endpoint: device.endpoint });
+        replace(trouble);
+      } catch (error) {
+        replace(trouble, problem(error));
+        button.disabled = false;
+      }
+    });
+    return h('div', { class: 'acts' }, button, trouble);
   }
 
   function details(device) {

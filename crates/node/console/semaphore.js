@@ -25,6 +25,7 @@ const STATES = {
   connecting: ['waiting', 'connecting'],
   ended: ['gone', 'ended'],
   gone: ['gone', 'gone'],
+  excluded: ['gone', 'left out'],
 };
 
 function arms([beam, left, right]) {

@@ -70,6 +70,12 @@ pub enum StartError {
         /// The cause.
         source: chappe_registry::Error,
     },
+    /// The files of what an operator decided about devices cannot be read.
+    #[error("cannot read what was decided about devices: {reason}")]
+    Devices {
+        /// The file and the cause.
+        reason: String,
+    },
     /// A link of the configuration is invalid.
     #[error("cannot start link {link:?}: {reason}")]
     Link {
@@ -146,6 +152,9 @@ impl StartError {
             Self::Tls(error) => error.hint(),
             Self::Link { hint, .. } | Self::Dds { hint, .. } | Self::Kad { hint, .. } => {
                 hint.clone()
+            }
+            Self::Devices { .. } => {
+                Some("correct it, or remove it and run `chappe device exclude` again".to_owned())
             }
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(

@@ -82,7 +82,8 @@ impl Node {
             trusted_proxies: config.http.proxies().collect(),
             token,
             permits: Permits::new(&config),
-            devices: Devices::new(&config, size_limit.bytes),
+            devices: Devices::open(&config, size_limit.bytes)
+                .map_err(|reason| StartError::Devices { reason })?,
             sensors: Sensors::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),

@@ -8,7 +8,7 @@ use chappe_links::LinkError;
 
 use super::error::Problem;
 use super::layers::{Origin, Setting, deepest_line};
-use super::{Config, Read};
+use super::{Config, DevicePattern, Read};
 
 /// All contradictions of a configuration.
 pub(super) fn contradictions(
@@ -20,6 +20,7 @@ pub(super) fn contradictions(
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
     found.extend(exchange(config, settings));
+    found.extend(exclusions(config, settings));
     let kad = config.kad.contradictions().into_iter();
     found.extend(kad.map(|(key, message, hint)| at(settings, key, message, hint)));
     found.extend(links(config, settings, lines));
@@ -43,6 +44,18 @@ fn at(settings: &[Setting], key: &str, message: String, hint: &str) -> Problem {
         message,
         hint: Some(hint.to_owned()),
     }
+}
+
+/// Refuses an exclusion that would match every device.
+fn exclusions(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let mut patterns = config.devices.exclude.iter();
+    let place = patterns.position(DevicePattern::is_empty)?;
+    Some(at(
+        settings,
+        "devices.exclude",
+        format!("entry {} matches no device", place + 1),
+        "give an endpoint, a name, a type or a scope; `enabled = false` under [discovery] leaves out all devices",
+    ))
 }
 
 /// Refuses to listen beyond loopback while everyone may read, or while the token is sent in clear text.

@@ -1,15 +1,21 @@
-//! The quotas of a device.
+//! Which devices are left out, and the quotas of the others.
 
+use chappe_dpws::discovery::MatchRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::MaxBytes;
 
-/// Limits on one device, so that it cannot crowd out the others. A device that exceeds a rate is slowed
-/// down: its notifications are answered later.
+/// Devices that are left out, and limits on each other one, so that it cannot crowd out the rest. A device that
+/// exceeds a rate is slowed down: its notifications are answered later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Quotas {
+pub struct DeviceRules {
+    /// Devices to leave out, each entry by `endpoint`, `name`, `type` or `scope`, or several of them, which must
+    /// all match: the node neither subscribes to them nor registers them. Their streams keep their elements.
+    /// `chappe device exclude` adds entries to a running node.
+    pub exclude: Vec<DevicePattern>,
     /// Streams of one device in the log, including those that the device no longer offers. One more is
     /// refused, and its elements are counted as lost.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -30,13 +36,136 @@ pub struct Quotas {
     pub max_bytes_per_day: MaxBytes,
 }
 
-impl Default for Quotas {
+impl Default for DeviceRules {
     fn default() -> Self {
         Self {
+            exclude: Vec::new(),
             max_streams: 2_000,
             max_elements_per_s: 10_000,
             max_bytes_per_s: 2 << 20,
             max_bytes_per_day: MaxBytes::AUTO,
         }
+    }
+}
+
+/// Devices, by what they have in common. Every given part must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DevicePattern {
+    /// The endpoint address; `*` at the end stands for any text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_000))]
+    pub endpoint: Option<String>,
+    /// The friendly name; `*` at the end stands for any text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_000))]
+    pub name: Option<String>,
+    /// A type, as `{namespace}local` or by its local name.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_000))]
+    pub device_type: Option<String>,
+    /// A scope. Matches scopes of the same scheme and authority whose path starts with its segments, as in a
+    /// Probe (rfc3986).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_000))]
+    pub scope: Option<String>,
+}
+
+impl DevicePattern {
+    /// Whether it has no part, so that it would match every device.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether it matches a device; `types` as `{namespace}local`. A device that has not told its name yet
+    /// matches no name.
+    pub(crate) fn matches(
+        &self,
+        endpoint: &str,
+        name: Option<&str>,
+        types: &[String],
+        scopes: &[String],
+    ) -> bool {
+        let is_type = |pattern: &str| {
+            let has_local = |one: &String| one.rsplit('}').next() == Some(pattern);
+            types.iter().any(|one| one == pattern || has_local(one))
+        };
+        let is_scope = |pattern: &str| {
+            let is_within = |one: &String| MatchRule::Rfc3986.matches(pattern, one);
+            scopes.iter().any(is_within)
+        };
+        let fits = |pattern: &Option<String>, test: &dyn Fn(&str) -> bool| {
+            pattern.as_deref().is_none_or(test)
+        };
+        !self.is_empty()
+            && fits(&self.endpoint, &|pattern| is_text(pattern, endpoint))
+            && fits(&self.name, &|pattern| {
+                name.is_some_and(|name| is_text(pattern, name))
+            })
+            && fits(&self.device_type, &is_type)
+            && fits(&self.scope, &is_scope)
+    }
+}
+
+impl std::fmt::Display for DevicePattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = [
+            ("endpoint", &self.endpoint),
+            ("name", &self.name),
+            ("type", &self.device_type),
+            ("scope", &self.scope),
+        ];
+        let mut separator = "";
+        for (part, text) in parts {
+            if let Some(text) = text {
+                write!(f, "{separator}{part} {text:?}")?;
+                separator = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_text(pattern: &str, text: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => text.starts_with(start),
+        None => text == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_by_all_its_parts() {
+        let types = ["{urn:plant}Pump".to_owned()];
+        let scopes = ["http://plant.example/hall-1/line-2".to_owned()];
+        let pattern = |text: &str| -> DevicePattern { toml::from_str(text).unwrap() };
+        let matches = |text: &str, name| pattern(text).matches("urn:uuid:7", name, &types, &scopes);
+        for text in [
+            "endpoint = 'urn:uuid:7'",
+            "endpoint = 'urn:*'",
+            "name = 'Pump 3'",
+            "name = 'Pump*'",
+            "type = 'Pump'",
+            "type = '{urn:plant}Pump'",
+            "scope = 'http://plant.example/hall-1'",
+            "type = 'Pump'\nscope = 'http://PLANT.example/hall-1/line-2'",
+        ] {
+            assert!(matches(text, Some("Pump 3")), "{text}");
+        }
+        for text in [
+            "",
+            "endpoint = 'urn:uuid:70'",
+            "name = 'Pump'",
+            "type = 'ump'",
+            "scope = 'http://plant.example/hall'",
+            "type = 'Pump'\nname = 'Valve'",
+        ] {
+            assert!(!matches(text, Some("Pump 3")), "{text}");
+        }
+        assert!(!matches("name = '*'", None), "the name is not known yet");
+        assert!(toml::from_str::<DevicePattern>("kind = 'Pump'").is_err());
     }
 }

@@ -27,7 +27,7 @@ use chappe_links::LinkConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use devices::Quotas;
+pub use devices::{DevicePattern, DeviceRules};
 pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
@@ -63,8 +63,8 @@ pub struct Config {
     pub access: Access,
     /// Discovery of devices.
     pub discovery: Discovery,
-    /// Limits on one device.
-    pub devices: Quotas,
+    /// Devices that are left out, and limits on each other one.
+    pub devices: DeviceRules,
     /// Discovery of devices where multicast does not reach.
     pub kad: Kad,
     /// Storage of streams.
@@ -336,7 +336,7 @@ impl Default for Config {
             http: Http::default(),
             access: Access::default(),
             discovery: Discovery::default(),
-            devices: Quotas::default(),
+            devices: DeviceRules::default(),
             kad: Kad::default(),
             log: Log::default(),
             exchange: Exchange::default(),

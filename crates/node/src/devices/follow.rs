@@ -50,6 +50,11 @@ struct Following {
     describing: Describing,
     /// The next pause before it is described again.
     pause: Duration,
+    /// Changes whenever a place is assigned to a device.
+    places: watch::Receiver<u64>,
+    /// Changes whenever a device may be left out, or no longer.
+    exclusions: watch::Receiver<u64>,
+    is_excluded: bool,
     /// The error of the last description.
     failure: Option<Trouble>,
     is_described: bool,
@@ -107,6 +112,8 @@ pub(super) async fn follow(
     let mut following = Following {
         output: Output::new(&app, is_cut),
         quota: ChargedQuota::new(&app, &key),
+        exclusions: app.devices.exclusions.changes(),
+        places: app.devices.places.changes(),
         app,
         client,
         left,
@@ -117,6 +124,7 @@ pub(super) async fn follow(
         streams: Streams::default(),
         describing: Describing::Idle,
         pause: RETRY.0,
+        is_excluded: false,
         failure: None,
         is_described: false,
         is_silent: true,
@@ -125,6 +133,7 @@ pub(super) async fn follow(
         registered_at: None,
         registered: Vec::new(),
     };
+    following.find_exclusion().await;
     following.request_description();
     following.run(&mut commands).await;
     following.finish().await;
@@ -141,8 +150,21 @@ impl Following {
                 command = commands.recv() => match command {
                     None => return,
                     Some(DeviceCommand::VerifySubscriptions) => self.attachment.verify_subscriptions().await,
-                    Some(DeviceCommand::Redescribe(found)) => self.on_change(*found),
+                    Some(DeviceCommand::Redescribe(found)) => self.on_change(*found).await,
                 },
+                Ok(()) = self.exclusions.changed() => {
+                    let was_excluded = self.is_excluded;
+                    if !self.find_exclusion().await && was_excluded {
+                        self.request_description();
+                    }
+                }
+                Ok(()) = self.places.changed() => {
+                    let place = self.app.devices.places.of(&self.key);
+                    if self.streams.set_place(place) && self.is_described {
+                        self.open_streams().await;
+                        self.register().await;
+                    }
+                }
                 described = self.describing.next() => match described {
                     None => self.request_description(),
                     Some(described) => self.on_description(described).await,
@@ -183,13 +205,17 @@ impl Following {
     }
 
     /// Stores all acknowledged notifications, even of a paused device.
-    async fn finish(&mut self) {
+    async fn store_acknowledged(&mut self) {
         self.attachment.close();
         while let Some(yields) = self.attachment.next().await {
             self.quota.charge(&yields);
             self.store_outputs(yields).await;
         }
         self.output.drain().await;
+    }
+
+    async fn finish(&mut self) {
+        self.store_acknowledged().await;
         if self.register_at.is_some() {
             self.register().await;
         }
@@ -197,21 +223,27 @@ impl Following {
 
     /// Handles a change reported by discovery. Changes during a description at the same addresses are
     /// merged.
-    fn on_change(&mut self, found: Found) {
+    async fn on_change(&mut self, found: Found) {
         self.found = found;
+        task::update_found(&self.app, &self.key, &self.found);
+        if self.find_exclusion().await {
+            return;
+        }
         match &mut self.describing {
             Describing::Asked {
                 addresses, again, ..
             } if *addresses == self.found.xaddrs => {
                 *again = true;
-                task::update_found(&self.app, &self.key, &self.found);
             }
             _ => self.request_description(),
         }
     }
 
-    /// Requests the device's description.
+    /// Requests the device's description, unless it is left out.
     fn request_description(&mut self) {
+        if self.is_excluded {
+            return;
+        }
         task::update_found(&self.app, &self.key, &self.found);
         let (client, found) = (Arc::clone(&self.client), self.found.clone());
         self.describing = Describing::Asked {
@@ -270,6 +302,11 @@ impl Following {
             services = device.services.len();
             entities::describe(device, description);
         });
+        // Its name is known only now.
+        if self.find_exclusion().await {
+            return;
+        }
+        let (app, key) = (&self.app, &self.key);
         let vanished = entities::service_keys(key, services);
         let vanished = vanished.into_iter().skip(description.services.len());
         app.registrar.remove(vanished.collect()).await;
@@ -278,6 +315,8 @@ impl Following {
         self.streams.set_prefix(&self.key, &product.base);
         // May take some seconds, so it runs before the subscriptions.
         self.recognize().await;
+        self.streams
+            .set_place(self.app.devices.places.of(&self.key));
         if self.has_left() {
             return;
         }
@@ -292,6 +331,37 @@ impl Following {
         self.open_streams().await;
         self.register().await;
         self.update_state();
+    }
+
+    /// Finds out whether the device is left out now, and if so ends what runs for it. Acknowledged
+    /// notifications are stored first.
+    async fn find_exclusion(&mut self) -> bool {
+        let device = self.app.devices.get(&self.key);
+        let exclusion = device.and_then(|device| self.app.devices.exclusions.of(&device));
+        let was_excluded = std::mem::replace(&mut self.is_excluded, exclusion.is_some());
+        let Some(exclusion) = exclusion else {
+            return false;
+        };
+        if !was_excluded {
+            self.describing = Describing::Idle;
+            self.store_acknowledged().await;
+            self.attachment = Attachment::default();
+            (self.is_described, self.is_silent) = (false, true);
+            (self.failure, self.register_at) = (None, None);
+            self.registered.clear();
+            task::exclude(&self.app, &self.key).await;
+        }
+        let hint = match exclusion.id {
+            Some(id) => format!("chappe device include {id}"),
+            None => "remove it from devices.exclude in the configuration".to_owned(),
+        };
+        self.app.devices.update(&self.key, |device| {
+            device.state = DeviceState::Excluded;
+            device.reason = Some(format!("left out by {}", exclusion.devices));
+            device.hint = Some(hint);
+            device.exclusion = exclusion.id;
+        });
+        true
     }
 
     /// Finds the streams that the device continues, once its identity is known.

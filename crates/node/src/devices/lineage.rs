@@ -106,6 +106,13 @@ impl Lineage {
             return;
         }
         let looked = look(app, successor, &streams).await;
+        let gone = looked.iter().filter(|(_, is_gone)| **is_gone == Some(true));
+        for owner in gone.map(|(owner, _)| owner) {
+            // The device continues the place that an operator gave to its former endpoint address.
+            if let Some(place) = app.devices.places.of(owner) {
+                super::replace::assign(app, place, key, owner).await;
+            }
+        }
         for (owner, is_gone) in &looked {
             if *is_gone == Some(false) {
                 notice_apart(app, key, identity, owner);
@@ -263,9 +270,10 @@ fn is_decided(streams: &[Arc<Entry>], looked: &Looked) -> bool {
 }
 
 /// Whether a device is gone, and its task and registry entries have ended.
-fn has_left(app: &App, key: &str) -> bool {
+pub(super) fn has_left(app: &App, key: &str) -> bool {
     let device = app.devices.get(key);
-    let is_gone = device.is_none_or(|device| device.state == DeviceState::Gone);
+    let absent = [DeviceState::Gone, DeviceState::Excluded];
+    let is_gone = device.is_none_or(|device| absent.contains(&device.state));
     // The device's own entity is removed last.
     is_gone && app.registry.get(key, &Principal::Operator).is_none()
 }

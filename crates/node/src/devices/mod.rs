@@ -6,6 +6,7 @@
 
 mod charge;
 mod entities;
+mod exclusion;
 mod follow;
 mod followers;
 mod identity;
@@ -13,7 +14,9 @@ mod key;
 mod lineage;
 mod offered;
 mod output;
+mod places;
 mod quota;
+mod replace;
 mod table;
 mod task;
 
@@ -25,8 +28,11 @@ use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
 pub(crate) use entities::stream_entity;
+pub(crate) use exclusion::{Exclusion, ExclusionError};
 use followers::Followers;
 pub(crate) use key::{device_key, former_key};
+pub(crate) use places::Place;
+pub(crate) use replace::{ReplaceError, replace};
 pub(crate) use table::{Device, DeviceState, Devices};
 
 use crate::config::Discovery;

@@ -10,7 +10,8 @@ use chappe_transport::Hop;
 use tokio::sync::watch;
 
 use super::identity::Product;
-use super::lineage::{Lineage, Successor};
+use super::lineage::{Lineage, Successor, has_left};
+use super::places::place_of_stream;
 use crate::catalogue::{CatalogueError, Entry, PendingStream};
 use crate::shared::App;
 use crate::tasks::yield_every;
@@ -22,6 +23,8 @@ pub(super) struct Streams {
     base: String,
     /// The prefix used when another device has the same name.
     own: String,
+    /// The place that an operator has assigned to the device.
+    place: Option<String>,
     /// The streams of earlier runs.
     lineage: Lineage,
     slots: BTreeMap<usize, Slot>,
@@ -52,6 +55,18 @@ impl Streams {
         let tail: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
         let tail = tail[tail.len().saturating_sub(8)..].to_lowercase();
         self.own = format!("{}-{tail}", self.base);
+    }
+
+    /// Sets the place that is assigned to the device; its streams are then opened again, under the place's name.
+    /// Returns whether it was another one.
+    pub(super) fn set_place(&mut self, place: Option<String>) -> bool {
+        let is_new = self.place != place;
+        if is_new {
+            self.place = place;
+            self.slots.clear();
+            self.current.clear();
+        }
+        is_new
     }
 
     /// Lets the device continue the streams of its durable identity. May take some seconds when these
@@ -189,14 +204,18 @@ impl Streams {
                 self.is_reopened |= entry.log.log().is_removed();
                 entry.name.clone()
             }
-            _ => {
-                let continued = self.lineage.stream(&part);
-                continued.unwrap_or_else(|| format!("{}.{part}", self.base))
-            }
+            _ => match &self.place {
+                Some(place) => format!("{place}.{part}"),
+                None => {
+                    let continued = self.lineage.stream(&part);
+                    continued.unwrap_or_else(|| format!("{}.{part}", self.base))
+                }
+            },
         };
         let (name, begun) = match self.define(app, key, name, offer).await {
             (name, Err(CatalogueError::Taken { .. })) => {
                 self.lineage.forget(&name);
+                self.place = None;
                 self.base.clone_from(&self.own);
                 let name = format!("{}.{part}", self.base);
                 self.define(app, key, name, offer).await
@@ -230,7 +249,10 @@ impl Streams {
             *count += 1;
         }
         let (identity, catalogue) = (self.lineage.identity(), &app.catalogue);
-        let may_take = |owner: &str| self.lineage.may_take(app, &name, owner);
+        let is_placed = self.place.as_deref() == Some(place_of_stream(&name));
+        let may_take = |owner: &str| {
+            is_placed && has_left(app, owner) || self.lineage.may_take(app, &name, owner)
+        };
         let begun = catalogue
             .define_for_device(&name, &offer.schema, key, identity, may_take)
             .await;

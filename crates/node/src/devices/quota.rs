@@ -13,7 +13,7 @@ use std::time::Duration;
 use chappe_device::mapping::Trouble;
 use tokio::time::Instant;
 
-use crate::config::{Config, MaxBytes, Quotas};
+use crate::config::{Config, DeviceRules, MaxBytes};
 
 /// Size of a burst, as time at the quota's rate; reason: a device that was disconnected for some seconds
 /// catches up, and a device with hundreds of metrics sends all at its start.
@@ -124,7 +124,7 @@ struct Excess {
 }
 
 impl Quota {
-    fn new(quotas: &Quotas, log_max_bytes: Option<u64>, now: Instant) -> Self {
+    fn new(quotas: &DeviceRules, log_max_bytes: Option<u64>, now: Instant) -> Self {
         let day_bytes = match (quotas.max_bytes_per_day, log_max_bytes) {
             (MaxBytes::Bytes(bytes), _) => bytes,
             (MaxBytes::Word(_), Some(bytes)) => (bytes / 2).max(DAY_BYTES_MIN),
@@ -224,7 +224,7 @@ struct Left {
 /// reconnects repeatedly gains nothing.
 #[derive(Debug)]
 pub(crate) struct DeviceQuotas {
-    config: Quotas,
+    config: DeviceRules,
     log_max_bytes: Option<u64>,
     /// The number of departed devices to remember.
     most: usize,
@@ -282,14 +282,15 @@ mod tests {
 
     use super::*;
 
-    const QUOTAS: Quotas = Quotas {
+    const QUOTAS: DeviceRules = DeviceRules {
+        exclude: Vec::new(),
         max_streams: 1,
         max_elements_per_s: 100,
         max_bytes_per_s: 10_000,
         max_bytes_per_day: MaxBytes::Bytes(0),
     };
 
-    fn quota(quotas: &Quotas, now: Instant) -> Quota {
+    fn quota(quotas: &DeviceRules, now: Instant) -> Quota {
         Quota::new(quotas, None, now)
     }
 
@@ -419,7 +420,7 @@ mod tests {
         bounded.charge(now, 1, 1);
         assert!(bounded.is_paused());
         assert_eq!(bounded.trouble().unwrap().reason, BYTES.reason);
-        let none = Quotas {
+        let none = DeviceRules {
             max_elements_per_s: 0,
             max_bytes_per_s: 0,
             ..QUOTAS
@@ -442,7 +443,7 @@ mod tests {
     #[test]
     fn in_a_day_a_device_brings_twice_its_bytes_of_a_day_at_most() {
         let (day, one) = (86_400_000_u64, 1 << 12);
-        let config = Quotas {
+        let config = DeviceRules {
             max_elements_per_s: 0,
             max_bytes_per_s: 0,
             max_bytes_per_day: MaxBytes::Bytes(day),
@@ -470,7 +471,7 @@ mod tests {
             let (each, stretches) = (24, 1_000 / stretch_ms as u64);
             assert_eq!((each * stretches * bytes * DAY.as_secs()) >> 30, gibibytes);
             let start = Instant::now();
-            let mut quota = Quota::new(&Quotas::default(), Some(1 << 30), start);
+            let mut quota = Quota::new(&DeviceRules::default(), Some(1 << 30), start);
             for second in 0..3 * DAY.as_secs() {
                 let now = start + Duration::from_secs(second);
                 quota.charge(now, each * stretches, each * stretches * bytes);
@@ -505,7 +506,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_day_follow_from_the_size_of_the_log() {
-        let quotas = Quotas::default();
+        let quotas = DeviceRules::default();
         let allowed = |log| Quota::new(&quotas, log, Instant::now()).buckets[2].allowed;
         assert_eq!(allowed(Some(1 << 40)), 1 << 39);
         assert_eq!(allowed(Some(1 << 30)), DAY_BYTES_MIN);

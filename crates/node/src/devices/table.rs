@@ -1,7 +1,7 @@
 //! The table of known devices.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use chappe_device::DeviceClient;
 use chappe_device::client::Way;
@@ -9,6 +9,8 @@ use chappe_identity::{Host, Quota, Room, Shares};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::exclusion::Exclusions;
+use super::places::Places;
 use super::quota::DeviceQuotas;
 use crate::clock;
 use crate::config::Config;
@@ -53,6 +55,8 @@ pub(crate) struct Device {
     pub(crate) services: Vec<Service>,
     /// Names of its streams.
     pub(crate) streams: Vec<String>,
+    /// The number of the added exclusion by which it is left out; null when the configuration leaves it out.
+    pub(crate) exclusion: Option<u64>,
     /// The host to whose quota in the table it counts.
     #[serde(skip)]
     pub(super) host: Option<Host>,
@@ -90,15 +94,18 @@ pub(crate) enum DeviceState {
     /// It was found, but cannot be used yet.
     #[default]
     Attention,
+    /// It is left out: nothing is read of it, and it is not registered.
+    Excluded,
     /// It has left, or no longer answers.
     Gone,
 }
 
 impl DeviceState {
     /// All states with their names.
-    pub(crate) const ALL: [(Self, &'static str); 3] = [
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
         (Self::Usable, "usable"),
         (Self::Attention, "attention"),
+        (Self::Excluded, "excluded"),
         (Self::Gone, "gone"),
     ];
 }
@@ -109,6 +116,10 @@ pub(crate) struct Devices {
     table: Mutex<Table>,
     /// Limits of what devices store.
     pub(super) quotas: DeviceQuotas,
+    /// Devices that are left out.
+    pub(crate) exclusions: Arc<Exclusions>,
+    /// Which devices fill which places, where an operator has decided it.
+    pub(crate) places: Arc<Places>,
     /// The client that finds devices, once it is started.
     pub(crate) client: OnceLock<Weak<DeviceClient>>,
 }
@@ -140,7 +151,10 @@ impl Table {
 
 impl Devices {
     /// An empty table, with the limits of the configuration and of a log of `log_bytes`.
-    pub(crate) fn new(config: &Config, log_bytes: Option<u64>) -> Self {
+    ///
+    /// # Errors
+    /// The exclusions or the places of an earlier run cannot be read.
+    pub(crate) fn open(config: &Config, log_bytes: Option<u64>) -> Result<Self, String> {
         let discovery = &config.discovery;
         let of_host = discovery.max_devices_per_address as usize;
         let quota = Quota {
@@ -148,15 +162,17 @@ impl Devices {
             of_host,
             strangers_of_host: of_host,
         };
-        Self {
+        Ok(Self {
             devices_max: quota.total,
             table: Mutex::new(Table {
                 devices: BTreeMap::new(),
                 shares: Shares::new(quota),
             }),
             quotas: DeviceQuotas::new(config, log_bytes),
+            exclusions: Arc::new(Exclusions::open(config)?),
+            places: Arc::new(Places::open(config)?),
             client: OnceLock::new(),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -230,7 +246,7 @@ impl Devices {
     }
 
     /// The number of devices in each state.
-    pub(crate) fn counts(&self) -> [(&'static str, i64); 3] {
+    pub(crate) fn counts(&self) -> [(&'static str, i64); 4] {
         let table = self.lock();
         DeviceState::ALL.map(|(state, word)| {
             let count = table
@@ -250,7 +266,7 @@ mod tests {
         let mut config = Config::default();
         config.discovery.max_devices = devices_max;
         config.discovery.max_devices_per_address = of_address;
-        Devices::new(&config, None)
+        Devices::open(&config, None).unwrap()
     }
 
     fn host(number: u8) -> Host {
@@ -287,7 +303,12 @@ mod tests {
         );
         assert_eq!(
             devices.counts(),
-            [("usable", 0), ("attention", 2), ("gone", 0)]
+            [
+                ("usable", 0),
+                ("attention", 2),
+                ("excluded", 0),
+                ("gone", 0)
+            ]
         );
     }
 

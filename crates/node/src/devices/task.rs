@@ -48,10 +48,11 @@ fn apply_found(device: &mut Device, found: &Found) {
     if device.name.is_empty() {
         device.name.clone_from(&found.endpoint);
     }
-    if device.state == DeviceState::Gone || device.dialect.is_empty() {
+    let is_absent = matches!(device.state, DeviceState::Gone | DeviceState::Excluded);
+    if is_absent || device.dialect.is_empty() {
         device.state = DeviceState::Attention;
         device.reason = Some("it is being described".to_owned());
-        device.hint = None;
+        (device.hint, device.exclusion) = (None, None);
         device.found_by.clear();
     }
     device.found_by(found.way);
@@ -245,6 +246,23 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
         format!("{}: gone, {reason}", device.name),
     );
     unregister(app, &device).await;
+}
+
+/// Unregisters a device that is left out; its streams keep their elements.
+pub(super) async fn exclude(app: &App, key: &str) {
+    let Some(device) = app.devices.get(key) else {
+        return;
+    };
+    unregister(app, &device).await;
+    app.devices.update(key, |device| {
+        device.state = DeviceState::Excluded;
+        device.streams.clear();
+        device.services.clear();
+    });
+    let text = format!("{}: left out", device.name);
+    app.observability
+        .notices
+        .notify(NoticeKind::Device, key, text);
 }
 
 /// Unregisters a device, its services and its streams.

@@ -1,13 +1,17 @@
 //! Devices and their states.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
-use serde::Serialize;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::params::Name;
+use super::params::{self, Name};
 use super::problem::Problem;
-use crate::devices::Device;
+use crate::config::DevicePattern;
+use crate::devices::{Device, Exclusion, ExclusionError, Place, ReplaceError, device_key};
 use crate::shared::App;
 
 /// All devices.
@@ -31,10 +35,140 @@ pub(super) async fn list(State(app): State<App>) -> Json<Devices> {
     params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded")),
     responses((status = 200, body = Device), (status = 404, body = Problem)))]
 pub(super) async fn one(State(app): State<App>, Name(key): Name) -> Result<Json<Device>, Problem> {
-    let by_endpoint = || app.devices.get(&crate::devices::device_key(&key));
-    let device = app.devices.get(&key).or_else(by_endpoint);
+    let device = app.devices.get(&as_key(&app, key.clone()));
     device.map(Json).ok_or_else(|| {
         Problem::not_found(format!("there is no device {key:?}"))
             .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
     })
+}
+
+/// The rules by which devices are left out.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Exclusions {
+    /// Those of the configuration first.
+    exclusions: Vec<Exclusion>,
+}
+
+/// The rules by which devices are left out.
+#[utoipa::path(get, path = "/api/v1/devices/exclusions", tag = "devices",
+    responses((status = 200, body = Exclusions)))]
+pub(super) async fn exclusions(State(app): State<App>) -> Json<Exclusions> {
+    Json(Exclusions {
+        exclusions: app.devices.exclusions.all(),
+    })
+}
+
+/// Leaves out devices, from now on and after restarts. Their streams keep their elements.
+#[utoipa::path(post, path = "/api/v1/devices/exclusions", tag = "devices",
+    request_body(content = DevicePattern),
+    responses((status = 201, body = Exclusion), (status = 400, body = Problem), (status = 401, body = Problem),
+        (status = 422, body = Problem, description = "the pattern is invalid; nothing was changed")))]
+pub(super) async fn exclude(State(app): State<App>, body: Body) -> Result<Response, Problem> {
+    let pattern: DevicePattern = params::json(&app, body).await?;
+    let added = app.devices.exclusions.add(pattern).await;
+    let added = added.map_err(|error| exclusion_problem(&error))?;
+    Ok((StatusCode::CREATED, Json(added)).into_response())
+}
+
+/// Takes the devices of an exclusion back. Those that match another one stay left out.
+#[utoipa::path(delete, path = "/api/v1/devices/exclusions/{id}", tag = "devices",
+    params(("id" = u64, Path, description = "The number of an added exclusion")),
+    responses((status = 200, body = Exclusion), (status = 401, body = Problem),
+        (status = 404, body = Problem)))]
+pub(super) async fn include(
+    State(app): State<App>,
+    Name(id): Name,
+) -> Result<Json<Exclusion>, Problem> {
+    let unknown = || Problem::not_found(format!("there is no added exclusion {id:?}"));
+    let number = id.parse().map_err(|_| unknown())?;
+    let removed = app.devices.exclusions.remove(number).await;
+    removed.map(Json).map_err(|error| exclusion_problem(&error))
+}
+
+fn exclusion_problem(error: &ExclusionError) -> Problem {
+    let text = error.to_string();
+    match error {
+        ExclusionError::Empty => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text)
+            .hint("`chappe device exclude --help` shows examples"),
+        ExclusionError::TooMany => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text)
+            .hint("use one pattern with `*`, a type or a scope for many devices"),
+        ExclusionError::Unknown(_) => {
+            Problem::not_found(text).hint("GET /api/v1/devices/exclusions lists them")
+        }
+        ExclusionError::File(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+            .hint("check the data directory's disk"),
+    }
+}
+
+/// The assigned places.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Places {
+    /// In the order of their assignment.
+    places: Vec<Place>,
+}
+
+/// The places that were assigned to devices, each with its former devices.
+#[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices",
+    responses((status = 200, body = Places)))]
+pub(super) async fn places(State(app): State<App>) -> Json<Places> {
+    Json(Places {
+        places: app.devices.places.all(),
+    })
+}
+
+/// A device to be replaced.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replacement {
+    /// The key or endpoint address of the device that is replaced. It must be gone or left out.
+    former: String,
+    /// The start of its streams' names; needed only if it has streams of several places.
+    place: Option<String>,
+}
+
+/// Lets a device go on in the streams of another one, which it replaces. What it has sent into streams of its own
+/// stays there.
+#[utoipa::path(post, path = "/api/v1/devices/{key}/replace", tag = "devices",
+    params(("key" = String, Path, description = "The new device's key or endpoint address, percent-encoded")),
+    request_body(content = Replacement),
+    responses((status = 200, body = Place), (status = 401, body = Problem),
+        (status = 404, body = Problem, description = "the new device is not present"),
+        (status = 409, body = Problem, description = "the former device is still present"),
+        (status = 422, body = Problem)))]
+pub(super) async fn replace(
+    State(app): State<App>,
+    Name(key): Name,
+    body: Body,
+) -> Result<Json<Place>, Problem> {
+    let Replacement { former, place } = params::json(&app, body).await?;
+    let (device, former) = (as_key(&app, key), as_key(&app, former));
+    let replaced = crate::devices::replace(&app, &device, &former, place).await;
+    replaced.map(Json).map_err(|error| replace_problem(&error))
+}
+
+/// The key of a device that is given by its key or its endpoint address.
+fn as_key(app: &App, text: String) -> String {
+    if app.devices.get(&text).is_some() || text.starts_with(&device_key("")) {
+        return text;
+    }
+    device_key(&text)
+}
+
+fn replace_problem(error: &ReplaceError) -> Problem {
+    let text = error.to_string();
+    let invalid = |text| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
+    match error {
+        ReplaceError::Absent(_) => {
+            Problem::not_found(text).hint("GET /api/v1/devices lists the devices and their states")
+        }
+        ReplaceError::Present(_) => Problem::new(StatusCode::CONFLICT, text)
+            .hint("switch it off, or leave it out by `chappe device exclude --endpoint …`"),
+        ReplaceError::SeveralPlaces(..) => invalid(text).hint("choose one of them with `place`"),
+        ReplaceError::NoStreams(_) => {
+            invalid(text).hint("GET /api/v1/streams shows the source of each stream")
+        }
+        ReplaceError::Itself => invalid(text),
+        ReplaceError::File(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+            .hint("check the data directory's disk"),
+    }
 }

@@ -41,7 +41,20 @@ pub(crate) fn router(app: App) -> Router {
         .route("/notices", get(node::notices))
         .route("/kad", get(kad::status))
         .route("/devices", get(devices::list))
+        .route(
+            "/devices/exclusions",
+            get(devices::exclusions).post(devices::exclude),
+        )
+        .route(
+            "/devices/exclusions/{id}",
+            axum::routing::delete(devices::include),
+        )
+        .route("/devices/places", get(devices::places))
         .route("/devices/{key}", get(devices::one))
+        .route(
+            "/devices/{key}/replace",
+            axum::routing::post(devices::replace),
+        )
         .route("/entities", get(entities::search))
         .route("/entities/{key}", get(entities::one))
         .route(

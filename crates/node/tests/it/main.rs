@@ -7,6 +7,7 @@ mod common;
 mod config;
 mod damage;
 mod durable_identity;
+mod exclusion;
 mod flapping;
 mod kad;
 mod linked_nodes;

@@ -1,0 +1,206 @@
+//! Which devices are left out: by the configuration, and by exclusions that were added to the running node.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+use super::table::Device;
+use crate::clock;
+use crate::config::{Config, DevicePattern};
+use crate::links::StateFile;
+
+/// The file of added exclusions in the data directory.
+pub(crate) const EXCLUSIONS: &str = "excluded-devices.json";
+/// Added exclusions; reason: each is compared with each device.
+const ADDED_MAX: usize = 1_000;
+
+/// A rule by which devices are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Exclusion {
+    /// Its number among the added ones; null when the configuration defines it.
+    pub(crate) id: Option<u64>,
+    /// The devices.
+    pub(crate) devices: DevicePattern,
+    /// Time at which it was added (RFC 3339); null when the configuration defines it.
+    pub(crate) since: Option<String>,
+}
+
+/// An exclusion cannot be added or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExclusionError {
+    #[error("an exclusion needs an endpoint, a name, a type or a scope")]
+    Empty,
+    #[error("there are already {ADDED_MAX} added exclusions")]
+    TooMany,
+    #[error("there is no added exclusion {0}")]
+    Unknown(u64),
+    #[error("cannot write {EXCLUSIONS}: {0}")]
+    File(#[from] io::Error),
+}
+
+/// All exclusions.
+pub(crate) struct Exclusions {
+    configured: Vec<DevicePattern>,
+    added: Mutex<Vec<Exclusion>>,
+    file: StateFile<Exclusion>,
+    changes: watch::Sender<u64>,
+}
+
+impl Exclusions {
+    /// Those of the configuration, and those that an earlier run of the node was given.
+    ///
+    /// # Errors
+    /// The file of the latter cannot be read.
+    pub(crate) fn open(config: &Config) -> Result<Self, String> {
+        let file = StateFile::new(&config.data_directory, EXCLUSIONS);
+        Ok(Self {
+            configured: config.devices.exclude.clone(),
+            added: Mutex::new(file.read()?),
+            file,
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    fn added(&self) -> MutexGuard<'_, Vec<Exclusion>> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them, the configured ones first.
+    pub(crate) fn all(&self) -> Vec<Exclusion> {
+        let configured = self.configured.iter().map(|devices| Exclusion {
+            id: None,
+            devices: devices.clone(),
+            since: None,
+        });
+        configured.chain(self.added().iter().cloned()).collect()
+    }
+
+    /// The first one that matches a device.
+    pub(super) fn of(&self, device: &Device) -> Option<Exclusion> {
+        let name = Some(device.name.as_str()).filter(|_| device.is_described);
+        let matches = |one: &Exclusion| {
+            let (endpoint, types, scopes) = (&device.endpoint, &device.types, &device.scopes);
+            one.devices.matches(endpoint, name, types, scopes)
+        };
+        self.all().into_iter().find(matches)
+    }
+
+    /// Changes whenever an exclusion is added or removed.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Adds an exclusion, or returns the one that has this pattern already.
+    ///
+    /// # Errors
+    /// See [`ExclusionError`]; then nothing has changed.
+    pub(crate) async fn add(
+        self: &Arc<Self>,
+        devices: DevicePattern,
+    ) -> Result<Exclusion, ExclusionError> {
+        if devices.is_empty() {
+            return Err(ExclusionError::Empty);
+        }
+        self.change(move |added| {
+            if let Some(known) = added.iter().find(|one| one.devices == devices) {
+                return Ok(known.clone());
+            }
+            if added.len() >= ADDED_MAX {
+                return Err(ExclusionError::TooMany);
+            }
+            let last = added.iter().filter_map(|one| one.id).max();
+            let exclusion = Exclusion {
+                id: Some(last.unwrap_or(0) + 1),
+                devices,
+                since: Some(clock::rfc3339(clock::now())),
+            };
+            added.push(exclusion.clone());
+            Ok(exclusion)
+        })
+        .await
+    }
+
+    /// Removes an added exclusion.
+    ///
+    /// # Errors
+    /// See [`ExclusionError`]; then nothing has changed.
+    pub(crate) async fn remove(self: &Arc<Self>, id: u64) -> Result<Exclusion, ExclusionError> {
+        self.change(move |added| {
+            let place = added.iter().position(|one| one.id == Some(id));
+            Ok(added.remove(place.ok_or(ExclusionError::Unknown(id))?))
+        })
+        .await
+    }
+
+    /// Changes the added exclusions, first in the file. Runs on a thread that may wait for the disk.
+    async fn change<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Vec<Exclusion>) -> Result<T, ExclusionError> + Send + 'static,
+    ) -> Result<T, ExclusionError> {
+        let this = Arc::clone(self);
+        let changed = tokio::task::spawn_blocking(move || {
+            let mut added = this.added();
+            let mut next = added.clone();
+            let result = change(&mut next)?;
+            if *added != next {
+                this.file.write(&next)?;
+                *added = next;
+                this.changes.send_modify(|number| *number += 1);
+            }
+            Ok(result)
+        });
+        let failed = |_| ExclusionError::File(io::Error::other("the change panicked"));
+        changed.await.map_err(failed)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn added_exclusions_outlive_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.data_directory = directory.path().to_owned();
+        config.devices.exclude = vec![DevicePattern {
+            device_type: Some("Printer".into()),
+            ..DevicePattern::default()
+        }];
+        let pump = DevicePattern {
+            name: Some("Pump".into()),
+            ..DevicePattern::default()
+        };
+        let exclusions = Arc::new(Exclusions::open(&config).unwrap());
+        let mut changes = exclusions.changes();
+        let added = exclusions.add(pump.clone()).await.unwrap();
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(exclusions.add(pump).await.unwrap(), added, "added once");
+        let none = exclusions.add(DevicePattern::default()).await;
+        assert!(matches!(none, Err(ExclusionError::Empty)));
+
+        let exclusions = Arc::new(Exclusions::open(&config).unwrap());
+        let all = exclusions.all();
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[1], added);
+        let mut device = Device {
+            name: "Pump".into(),
+            ..Device::default()
+        };
+        assert_eq!(exclusions.of(&device), None, "it is not described yet");
+        device.is_described = true;
+        assert_eq!(exclusions.of(&device), Some(added.clone()));
+        changes.mark_unchanged();
+        exclusions.remove(added.id.unwrap()).await.unwrap();
+        assert_eq!(exclusions.of(&device), None);
+        let again = exclusions.remove(added.id.unwrap()).await;
+        assert!(matches!(again, Err(ExclusionError::Unknown(1))));
+        device.types = vec!["{urn:office}Printer".into()];
+        assert_eq!(exclusions.of(&device), Some(all[0].clone()));
+        std::fs::write(directory.path().join(EXCLUSIONS), "{").unwrap();
+        assert!(Exclusions::open(&config).is_err());
+    }
+}
