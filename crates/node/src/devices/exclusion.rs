@@ -164,8 +164,10 @@ mod tests {
     #[tokio::test]
     async fn added_exclusions_outlive_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = Config::default();
-        config.data_directory = directory.path().to_owned();
+        let mut config = Config {
+            data_directory: directory.path().to_owned(),
+            ..Config::default()
+        };
         config.devices.exclude = vec![DevicePattern {
             device_type: Some("Printer".into()),
             ..DevicePattern::default()
