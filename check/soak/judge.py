@@ -1,8 +1,9 @@
 """The judge of copies: stored once or named lost, with the true number.
 
 It knows two things: the records that were ever in the logs of origin and subscriber, and the losses that the
-subscriber named. A loss that a node named just before it was killed may be named again by its next life, because
-the position after it was not yet safe: so much more may be named than was lost, and no more.
+subscriber named. A loss that a node named just before it was killed, or while its disk was full before that, may be
+named again by its next life, because the position after it was not yet safe: so much more may be named than was
+lost, and no more.
 """
 
 import collections
@@ -13,6 +14,17 @@ from frames import Record
 # Losses that a life names within this time of its end by SIGKILL may be named again; longer than the slowest
 # sync that is planted here takes to make the position after them safe.
 REPEATABLE_S = 5.0
+# On a full disk no position becomes safe. A link then reconnects until there is room, and waits at most this long
+# before it does.
+RECONNECT_S = 30.0
+
+
+def is_repeatable(named_at: float, killed_at: float | None, full: list[tuple[float, float]]) -> bool:
+    """Whether the next life may name a loss again; `full` are the times in which the disk was full."""
+    if killed_at is None:
+        return False
+    in_time = any(since <= named_at <= until and killed_at < until + RECONNECT_S for since, until in full)
+    return in_time or named_at > killed_at - REPEATABLE_S
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +130,11 @@ def prove_yourself() -> int:
         verdict = judge(source, copy, named, 0, reliable)
         if verdict.faults:
             raise AssertionError(f"the judge sees a fault where none is: {verdict.faults}")
+    in_full = [(10.0, 20.0)]
+    cases = [(96.0, 100.0, []), (12.0, 19.0, in_full), (12.0, 40.0, in_full)]
+    others = [(94.0, 100.0, []), (12.0, None, in_full), (12.0, 60.0, in_full), (22.0, 40.0, in_full)]
+    if not all(is_repeatable(*case) for case in cases) or any(is_repeatable(*case) for case in others):
+        raise AssertionError("the judge mistakes which losses may be named again")
     planted = {
         "missing and not named": (origin, copied(1, 3, 4), [], True),
         "named and there": (origin, copied(1, 2, 3, 4), lost, True),

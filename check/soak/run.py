@@ -11,8 +11,8 @@ Then the copies catch up without faults, and the nodes end in order.
 The judge (judge.py) reads the segment files of all nodes while they are written, and the losses that subscribers
 named from their process logs, which outlive SIGKILL. For each copy: every element of the origin is stored once, in
 order, with its content, or named lost, with the true number. Limits: a loss that a node named shortly before it was
-killed may be named again; losses are compared by their sum over a copy and not range by range; of best_effort links
-the elements behind the newest stored one are not judged. In the end `chappe data check` has to name exactly the
+killed, or while its disk was full before that, may be named again; losses are compared by their sum over a copy and
+not range by range; of best_effort links the elements behind the newest stored one are not judged. In the end `chappe data check` has to name exactly the
 records that were stored and are not readable any more.
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
@@ -94,6 +94,8 @@ class Soaked(Node):
         self.down_until: float | None = None
         self.tracer: tuple[subprocess.Popen, float] | None = None
         self.full_until: float | None = None
+        # The times in which the disk was full, by the clock of the process logs.
+        self.full_since, self.full = 0.0, []
         disk = self.folder / "data"
         disk.mkdir(mode=0o700)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "soak", str(disk)], check=True)
@@ -113,7 +115,7 @@ class Soaked(Node):
         """The losses that this life named."""
         for at, elements, stream, reason in LOST.findall(pathlib.Path(self.process.log.name).read_text()):
             when = datetime.datetime.fromisoformat(at).timestamp()
-            repeatable = killed_at is not None and when > killed_at - judge.REPEATABLE_S
+            repeatable = judge.is_repeatable(when, killed_at, self.full)
             self.named.setdefault(stream, []).append((when, Named(int(elements), reason, repeatable)))
 
     def slow(self, delay_ms: int, seconds: float) -> None:
@@ -131,7 +133,7 @@ class Soaked(Node):
 
     def fill(self, seconds: float) -> None:
         """Leaves no room on the disk for a while."""
-        self.full_until = time.monotonic() + seconds
+        self.full_until, self.full_since = time.monotonic() + seconds, time.time()
         with contextlib.suppress(OSError), open(self.folder / "data" / "filler", "wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
@@ -148,6 +150,7 @@ class Soaked(Node):
         if self.full_until is not None:
             self.full_until = None
             (self.folder / "data" / "filler").unlink()
+            self.full.append((self.full_since, time.time()))
 
     def closed_segments(self) -> list[pathlib.Path]:
         """The segments that are not written any more, all of them read by the archive."""
