@@ -23,6 +23,7 @@ mod schema;
 mod sensor;
 pub mod sqlite;
 mod store;
+pub mod ucum;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};

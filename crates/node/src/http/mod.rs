@@ -3,6 +3,7 @@
 mod bodies;
 mod client_address;
 mod console;
+mod create;
 mod dds;
 mod devices;
 mod directory;
@@ -22,6 +23,7 @@ mod query;
 mod sensors;
 mod server;
 mod streams;
+mod write;
 
 use axum::Router;
 use axum::http::Uri;
@@ -48,10 +50,13 @@ pub(crate) fn router(app: App) -> Router {
             "/sparql",
             get(entities::sparql_get).post(entities::sparql_post),
         )
-        .route("/streams", get(streams::list))
+        .route("/streams", get(streams::list).post(create::create))
         .route("/streams/query", axum::routing::post(query::query))
         .route("/streams/{name}", get(streams::one).delete(streams::delete))
-        .route("/streams/{name}/elements", get(streams::elements))
+        .route(
+            "/streams/{name}/elements",
+            get(streams::elements).post(write::write),
+        )
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",

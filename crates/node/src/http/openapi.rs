@@ -5,7 +5,8 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors, streams,
+    create, dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors,
+    streams, write,
 };
 use crate::shared::App;
 
@@ -34,6 +35,8 @@ use crate::shared::App;
         streams::one,
         streams::delete,
         streams::elements,
+        create::create,
+        write::write,
         query::query,
         live::live,
         sensors::list,

@@ -56,7 +56,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &Entry) -> Self {
         let schema = entry.log.schema();
         let log = entry.log.log();
         Self {
