@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::NamedNode;
+use chappe_stream::ucum::Unit;
 use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -71,7 +72,10 @@ impl NewStream {
     fn definition(self) -> Result<(String, Definition), Problem> {
         check_name(&self.name).map_err(|error| invalid(error.to_string()))?;
         if self.fields.is_empty() || self.fields.len() > FIELDS_MAX {
-            let detail = format!("a stream has 1 to {FIELDS_MAX} fields, not {}", self.fields.len());
+            let detail = format!(
+                "a stream has 1 to {FIELDS_MAX} fields, not {}",
+                self.fields.len()
+            );
             return Err(invalid(detail));
         }
         let fields = self.fields.into_iter().map(NewField::field);
@@ -107,6 +111,17 @@ impl NewField {
         {
             let detail = format!("field {name:?}: observed_property is not an absolute IRI");
             return Err(invalid(detail));
+        }
+        if let Some(unit) = &self.unit {
+            use FieldType::{Double, Integer, Samples};
+            if !matches!(self.field_type, Double | Integer | Samples) {
+                return Err(invalid(format!("field {name:?}: only numbers have a unit")));
+            }
+            let checked = Unit::parse(unit);
+            checked.map_err(|error| {
+                invalid(format!("field {name:?}: {error}"))
+                    .hint("units are UCUM codes: Cel, kPa, mmol/L, {beat}/min, %")
+            })?;
         }
         for text in [&self.unit, &self.observed_property, &self.description] {
             text.as_deref().map_or(Ok(()), check_text)?;
@@ -171,8 +186,9 @@ async fn define(
         let differences = definition.differences(app, &entry);
         if !differences.is_empty() {
             let detail = format!("the stream {name:?} exists: {}", differences.join("; "));
-            return Err(conflict(detail)
-                .hint("remove the stream first, or define one under another name"));
+            return Err(
+                conflict(detail).hint("remove the stream first, or define one under another name")
+            );
         }
         return Ok(Json(Stream::of(&entry)).into_response());
     }
@@ -225,7 +241,15 @@ mod tests {
                 "no usable field name",
             ),
             (
-                r#"{"name": "a", "fields": [{"name": "b", "type": "text", "unit": ""}]}"#,
+                r#"{"name": "a", "fields": [{"name": "b", "type": "text", "unit": "m"}]}"#,
+                "only numbers have a unit",
+            ),
+            (
+                r#"{"name": "a", "fields": [{"name": "b", "type": "double", "unit": ""}]}"#,
+                "is no UCUM unit: it is empty",
+            ),
+            (
+                r#"{"name": "a", "title": "", "fields": [{"name": "b", "type": "text"}]}"#,
                 "1 to 1024 bytes",
             ),
             (
@@ -237,14 +261,19 @@ mod tests {
         for (text, reason) in table {
             let new: NewStream = serde_json::from_str(text).unwrap();
             let problem = new.definition().unwrap_err();
-            assert!(problem.detail.contains(reason), "{text}: {}", problem.detail);
+            assert!(
+                problem.detail.contains(reason),
+                "{text}: {}",
+                problem.detail
+            );
             assert_eq!(problem.status, 422);
         }
     }
 
     #[test]
     fn levels_are_words_of_the_configuration() {
-        let text = r#"{"name": "a", "level": "power", "fields": [{"name": "b", "type": "double"}]}"#;
+        let text =
+            r#"{"name": "a", "level": "power", "fields": [{"name": "b", "type": "double"}]}"#;
         let new: NewStream = serde_json::from_str(text).unwrap();
         assert_eq!(new.definition().unwrap().1.level, Some(Level::Power));
     }

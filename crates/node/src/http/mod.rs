@@ -19,10 +19,12 @@ mod page;
 mod params;
 mod parts;
 mod problem;
+mod publish;
 mod query;
 mod sensors;
 mod server;
 mod streams;
+mod units;
 mod write;
 
 use axum::Router;
@@ -44,8 +46,11 @@ pub(crate) fn router(app: App) -> Router {
         .route("/kad", get(kad::status))
         .route("/devices", get(devices::list))
         .route("/devices/{key}", get(devices::one))
-        .route("/entities", get(entities::search))
-        .route("/entities/{key}", get(entities::one))
+        .route("/entities", get(entities::search).post(publish::publish))
+        .route(
+            "/entities/{key}",
+            get(entities::one).delete(publish::remove),
+        )
         .route(
             "/sparql",
             get(entities::sparql_get).post(entities::sparql_post),

@@ -5,8 +5,8 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    create, dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors,
-    streams, write,
+    create, dds, devices, directory, entities, exchange, kad, links, live, node, publish, query,
+    sensors, streams, write,
 };
 use crate::shared::App;
 
@@ -29,6 +29,8 @@ use crate::shared::App;
         devices::one,
         entities::search,
         entities::one,
+        publish::publish,
+        publish::remove,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,

@@ -20,7 +20,12 @@ pub(crate) use producers::{Producers, Turn};
 pub(crate) const SOURCE: &str = "urn:chappe:clients";
 
 /// The entity of a stream that `owner` defined.
-pub(crate) fn entity(name: &str, schema: &StreamSchema, title: Option<&str>, owner: &str) -> Entity {
+pub(crate) fn entity(
+    name: &str,
+    schema: &StreamSchema,
+    title: Option<&str>,
+    owner: &str,
+) -> Entity {
     let mut entity = stream_entity(name, schema, SOURCE, title);
     entity.owner = owner.to_owned();
     entity
@@ -43,7 +48,8 @@ pub(crate) fn title(app: &Shared, stream: &str) -> Option<String> {
     let key = catalogue::key(stream);
     let entity = app.registry.get(&key, &Principal::Operator)?;
     entity.triples.iter().find_map(|triple| {
-        let is_own = matches!(&triple.subject, NamedOrBlankNode::NamedNode(it) if it.as_str() == key);
+        let is_own =
+            matches!(&triple.subject, NamedOrBlankNode::NamedNode(it) if it.as_str() == key);
         match &triple.object {
             Term::Literal(text) if is_own && triple.predicate == vocabulary::RDFS_COMMENT => {
                 Some(text.value().to_owned())
@@ -77,7 +83,11 @@ impl Definition {
             format!("{level:?}").to_lowercase(),
             format!("{:?}", self.level.unwrap_or(level)).to_lowercase(),
         );
-        compare("title", or_none(&title(app, &entry.name)), or_none(&self.title));
+        compare(
+            "title",
+            or_none(&title(app, &entry.name)),
+            or_none(&self.title),
+        );
         let (here, wanted) = (entry.log.schema(), &self.schema);
         compare("key", or_none(&here.key), or_none(&wanted.key));
         let names = |schema: &StreamSchema| {
@@ -104,13 +114,22 @@ fn field_differences(here: &Field, wanted: &Field, compare: &mut impl FnMut(&str
     );
     for (member, here, wanted) in [
         ("unit", &here.unit, &wanted.unit),
-        ("observed_property", &here.observed_property, &wanted.observed_property),
+        (
+            "observed_property",
+            &here.observed_property,
+            &wanted.observed_property,
+        ),
         ("description", &here.description, &wanted.description),
     ] {
-        compare(&format!("the {member} of field {name}"), or_none(here), or_none(wanted));
+        compare(
+            &format!("the {member} of field {name}"),
+            or_none(here),
+            or_none(wanted),
+        );
     }
 }
 
 fn or_none(text: &Option<String>) -> String {
-    text.as_ref().map_or_else(|| "absent".to_owned(), |text| format!("{text:?}"))
+    text.as_ref()
+        .map_or_else(|| "absent".to_owned(), |text| format!("{text:?}"))
 }

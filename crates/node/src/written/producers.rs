@@ -152,9 +152,7 @@ impl Known {
 }
 
 /// How far each producer came, by the log.
-async fn newest(
-    log: &StreamLog,
-) -> Result<std::collections::BTreeMap<Epoch, u64>, StoreError> {
+async fn newest(log: &StreamLog) -> Result<std::collections::BTreeMap<Epoch, u64>, StoreError> {
     let log = log.clone();
     let work = tokio::task::spawn_blocking(move || log.newest_origins(WINDOW));
     work.await

@@ -115,7 +115,11 @@ impl Splitter {
         match self.state {
             State::Line { .. } => self.end_record(each),
             // A scalar ends with the body.
-            State::Value { depth: 0, text: false, .. } if !self.is_array => {
+            State::Value {
+                depth: 0,
+                text: false,
+                ..
+            } if !self.is_array => {
                 self.state = State::End;
                 self.end_record(each)
             }
@@ -154,7 +158,12 @@ impl Splitter {
     fn push_json(&mut self, bytes: &[u8], each: &mut Each<'_>) -> Result<(), Broken> {
         let mut start = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            if let State::Value { depth, text, escaped } = self.state {
+            if let State::Value {
+                depth,
+                text,
+                escaped,
+            } = self.state
+            {
                 let next = match (byte, text) {
                     (_, true) if escaped => (depth, true, false),
                     (b'\\', true) => (depth, true, true),
@@ -174,7 +183,11 @@ impl Splitter {
                     _ => (depth, text, false),
                 };
                 let (depth, text, escaped) = next;
-                self.state = State::Value { depth, text, escaped };
+                self.state = State::Value {
+                    depth,
+                    text,
+                    escaped,
+                };
                 if depth == 0 && !text && matches!(byte, b'}' | b']') {
                     self.hold(&bytes[start..=at]);
                     self.end_record(each)?;

@@ -65,9 +65,15 @@ fn every_type_is_read_in_each_format() {
     let Value::Samples(samples) = &element.values[5] else {
         panic!("{element:?}");
     };
-    assert_eq!((samples.period_ns, &*samples.values), (4_000_000, &[1.0, 2.5][..]));
+    assert_eq!(
+        (samples.period_ns, &*samples.values),
+        (4_000_000, &[1.0, 2.5][..])
+    );
     assert_eq!(element.values[3], Value::Text("a\"}b".into()));
-    assert_eq!(one(Format::Ndjson, &json.replace('\n', " ")).unwrap(), element);
+    assert_eq!(
+        one(Format::Ndjson, &json.replace('\n', " ")).unwrap(),
+        element
+    );
     let csv = "source_time,quality,b,i,d,t,x\n\
         1970-01-01T00:00:01Z,bad,true,-7,1.5,\"a\"\"}b\",AP8=";
     let mut without_samples = element.clone();
@@ -95,7 +101,10 @@ fn each_bad_object_is_refused_with_its_reason() {
         (r#"{"b": 1}"#, "type boolean"),
         (r#"{"t": 1}"#, "type text"),
         (r#"{"x": "*"}"#, "not base64"),
-        (r#"{"z": 1}"#, "unknown field \"z\"; the stream has b, i, d, t, x, s"),
+        (
+            r#"{"z": 1}"#,
+            "unknown field \"z\"; the stream has b, i, d, t, x, s",
+        ),
         (r#"{"i": 1, "i": 2}"#, "\"i\" stands twice"),
         (r#"{"i": 1, "source_time": "yesterday"}"#, "is no time"),
         (r#"{"i": 1, "source_time": 5}"#, "is no time"),
@@ -108,7 +117,10 @@ fn each_bad_object_is_refused_with_its_reason() {
         (r#"{"i": 1, "key": 1}"#, "a key is a text"),
         ("{}", "no value"),
         (r#"{"i": null}"#, "no value"),
-        (r#"{"s": {"start": "1970-01-01T00:00:00Z", "period_s": 0, "values": []}}"#, "period_s"),
+        (
+            r#"{"s": {"start": "1970-01-01T00:00:00Z", "period_s": 0, "values": []}}"#,
+            "period_s",
+        ),
         (
             r#"{"s": {"start": "1970-01-01T00:00:00Z", "period_s": 1, "values": [null]}}"#,
             "finite numbers",
@@ -196,7 +208,10 @@ fn an_array_is_read_until_it_loses_its_structure() {
         let (lines, outcome) = read(Format::Json, schema(None), body.as_bytes(), 3);
         assert_eq!(lines.len(), count, "{body}");
         let error = outcome.err().map_or(String::new(), |it| it.to_string());
-        assert!(error.contains(reason) && error.is_empty() == reason.is_empty(), "{body}: {error}");
+        assert!(
+            error.contains(reason) && error.is_empty() == reason.is_empty(),
+            "{body}: {error}"
+        );
     }
 }
 
@@ -214,9 +229,8 @@ fn a_record_that_is_too_long_is_refused_and_not_held() {
     assert_eq!(lines[0].element, Err(LineError::TooLong));
     assert!(lines[1].element.is_ok());
     let values = vec!["1"; RECORD_BYTES / 8 + 1].join(",");
-    let samples = format!(
-        r#"{{"s":{{"start":"1970-01-01T00:00:00Z","period_s":1,"values":[{values}]}}}}"#
-    );
+    let samples =
+        format!(r#"{{"s":{{"start":"1970-01-01T00:00:00Z","period_s":1,"values":[{values}]}}}}"#);
     assert_eq!(one(Format::Ndjson, &samples), Err(LineError::TooLarge));
 }
 

@@ -116,7 +116,9 @@ impl Parser<'_> {
 
     /// A number, or a power of ten as a unit.
     fn number(&mut self) -> Result<(Unit, bool), String> {
-        let ten = ["10*", "10^"].into_iter().find(|ten| self.rest.starts_with(ten));
+        let ten = ["10*", "10^"]
+            .into_iter()
+            .find(|ten| self.rest.starts_with(ten));
         if let Some(ten) = ten {
             self.rest = &self.rest[ten.len()..];
             return Ok((table::unit(ten)?, false));
@@ -158,7 +160,10 @@ impl Parser<'_> {
             (false, false) => 1,
         };
         let digits = self.digits();
-        let power = digits.parse::<i16>().ok().filter(|it| (1..=POWER_MAX).contains(it));
+        let power = digits
+            .parse::<i16>()
+            .ok()
+            .filter(|it| (1..=POWER_MAX).contains(it));
         let power = power.ok_or_else(|| format!("{digits:?} is no power of 1 to {POWER_MAX}"))?;
         Ok(sign * power)
     }
@@ -175,7 +180,9 @@ impl Parser<'_> {
         let end = self.rest.find('}').ok_or("an annotation has no end")?;
         let (text, rest) = (&self.rest[1..end], &self.rest[end + 1..]);
         if !text.bytes().all(|b| (0x21..0x7F).contains(&b) && b != b'{') {
-            return Err(format!("the annotation {text:?} is not of visible ASCII characters"));
+            return Err(format!(
+                "the annotation {text:?} is not of visible ASCII characters"
+            ));
         }
         self.rest = rest;
         Ok(())

@@ -27,8 +27,9 @@ pub(in crate::http) fn store_problem(error: &StoreError) -> Problem {
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
                 .hint("free space on the node's disk, or lower log.max_bytes or log.keep_age_s")
         }
-        StoreError::Log(Error::Failed { .. } | Error::Closed) => Problem::unavailable(text)
-            .hint("GET /ready shows whether the log accepts data"),
+        StoreError::Log(Error::Failed { .. } | Error::Closed) => {
+            Problem::unavailable(text).hint("GET /ready shows whether the log accepts data")
+        }
         StoreError::Log(Error::Removed { .. }) => Problem::not_found(text),
         _ => Problem::internal(text),
     }

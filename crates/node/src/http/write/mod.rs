@@ -97,7 +97,9 @@ pub(super) async fn write(
     let format = format(&headers).map_err(refuse)?;
     let numbering = numbering(&params, &headers).map_err(refuse)?;
     let permit = app.permits.write().ok_or_else(|| {
-        refuse(busy::busy("too many requests write; limits.writes sets the limit"))
+        refuse(busy::busy(
+            "too many requests write; limits.writes sets the limit",
+        ))
     })?;
     let work = async move {
         let answer = match Writing::begin(&app, entry, format, params.atomic, numbering).await {

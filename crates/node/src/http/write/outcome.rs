@@ -109,7 +109,9 @@ impl Written {
         };
         let is_full = self.positions.len() == POSITIONS_MAX;
         match self.positions.last_mut() {
-            Some(range) if range.next == first => (range.last, range.next) = (last.to_string(), next),
+            Some(range) if range.next == first => {
+                (range.last, range.next) = (last.to_string(), next)
+            }
             _ if is_full => {}
             _ => self.positions.push(Range {
                 first: first.to_string(),

@@ -16,17 +16,17 @@ use tokio::time::timeout;
 
 use super::super::problem::Problem;
 use super::super::streams::level_name;
+use super::Numbering;
 use super::busy::{busy, store_problem};
 use super::outcome::Written;
-use super::Numbering;
 use crate::catalogue::Entry;
 use crate::clock;
 use crate::permits::WRITE_UNIT_BYTES;
 use crate::shared::App;
 use crate::written::Turn;
 
-/// Bytes of text that are read at once; reason: the elements of two bytes each take 2 MiB.
-const PIECE_BYTES: usize = 16 << 10;
+/// Bytes of text that are read at once; reason: lines of two bytes take up to 300 bytes each.
+const PIECE_BYTES: usize = 4 << 10;
 /// Bytes of text in one batch; with one record as long as possible, its elements fit the log's queue.
 const BATCH_BYTES: usize = 64 << 10;
 /// Elements in one batch.
@@ -37,7 +37,7 @@ const IN_FLIGHT_MAX: usize = 4;
 const ATOMIC_BYTES_MAX: usize = 512 << 10;
 const ATOMIC_ELEMENTS_MAX: usize = 10_000;
 /// Memory that a request may take for a batch and the pieces around it.
-const REQUEST_BYTES: usize = 256 << 10;
+const REQUEST_BYTES: usize = 512 << 10;
 /// The same for an atomic request.
 const ATOMIC_REQUEST_BYTES: usize = 4 << 20;
 /// Time that a batch waits for room in the log's queue; reason: the queue holds some commits, and a
@@ -69,6 +69,8 @@ struct Numbers {
     first: u64,
     /// The number of the last element in a batch.
     last: u64,
+    /// The number of the last element in the log's queue.
+    appended: u64,
 }
 
 impl Writing {
@@ -92,6 +94,7 @@ impl Writing {
                 let turn = turn.await.map_err(|error| store_problem(&error))?;
                 Some(Numbers {
                     last: turn.last(),
+                    appended: turn.last(),
                     turn,
                     first: numbering.first,
                 })
@@ -134,7 +137,7 @@ impl Writing {
         match ended.and(settled) {
             Ok(()) => {
                 if let Some(numbers) = self.numbers {
-                    numbers.turn.finish(numbers.last);
+                    numbers.turn.finish(numbers.appended);
                 }
                 drop(self.memory);
                 self.outcome.answer()
@@ -150,9 +153,8 @@ impl Writing {
         let mut total = 0;
         let mut lines = Vec::new();
         loop {
-            let next = std::future::poll_fn(|context| {
-                std::pin::Pin::new(&mut body).poll_frame(context)
-            });
+            let next =
+                std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context));
             let frame = match timeout(pause, next).await {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
@@ -267,6 +269,9 @@ impl Writing {
                 Err(_) => return Err(busy("the log's queue is full")),
             }
             self.settle(IN_FLIGHT_MAX).await?;
+        }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.appended = numbers.last;
         }
         Ok(())
     }
