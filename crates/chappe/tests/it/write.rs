@@ -236,3 +236,74 @@ fn a_node_that_does_not_answer_is_tried_again_and_then_reported() {
         assert!(err.contains("--producer"), "{err}");
     });
 }
+
+/// A node in a process of its own, and its address.
+fn serve(directory: &Path, listen: &str) -> (std::process::Child, String) {
+    use std::io::BufRead as _;
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_chappe"))
+        .args(["serve", "--json", "--set", "discovery.enabled=false"])
+        .args(["--set", "log.min_free_bytes=0", "--set"])
+        .arg(format!("http.listen={listen}"))
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the node starts");
+    let mut stdout = std::io::BufReader::new(serve.stdout.take().expect("its output"));
+    let mut line = String::new();
+    while stdout.read_line(&mut line).expect("a line") > 0 {
+        let event: Json = serde_json::from_str(&line).expect("JSON");
+        if event["event"] == "ready" {
+            let address = event["address"].as_str().expect("an address").to_owned();
+            // A closed output could end the node too.
+            serve.stdout = Some(stdout.into_inner());
+            return (serve, address.trim_start_matches("http://").to_owned());
+        }
+        line.clear();
+    }
+    let _ = serve.kill();
+    panic!("the node is not ready: {:?}", serve.wait());
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_again_has_each_element_once() {
+    const COUNT: u32 = 4_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let (mut node, address) = serve(path, "127.0.0.1:0");
+    let token = std::fs::read_to_string(path.join("chappe-data/new-token")).unwrap();
+    let url = format!("http://{address}");
+    let program = |arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        program.args(arguments).args(["--node", &url, "--json"]);
+        program
+            .env("CHAPPE_TOKEN", token.trim())
+            .stdout(Stdio::piped());
+        program
+    };
+    assert!(program(&CREATE).status().unwrap().success());
+    let mut write = program(&["write", "lab.room", "--csv"]);
+    let mut write = write.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = write.stdin.take().unwrap();
+    input.write_all(b"people\n").unwrap();
+    for number in 0..COUNT {
+        // Small writes, so that a batch is on its way at each kill.
+        input.write_all(format!("{number}\n").as_bytes()).unwrap();
+        if number % 1_000 == 500 {
+            node.kill().unwrap();
+            node.wait().unwrap();
+            node = serve(path, &address).0;
+        }
+    }
+    drop(input);
+    let output = write.wait_with_output().unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{json}");
+    let sum = "select count(*), count(distinct people), min(people), max(people) from lab_room";
+    let output = program(&["query", sum]).output().unwrap();
+    let json: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let last = COUNT - 1;
+    assert_eq!(json["rows"], serde_json::json!([[COUNT, COUNT, 0, last]]));
+    node.kill().unwrap();
+    node.wait().unwrap();
+}

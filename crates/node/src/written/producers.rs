@@ -54,7 +54,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The producer as it stands in records.
+    /// The producer as records name it.
     pub(crate) fn producer(&self) -> Epoch {
         self.producer
     }
@@ -159,7 +159,7 @@ async fn newest(log: &StreamLog) -> Result<std::collections::BTreeMap<Epoch, u64
         .unwrap_or(Err(StoreError::Log(chappe_log::Error::Closed)))
 }
 
-/// The number of a producer in records: the beginning of the SHA-256 of its name.
+/// The number of a producer in records: the first bytes of the SHA-256 of its name.
 fn epoch_of(name: &str) -> Epoch {
     let hash = chappe_identity::name_hash(name);
     Epoch(u64::from_be_bytes(hash))

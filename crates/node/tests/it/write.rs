@@ -1,6 +1,6 @@
 //! Goal: a client defines a stream and writes it in every format; each bad line is refused with its
 //! reason and the others are stored, or none; what is sent again is stored once, also after a restart of
-//! the node; a client that sends too much is told when to come back.
+//! the node; a client that sends too much gets 429 with `Retry-After`.
 //! Method: a node in this process, driven over real HTTP; tables of bodies and answers.
 
 use crate::common::{Answer, Operated, block, config, get, send};
@@ -259,7 +259,7 @@ fn bad_lines_are_refused_each_with_its_reason_and_the_rest_is_stored_or_nothing(
             (4, "not JSON"),
             (5, "ahead of this node's clock"),
             (6, "type integer"),
-            (7, "stands twice"),
+            (7, "occurs twice"),
             (8, "no value"),
         ];
         for (refusal, (line, reason)) in reasons.iter().zip(wanted) {
@@ -296,7 +296,7 @@ fn a_body_that_loses_its_structure_is_stored_up_to_that_point() {
             ),
             (JSON, "", 422, 0, "the body is empty"),
             (CSV, "humidity\n1\n", 422, 0, "the header: unknown field"),
-            (CSV, "people,people\n1,2\n", 422, 0, "stands twice"),
+            (CSV, "people,people\n1,2\n", 422, 0, "occurs twice"),
         ];
         for (kind, body, status, count, reason) in table {
             let answer = write(&operated, "", kind, &[], body).await;
@@ -468,7 +468,7 @@ fn a_stream_of_another_source_is_not_written_and_a_removed_one_starts_anew() {
 }
 
 #[test]
-fn one_request_too_many_is_told_when_to_come_back() {
+fn one_request_too_many_is_refused_with_retry_after() {
     use tokio::io::AsyncWriteExt;
     let directory = tempfile::tempdir().unwrap();
     block(async {

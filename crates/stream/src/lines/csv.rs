@@ -117,7 +117,7 @@ fn next_cell<'t>(rest: &mut Option<&'t str>) -> Result<Option<Cell<'t>>, LineErr
             None => (text, None),
         };
         if cell.contains('"') {
-            let text = "a quote stands within a cell that does not begin with one";
+            let text = "a quote is inside a cell that does not start with one";
             return Err(LineError::Syntax(text.to_owned()));
         }
         *rest = after;

@@ -38,8 +38,8 @@ pub enum LineError {
         /// The fields.
         known: String,
     },
-    /// A name that stands twice.
-    #[error("{0:?} stands twice")]
+    /// A name that occurs twice.
+    #[error("{0:?} occurs twice")]
     Twice(String),
     /// A value of another type.
     #[error("field {field:?} is of type {wanted}, not {found}")]

@@ -105,7 +105,7 @@ fn each_bad_object_is_refused_with_its_reason() {
             r#"{"z": 1}"#,
             "unknown field \"z\"; the stream has b, i, d, t, x, s",
         ),
-        (r#"{"i": 1, "i": 2}"#, "\"i\" stands twice"),
+        (r#"{"i": 1, "i": 2}"#, "\"i\" occurs twice"),
         (r#"{"i": 1, "source_time": "yesterday"}"#, "is no time"),
         (r#"{"i": 1, "source_time": 5}"#, "is no time"),
         (
@@ -151,7 +151,7 @@ fn each_bad_row_is_refused_with_its_reason() {
         ("d\ninf\n", "no finite number"),
         ("d\n1;5\n", "type double"),
         ("b\nyes\n", "type boolean"),
-        ("t\na\"b\n", "a quote stands within"),
+        ("t\na\"b\n", "a quote is inside"),
         ("t\n\"a\"b\n", "a comma is missing"),
         ("t\n\"a\n", "no closing quote"),
         ("i\n\"\n\"\n", "type integer"),
@@ -162,7 +162,7 @@ fn each_bad_row_is_refused_with_its_reason() {
     }
     for (body, reason) in [
         ("i,z\n1,2\n", "unknown field \"z\""),
-        ("i,i\n1,2\n", "\"i\" stands twice"),
+        ("i,i\n1,2\n", "\"i\" occurs twice"),
         ("s\n1\n", "only JSON has"),
     ] {
         let (lines, outcome) = read(Format::Csv, schema(None), body.as_bytes(), 99);

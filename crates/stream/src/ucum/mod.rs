@@ -2,7 +2,7 @@
 //!
 //! A code is a product of units with prefixes, powers and annotations: `mmol/L`, `kg.m/s2`, `mm[Hg]`,
 //! `{beat}/min`. Units of the same dimension convert into each other; Celsius and Fahrenheit have an
-//! offset and stand alone. The table holds the units of measurement in plants, buildings, medicine and
+//! offset and cannot be part of a product. The table holds the units of measurement in plants, buildings, medicine and
 //! the environment, not all of UCUM. Not here: conversion of logarithmic units (`dB`, `[pH]`) into
 //! others, and of arbitrary units (`[iU]`), which UCUM does not define either.
 //!
@@ -13,7 +13,7 @@ mod table;
 
 use std::fmt;
 
-/// Longest code in bytes; reason: it stands in every schema and is read by people.
+/// Longest code in bytes; reason: it is part of every schema, and people read it.
 pub const CODE_BYTES_MAX: usize = 255;
 
 /// Exponents of the base units m, s, g, rad, K, C and cd.
@@ -267,8 +267,8 @@ mod tests {
             ("m)", "\")\""),
             ("m{a", "annotation"),
             ("m{é}", "annotation"),
-            ("Cel/min", "stands alone"),
-            ("Cel2", "stands alone"),
+            ("Cel/min", "part of a product"),
+            ("Cel2", "part of a product"),
             ("m9999", "power"),
             ("m-", "power"),
             ("0", "zero"),

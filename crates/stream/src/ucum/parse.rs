@@ -29,7 +29,10 @@ pub(super) fn unit(code: &str) -> Result<Unit, String> {
         return Err(format!("{:?} is left over", parser.rest));
     }
     if parser.special && parser.components > 1 {
-        return Err("a unit with an offset stands alone; for differences use K".to_owned());
+        return Err(
+            "a unit with an offset cannot be part of a product or power; use K for differences"
+                .to_owned(),
+        );
     }
     Ok(unit)
 }
@@ -56,7 +59,7 @@ impl Parser<'_> {
             if component.is_special() {
                 self.special = true;
                 if exponent * power != 1 {
-                    return Err("a unit with an offset stands alone; for differences use K".into());
+                    return Err("a unit with an offset cannot be part of a product or power; use K for differences".into());
                 }
                 product.offset = component.offset;
             }

@@ -1,4 +1,4 @@
-//! The body of one request: consecutive records of the input, and where they stand there.
+//! The body of one request: consecutive records of the input, with their lines.
 
 use chappe_stream::lines::Format;
 
@@ -41,7 +41,7 @@ impl Batch {
         is_header
     }
 
-    /// Appends the record with this number, which stands on `line` of the input.
+    /// Appends the record with this number, which is on `line` of the input.
     pub(super) fn push(&mut self, number: u64, line: u64, record: &[u8]) {
         if self.lines.is_empty() {
             self.first = number;

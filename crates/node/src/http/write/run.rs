@@ -41,7 +41,7 @@ const REQUEST_BYTES: usize = 512 << 10;
 /// The same for an atomic request.
 const ATOMIC_REQUEST_BYTES: usize = 4 << 20;
 /// Time that a batch waits for room in the log's queue; reason: the queue holds some commits, and a
-/// client that is told to come back waits for a second.
+/// client that gets 429 waits for a second.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request that writes.
