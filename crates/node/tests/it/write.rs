@@ -335,7 +335,16 @@ fn requests_that_cannot_be_served_are_refused_with_the_reason() {
         let body = "{\"people\": 1}\n";
         let long = body.repeat(200);
         let key = "k".repeat(256);
-        let table: [(&str, &str, Vec<(&str, &str)>, &str, u16, &str); 8] = [
+        /// Query, content type, header fields, body, status, and a part of the answer.
+        type Refused<'a> = (
+            &'a str,
+            &'a str,
+            Vec<(&'a str, &'a str)>,
+            &'a str,
+            u16,
+            &'a str,
+        );
+        let table: [Refused<'_>; 8] = [
             ("", "text/plain", vec![], body, 415, "send application/json"),
             ("", LINES, vec![], &long, 413, "longer than 1024 bytes"),
             ("?producer=a", LINES, vec![], body, 400, "go together"),
