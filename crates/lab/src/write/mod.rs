@@ -120,7 +120,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
             "64 clients",
             many,
             floor("log, 64 writers", floor_many),
-            0.1,
+            0.5,
         ),
         (
             "1 client",
