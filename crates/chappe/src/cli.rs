@@ -78,6 +78,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe query 'select max(heart_rate) from \"heart-rate\"'\n  chappe query --sparql 'SELECT ?s WHERE { ?s a ?t } LIMIT 10'\n  chappe query --format csv 'select * from \"heart-rate\"'\n  chappe query --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z 'select count(*) from ecg'"
     )]
     Query(Query),
+    /// Write elements to a stream that was made by `chappe stream create`.
+    #[command(
+        after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is no\nelement is refused with its reason; the others are stored. Exit code 1 when a line was refused."
+    )]
+    Write(Write),
     /// Print discovery messages on the wire, decoded, and why any is dropped.
     #[command(
         after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30"
@@ -101,10 +106,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link list --watch"
     )]
     Link(Link),
-    /// Remove streams.
+    /// Create and remove streams.
     #[command(
         subcommand,
-        after_help = "Example:\n  chappe stream remove old-monitor.pulse"
+        after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
     /// Show DDS topics: published, read, and mismatched.
@@ -688,11 +693,71 @@ pub(crate) struct LinkShow {
 /// Verbs of `stream`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Stream {
+    /// Create a stream for elements that programs write.
+    #[command(
+        after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream create ward.pulse rate:double:{beat}/min --key bed --title 'Pulse by bed' --level power\n\nTypes: boolean, integer, double, text, bytes, samples. Units are UCUM codes: Cel, kPa, mmol/L, %.\nRepeating the command changes nothing; another definition of the same name is refused."
+    )]
+    Create(StreamCreate),
     /// Remove a stream with all its elements.
     #[command(
         after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nRefused while its source exists or another node reads it. A later stream of the same name\nstarts in a new epoch."
     )]
     Remove(StreamRemove),
+}
+
+/// Flags of `stream create`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamCreate {
+    /// The name: parts of a-z, 0-9, `_` and `-`, joined by dots.
+    pub name: String,
+    /// The fields of its elements.
+    #[arg(required = true, value_name = "FIELD:TYPE[:UNIT]")]
+    pub fields: Vec<String>,
+    /// Its title, for people.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// What its elements survive: nothing, the end of the process, a loss of power.
+    ///
+    /// Default: the node's log.level.
+    #[arg(long, value_name = "LEVEL", value_parser = ["memory", "process", "power"])]
+    pub level: Option<String>,
+    /// What an element's key identifies, for a stream whose elements have keys.
+    #[arg(long, value_name = "WHAT")]
+    pub key: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `write`.
+#[derive(Debug, Args)]
+pub(crate) struct Write {
+    /// The stream.
+    pub stream: String,
+    /// The values of one element.
+    #[arg(required_unless_present_any = ["csv", "ndjson"], value_name = "FIELD=VALUE")]
+    pub values: Vec<String>,
+    /// Read comma-separated values whose first line names the columns.
+    #[arg(long, conflicts_with_all = ["values", "ndjson"])]
+    pub csv: bool,
+    /// Read one JSON object a line.
+    #[arg(long, conflicts_with = "values")]
+    pub ndjson: bool,
+    /// Read this file instead of standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "values")]
+    pub file: Option<PathBuf>,
+    /// The name of this input.
+    ///
+    /// A later run with the same name and the same input stores what is missing. Default: a random name,
+    /// so that only this run sends lines again without storing them twice.
+    #[arg(long, value_name = "NAME")]
+    pub producer: Option<String>,
+    /// How long to try again while the node cannot be reached or has no room.
+    #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION")]
+    pub retry_for: Duration,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `stream remove`.

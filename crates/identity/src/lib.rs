@@ -40,6 +40,15 @@ pub fn hex_encode(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// The first eight bytes of the SHA-256 of a name, for a table in which a name has a fixed size.
+#[must_use]
+pub fn name_hash(name: &str) -> [u8; 8] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+    let mut hash = [0; 8];
+    hash.copy_from_slice(&digest.as_ref()[..8]);
+    hash
+}
+
 /// Parses hexadecimal digits of either case; `None` if a character is not one, or their number is odd.
 #[must_use]
 pub fn hex_decode(text: &str) -> Option<Vec<u8>> {

@@ -26,6 +26,7 @@ mod registry;
 mod report;
 mod target;
 mod timing;
+mod write;
 
 pub mod plot;
 
@@ -79,7 +80,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -109,6 +110,12 @@ pub const SCENARIOS: [Scenario; 9] = [
         "a virtual sensor from log to log, compiled and by SQLite",
         Vec::new,
         query::run,
+    ),
+    scenario(
+        "write",
+        "elements that clients write over HTTP, next to the log's group commit and PostgreSQL",
+        Vec::new,
+        write::run,
     ),
     scenario(
         "notify",

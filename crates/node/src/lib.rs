@@ -43,6 +43,7 @@ mod storage;
 mod streams;
 mod tasks;
 mod view;
+mod written;
 
 pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};
 pub use error::StartError;

@@ -28,6 +28,7 @@ use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, level, open_registry};
 use crate::streams::StreamSpec;
+use crate::written::Producers;
 
 /// Tasks to run between two polls of the sockets; reason: with hundreds of busy links and sensors,
 /// polling after every 61 tasks costs a twentieth of the thread.
@@ -84,6 +85,8 @@ impl Node {
             permits: Permits::new(&config),
             devices: Devices::open(&config, size_limit.bytes)
                 .map_err(|reason| StartError::Devices { reason })?,
+            producers: Producers::default(),
+            defining: tokio::sync::Mutex::default(),
             sensors: Sensors::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
@@ -108,6 +111,7 @@ impl Node {
         }
         app.registrar.remove_stale().await;
         publish_node(&app).await;
+        crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
         #[cfg(feature = "dds")]

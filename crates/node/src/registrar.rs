@@ -18,6 +18,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// stay full, and the caller has other work.
 const RETRIES_MAX: u32 = 1_200;
 
+/// The owner of entities that the node itself publishes.
+pub(crate) const NODE_OWNER: &str = "node";
+
 /// A change of the registry.
 enum Change {
     Publish(Box<Entity>),
@@ -66,8 +69,8 @@ impl Registrar {
         self.apply(keys.into_iter().map(Change::Remove)).await;
     }
 
-    /// Removes the devices, services, streams and sensors of an earlier run. Those that still exist are
-    /// published again later.
+    /// Removes the node's own devices, services, streams and sensors of an earlier run. Those that still
+    /// exist are published again later.
     pub(crate) async fn remove_stale(&self) {
         for kind in [
             EntityKind::Stream,
@@ -77,6 +80,7 @@ impl Registrar {
         ] {
             let search = Search {
                 kind: Some(kind),
+                owner: Some(NODE_OWNER.to_owned()),
                 limit: Some(chappe_registry::MAX_SEARCH_LIMIT),
                 ..Search::default()
             };

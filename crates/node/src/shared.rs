@@ -16,6 +16,7 @@ use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::storage::Storage;
+use crate::written::Producers;
 
 /// The handle by which tasks and the HTTP server share a running node.
 pub(crate) type App = Arc<Shared>;
@@ -43,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) topics: OnceLock<chappe_dds::topics::Topics>,
     pub(crate) observability: Arc<Observability>,
     pub(crate) permits: Permits,
+    /// The producers of streams that clients write.
+    pub(crate) producers: Producers,
+    /// Held while a client defines a stream, so that each sees the definitions before it.
+    pub(crate) defining: tokio::sync::Mutex<()>,
     /// Becomes true when the node shuts down.
     pub(crate) drain: watch::Receiver<bool>,
 }

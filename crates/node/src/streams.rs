@@ -38,6 +38,24 @@ impl StreamSpec {
         app: &Shared,
         may_take: impl Fn(&str) -> bool,
     ) -> Result<Arc<Entry>, CatalogueError> {
+        let entry = self.define_or_take(app, may_take).await?;
+        self.register(app).await;
+        Ok(entry)
+    }
+
+    /// Opens the stream without registering it.
+    ///
+    /// # Errors
+    /// The name belongs to another source, there are too many streams, or the log failed.
+    pub(crate) async fn define(&self, app: &Shared) -> Result<Arc<Entry>, CatalogueError> {
+        self.define_or_take(app, |_| false).await
+    }
+
+    async fn define_or_take(
+        &self,
+        app: &Shared,
+        may_take: impl Fn(&str) -> bool,
+    ) -> Result<Arc<Entry>, CatalogueError> {
         let Self {
             name,
             schema,
@@ -47,9 +65,7 @@ impl StreamSpec {
         let created = app
             .catalogue
             .create_or_take(name, schema, source, *level, may_take);
-        let entry = created.await?;
-        self.register(app).await;
-        Ok(entry)
+        created.await
     }
 
     /// Registers the stream, unless it is unchanged in the registry.

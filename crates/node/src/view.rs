@@ -73,7 +73,8 @@ pub(crate) struct ElementShape {
     /// One member per field: a number, string, boolean or null; base64 for bytes;
     /// `{start, period_s, values}` for samples.
     values: serde_json::Map<String, serde_json::Value>,
-    /// `epoch:number` at the node of origin; only for elements received over a link.
+    /// `epoch:number` at the node of origin, for elements received over a link; for elements that a
+    /// client numbered, its producer and number.
     origin: Option<String>,
 }
 

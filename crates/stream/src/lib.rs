@@ -13,14 +13,17 @@ mod codec;
 pub mod compiled;
 pub mod descriptor;
 mod element;
+pub mod lines;
 mod name;
 mod plan;
 mod query;
 mod retention;
+pub mod rfc3339;
 mod schema;
 mod sensor;
 pub mod sqlite;
 mod store;
+pub mod ucum;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};

@@ -12,6 +12,7 @@
 mod device;
 mod exchange;
 mod opening;
+mod producers;
 mod repair;
 mod scan;
 mod written;

@@ -26,6 +26,7 @@ mod session;
 pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
+pub(crate) mod write;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};

@@ -124,22 +124,19 @@ impl NodeClient {
         if response.status().is_success() {
             return Ok(response);
         }
-        let status = response.status();
-        let text = read(response).await?;
-        let problem: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
-        let words = ["title", "detail"]
-            .iter()
-            .filter_map(|key| problem[*key].as_str());
-        let message = words.collect::<Vec<_>>().join(": ");
-        let message = if message.is_empty() {
-            status.to_string()
-        } else {
-            message
-        };
-        match problem["hint"].as_str() {
-            Some(hint) => Err(Failure::new(message).hint(hint)),
-            None => Err(Failure::new(message)),
-        }
+        Err(failure(&Reply::of(response).await?))
+    }
+
+    /// Opens a connection for several requests.
+    pub(crate) async fn open(&self) -> Result<Connection, Failure> {
+        let stream = self.connect().await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Connection {
+            sender,
+            authority: self.authority.clone(),
+            token: self.token.clone(),
+        })
     }
 
     /// Gets a JSON document.
@@ -176,6 +173,81 @@ impl NodeClient {
             body: response.into_body(),
             buffer: Vec::new(),
         })
+    }
+}
+
+/// An answer of any status.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The status.
+    pub(crate) status: u16,
+    /// The pause that the node asks for.
+    pub(crate) retry_after: Option<Duration>,
+    /// The node ends the connection.
+    pub(crate) closes: bool,
+    /// The document; null when it is none.
+    pub(crate) body: Value,
+}
+
+impl Reply {
+    async fn of(response: Response<Incoming>) -> Result<Self, Failure> {
+        let header = |name: &str| response.headers().get(name)?.to_str().ok();
+        let seconds = header("retry-after").and_then(|text| text.parse().ok());
+        let retry_after = seconds.map(Duration::from_secs);
+        let closes = header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
+        let status = response.status().as_u16();
+        let text = read(response).await?;
+        Ok(Self {
+            status,
+            retry_after,
+            closes,
+            body: serde_json::from_slice(&text).unwrap_or(Value::Null),
+        })
+    }
+}
+
+/// The error that an answer names.
+pub(crate) fn failure(reply: &Reply) -> Failure {
+    let problem = &reply.body;
+    let words = ["title", "detail"]
+        .iter()
+        .filter_map(|key| problem[*key].as_str());
+    let message = words.collect::<Vec<_>>().join(": ");
+    let message = match message.is_empty() {
+        true => format!("the node answers with status {}", reply.status),
+        false => message,
+    };
+    Failure::new(message).hint_if(problem["hint"].as_str())
+}
+
+/// A connection to a node.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    authority: String,
+    token: Option<String>,
+}
+
+impl Connection {
+    /// Posts a body and gets the answer, whatever its status.
+    pub(crate) async fn post(
+        &mut self,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Reply, Failure> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header("host", &self.authority)
+            .header("accept", "application/json")
+            .header("content-type", content_type);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        self.sender.ready().await?;
+        let request = request.body(Full::new(Bytes::from(body)))?;
+        Reply::of(self.sender.send_request(request).await?).await
     }
 }
 

@@ -1,12 +1,12 @@
-//! `chappe stream`: removes streams of a node.
+//! `chappe stream`: creates and removes streams of a node.
 
 use serde_json::json;
 
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
-use crate::cli::{Stream, StreamRemove};
-use crate::output::{self, Outcome};
+use crate::cli::{Stream, StreamCreate, StreamRemove};
+use crate::output::{self, Failure, Outcome};
 
 /// Runs a verb of `stream`.
 pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
@@ -14,12 +14,43 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
         tokio::select! {
             result = async {
                 match verb {
+                    Stream::Create(flags) => create(flags, json).await,
                     Stream::Remove(flags) => remove(flags, json).await,
                 }
             } => result,
             result = network::interrupted() => result,
         }
     })
+}
+
+async fn create(flags: StreamCreate, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let fields = flags.fields.iter().map(|text| field(text));
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    let definition = json!({
+        "name": flags.name, "title": flags.title, "level": flags.level, "key": flags.key,
+        "fields": fields,
+    });
+    let stream = node.post("/api/v1/streams", definition).await?;
+    if json {
+        output::json(&stream);
+    } else {
+        let level = stream["level"].as_str().unwrap_or_default();
+        output::line(format_args!("stream {} of level {level}", flags.name));
+    }
+    Ok(())
+}
+
+/// A field as `FIELD:TYPE` or `FIELD:TYPE:UNIT`.
+fn field(text: &str) -> Result<serde_json::Value, Failure> {
+    let mut parts = text.splitn(3, ':');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), Some(field_type), unit) => {
+            Ok(json!({ "name": name, "type": field_type, "unit": unit }))
+        }
+        _ => Err(Failure::new(format!("{text:?} is not FIELD:TYPE"))
+            .hint("write it as temperature:double:Cel or note:text")),
+    }
 }
 
 async fn remove(flags: StreamRemove, json: bool) -> Outcome {

@@ -9,3 +9,4 @@ mod exi;
 mod floors;
 mod perf;
 mod query;
+mod write;

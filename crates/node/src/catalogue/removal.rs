@@ -22,6 +22,7 @@ use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
+use crate::written;
 
 /// Time between two checks for abandoned streams; reason: their age is counted in days.
 pub(crate) const ABANDONED_CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -107,6 +108,9 @@ impl Entry {
             device.is_some_and(|device| device.state != DeviceState::Gone)
         } else if let Some(link) = links::link_name(&source) {
             !links::is_removed(app, link)
+        } else if source == written::SOURCE {
+            // A client that writes it later gets an error.
+            false
         } else if source.starts_with("urn:chappe:") {
             // The program itself or a DDS topic: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())
@@ -216,6 +220,7 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     removed.await.unwrap_or_else(|_| Err(panicked()))?;
     // Unregister before the name is free, so that a new definition's registration stays.
     app.registrar.remove(vec![key(name)]).await;
+    app.producers.forget(name);
     hidden.is_removed = true;
     drop(hidden);
     let text = format!("stream removed, with {elements} elements");

@@ -320,6 +320,15 @@ pub struct Limits {
     /// Concurrent queries; one more is refused with status 503.
     #[schemars(range(min = 1, max = 64))]
     pub queries: u32,
+    /// Concurrent requests that write elements; one more is refused with status 429.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub writes: u32,
+    /// Largest body of a request that writes elements. It is stored as it arrives, not held.
+    #[schemars(range(min = 1_024, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
+    pub write_bytes: u32,
+    /// How far the source time of a written element may be ahead of the node's clock.
+    #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
+    pub future_s: u64,
     /// Streams with metrics of their own; the others share one set.
     #[schemars(range(min = 0, max = 10_000))]
     pub metric_streams: u32,
@@ -452,6 +461,9 @@ impl Default for Limits {
             query_rows: 10_000,
             query_time_ms: 5_000,
             queries: 4,
+            writes: 128,
+            write_bytes: 64 << 20,
+            future_s: 300,
             metric_streams: 200,
         }
     }

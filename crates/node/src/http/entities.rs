@@ -86,7 +86,7 @@ pub(crate) struct Triple {
 }
 
 impl Entity {
-    fn of(entity: chappe_registry::Entity) -> Self {
+    pub(super) fn of(entity: chappe_registry::Entity) -> Self {
         let key = entity.key.clone();
         let triples = entity.triples.iter();
         Self {
@@ -158,7 +158,7 @@ pub(super) async fn search(
     }))
 }
 
-fn unknown_kind(name: &str) -> Problem {
+pub(super) fn unknown_kind(name: &str) -> Problem {
     let names = EntityKind::ALL.map(EntityKind::as_str);
     let detail = format!("kind: {name:?} is not one of {}", names.join(", "));
     let problem = Problem::bad_request(detail);

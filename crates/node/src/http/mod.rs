@@ -3,6 +3,7 @@
 mod bodies;
 mod client_address;
 mod console;
+mod create;
 mod dds;
 mod devices;
 mod directory;
@@ -18,10 +19,13 @@ mod page;
 mod params;
 mod parts;
 mod problem;
+mod publish;
 mod query;
 mod sensors;
 mod server;
 mod streams;
+mod units;
+mod write;
 
 use axum::Router;
 use axum::http::Uri;
@@ -55,16 +59,22 @@ pub(crate) fn router(app: App) -> Router {
             "/devices/{key}/replace",
             axum::routing::post(devices::replace),
         )
-        .route("/entities", get(entities::search))
-        .route("/entities/{key}", get(entities::one))
+        .route("/entities", get(entities::search).post(publish::publish))
+        .route(
+            "/entities/{key}",
+            get(entities::one).delete(publish::remove),
+        )
         .route(
             "/sparql",
             get(entities::sparql_get).post(entities::sparql_post),
         )
-        .route("/streams", get(streams::list))
+        .route("/streams", get(streams::list).post(create::create))
         .route("/streams/query", axum::routing::post(query::query))
         .route("/streams/{name}", get(streams::one).delete(streams::delete))
-        .route("/streams/{name}/elements", get(streams::elements))
+        .route(
+            "/streams/{name}/elements",
+            get(streams::elements).post(write::write),
+        )
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",

@@ -5,7 +5,8 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors, streams,
+    create, dds, devices, directory, entities, exchange, kad, links, live, node, publish, query,
+    sensors, streams, write,
 };
 use crate::shared::App;
 
@@ -33,12 +34,16 @@ use crate::shared::App;
         devices::replace,
         entities::search,
         entities::one,
+        publish::publish,
+        publish::remove,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,
         streams::one,
         streams::delete,
         streams::elements,
+        create::create,
+        write::write,
         query::query,
         live::live,
         sensors::list,

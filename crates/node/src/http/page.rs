@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::problem::Problem;
 use super::streams::store_problem;
+use super::units::Units;
 use crate::catalogue::Entry;
 use crate::view::ElementView;
 
@@ -38,6 +39,7 @@ pub(super) struct Page {
     scan: Scan,
     left: usize,
     gaps: Gaps,
+    units: Units,
     first: Option<Position>,
     last: Option<Position>,
     truncated: bool,
@@ -51,10 +53,16 @@ impl Page {
             scan,
             left: limit,
             gaps,
+            units: Units::default(),
             first: None,
             last: None,
             truncated: false,
         }
+    }
+
+    /// The same answer with fields in other units.
+    pub(super) fn in_units(self, units: Units) -> Self {
+        Self { units, ..self }
     }
 
     /// Builds the response; the chunks after the first are sent while they are read.
@@ -134,7 +142,7 @@ impl Page {
                 piece => piece?,
             },
         };
-        let Some(piece) = piece else {
+        let Some(mut piece) = piece else {
             return Ok(false);
         };
         if self.left == 0 && !piece.is_empty() {
@@ -142,6 +150,7 @@ impl Page {
             return Ok(false);
         }
         let schema = self.scan.schema();
+        self.units.apply(schema, &mut piece);
         for element in &piece {
             let view = ElementView {
                 stream: None,

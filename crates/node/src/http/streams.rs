@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::page::{Gaps, Page};
 use super::params::{self, Name, Params};
 use super::problem::Problem;
+use super::units::Units;
 use crate::catalogue::{self, Entry, RemovalError};
 use crate::clock::rfc3339;
 use crate::config::nearest;
@@ -56,7 +57,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &Entry) -> Self {
         let schema = entry.log.schema();
         let log = entry.log.log();
         Self {
@@ -152,6 +153,8 @@ pub(crate) struct ElementParams {
     to: Option<String>,
     /// Maximum number of elements.
     limit: Option<u32>,
+    /// Units to convert fields into, UCUM codes: `temperature:K,pressure:kPa`.
+    units: Option<String>,
 }
 
 /// Elements of a stream, in the order of their numbers.
@@ -185,8 +188,9 @@ pub(super) async fn elements(
 ) -> Result<Response, Problem> {
     let entry = find(&app, &name)?;
     let most = app.config.limits.elements;
+    let units = Units::of(params.units.as_deref(), &entry.log.schema())?;
     let selection = Selection::of(params, most)?;
-    selection.page(entry)?.respond().await
+    selection.page(entry)?.in_units(units).respond().await
 }
 
 enum Selection {

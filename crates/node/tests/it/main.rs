@@ -28,4 +28,5 @@ mod stream_removal;
 mod tls;
 mod tree;
 mod whole_answers;
+mod write;
 mod written_streams;

@@ -52,6 +52,7 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
         })?;
     }
     connection.create_scalar_function("pi", 0, flags, |_| Ok(std::f64::consts::PI))?;
+    super::in_unit::register(connection, flags)?;
     connection.create_aggregate_function("stddev", 1, flags, Deviation)?;
     connection.create_scalar_function("instr", 2, flags, instr)?;
     let most = usize::try_from(length).unwrap_or(0);

@@ -146,6 +146,8 @@ impl<'s> HistoryQuery<'s> {
         streams: &[&'s StreamLog],
         limits: HistoryLimits,
     ) -> Result<Self, QueryError> {
+        let schema_of = |name: &str| Some(resolve(name, streams).ok()??.0.schema());
+        let statement = &*super::in_unit::complete(statement, &mut { schema_of })?;
         let mut sandbox = Sandbox::open(&limits.query)?;
         let mut sources: Vec<Source<'s>> = Vec::new();
         let prepared = prepare(&mut sandbox, statement, |sandbox, name| {

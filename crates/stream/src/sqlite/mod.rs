@@ -22,6 +22,7 @@
 
 mod functions;
 mod history;
+mod in_unit;
 mod names;
 mod rows;
 mod sandbox;
@@ -76,6 +77,11 @@ impl SqliteQuery {
         for source in sources {
             tables.push(SourceTable::create(&mut sandbox, source)?);
         }
+        let schema_of = |name: &str| {
+            let source = sources.iter().find(|source| source.alias == name);
+            source.map(|source| source.schema.clone())
+        };
+        let statement = &*in_unit::complete(statement, &mut { schema_of })?;
         let prepared = sandbox.prepare(statement)?;
         for table in &mut tables {
             table.drop_unread_columns(prepared.reads.as_ref());

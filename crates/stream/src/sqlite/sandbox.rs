@@ -66,6 +66,7 @@ const FUNCTIONS: &[&str] = &[
     "if",
     "ifnull",
     "iif",
+    "in_unit",
     "instr",
     "json_array",
     "json_array_length",

@@ -1,0 +1,64 @@
+//! A client that waits for each answer on one connection.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::Error;
+
+/// The path of the elements that are written.
+pub(super) const ELEMENTS: &str = "/api/v1/streams/bench/elements";
+
+pub(super) struct Client {
+    reader: BufReader<TcpStream>,
+    host: SocketAddr,
+    token: String,
+}
+
+impl Client {
+    pub(super) fn connect(address: SocketAddr, token: &str) -> Result<Self, Error> {
+        let stream = TcpStream::connect(address).map_err(Error::io("connecting to the node"))?;
+        stream
+            .set_nodelay(true)
+            .map_err(Error::io("connecting to the node"))?;
+        Ok(Self {
+            reader: BufReader::new(stream),
+            host: address,
+            token: token.to_owned(),
+        })
+    }
+
+    /// Posts a body, all of which must be stored.
+    pub(super) fn post(&mut self, path: &str, content_type: &str, body: &str) -> Result<(), Error> {
+        let failed = || Error::io("writing to the node");
+        let (host, token, length) = (self.host, &self.token, body.len());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let stream = self.reader.get_mut();
+        stream.write_all(request.as_bytes()).map_err(failed())?;
+        let mut line = String::new();
+        self.reader.read_line(&mut line).map_err(failed())?;
+        let status = line.trim_end().to_owned();
+        let mut length = 0;
+        loop {
+            line.clear();
+            self.reader.read_line(&mut line).map_err(failed())?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                break;
+            };
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.parse().unwrap_or(0);
+            }
+        }
+        let mut answer = vec![0; length];
+        self.reader.read_exact(&mut answer).map_err(failed())?;
+        match status.contains(" 200 ") || status.contains(" 201 ") {
+            true => Ok(()),
+            false => {
+                let text = String::from_utf8_lossy(&answer);
+                Err(Error::Failed(format!("the node answers {status}: {text}")))
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Streams that clients define.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chappe_registry::oxrdf::NamedNode;
+use chappe_stream::ucum::Unit;
+use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::params::{self, Caller};
+use super::problem::Problem;
+use super::streams::Stream;
+use super::write::busy;
+use crate::catalogue::CatalogueError;
+use crate::config::DurabilityLevel;
+use crate::shared::App;
+use crate::storage;
+use crate::streams::StreamSpec;
+use crate::written::{self, Definition};
+
+/// Fields of one stream; reason: an element is a row that people read.
+const FIELDS_MAX: usize = 256;
+/// Bytes of a title or a description.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// A stream to define.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewStream {
+    /// Its name: parts of a-z, 0-9, `_` and `-`, joined by dots.
+    name: String,
+    /// Its title, for people.
+    #[serde(default)]
+    title: Option<String>,
+    /// Its durability level: memory, process or power. Default: `log.level` of the node.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    level: Option<DurabilityLevel>,
+    /// What an element's key identifies (a bed, a machine), for a stream whose elements have keys.
+    #[serde(default)]
+    key: Option<String>,
+    /// The fields of its elements.
+    fields: Vec<NewField>,
+}
+
+/// A field to define.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewField {
+    /// A column name: a-z, 0-9 and `_`, not starting with a digit.
+    name: String,
+    /// boolean, integer, double, text, bytes or samples.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    field_type: FieldType,
+    /// A UCUM code, for numbers.
+    #[serde(default)]
+    unit: Option<String>,
+    /// What is observed, an IRI.
+    #[serde(default)]
+    observed_property: Option<String>,
+    /// For people.
+    #[serde(default)]
+    description: Option<String>,
+}
+
+impl NewStream {
+    fn definition(self) -> Result<(String, Definition), Problem> {
+        check_name(&self.name).map_err(|error| invalid(error.to_string()))?;
+        if self.fields.is_empty() || self.fields.len() > FIELDS_MAX {
+            let detail = format!(
+                "a stream has 1 to {FIELDS_MAX} fields, not {}",
+                self.fields.len()
+            );
+            return Err(invalid(detail));
+        }
+        let fields = self.fields.into_iter().map(NewField::field);
+        let schema = StreamSchema {
+            fields: fields.collect::<Result<_, _>>()?,
+            key: self.key,
+        };
+        schema
+            .check_names()
+            .map_err(|error| invalid(error.to_string()))?;
+        for text in [&self.title, &schema.key].into_iter().flatten() {
+            check_text(text)?;
+        }
+        let definition = Definition {
+            schema,
+            title: self.title,
+            level: self.level.map(storage::level),
+        };
+        Ok((self.name, definition))
+    }
+}
+
+impl NewField {
+    fn field(self) -> Result<Field, Problem> {
+        let name = &self.name;
+        if RESERVED_COLUMNS.contains(&name.as_str()) {
+            let reserved = RESERVED_COLUMNS.join(", ");
+            let detail = format!("field {name:?}: every stream has the columns {reserved}");
+            return Err(invalid(detail).hint("choose another name"));
+        }
+        if let Some(property) = &self.observed_property
+            && NamedNode::new(property.as_str()).is_err()
+        {
+            let detail = format!("field {name:?}: observed_property is not an absolute IRI");
+            return Err(invalid(detail));
+        }
+        if let Some(unit) = &self.unit {
+            use FieldType::{Double, Integer, Samples};
+            if !matches!(self.field_type, Double | Integer | Samples) {
+                return Err(invalid(format!("field {name:?}: only numbers have a unit")));
+            }
+            let checked = Unit::parse(unit);
+            checked.map_err(|error| {
+                invalid(format!("field {name:?}: {error}"))
+                    .hint("units are UCUM codes: Cel, kPa, mmol/L, {beat}/min, %")
+            })?;
+        }
+        for text in [&self.unit, &self.observed_property, &self.description] {
+            text.as_deref().map_or(Ok(()), check_text)?;
+        }
+        Ok(Field {
+            name: self.name,
+            field_type: self.field_type,
+            unit: self.unit,
+            observed_property: self.observed_property,
+            description: self.description,
+        })
+    }
+}
+
+fn check_text(text: &str) -> Result<(), Problem> {
+    if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+        let detail = format!("a text has 1 to {TEXT_BYTES_MAX} bytes, not {}", text.len());
+        return Err(invalid(detail).hint("omit the member instead of leaving it empty"));
+    }
+    Ok(())
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+/// Defines a stream that clients write. Repeating a definition changes nothing; another definition
+/// under the same name is refused with the differences.
+#[utoipa::path(post, path = "/api/v1/streams", tag = "streams", request_body = NewStream,
+    responses((status = 200, body = Stream, description = "the stream exists with this definition"),
+        (status = 201, body = Stream), (status = 400, body = Problem), (status = 401, body = Problem),
+        (status = 409, body = Problem, description = "the stream differs, or has another source"),
+        (status = 422, body = Problem, description = "the definition is invalid"),
+        (status = 429, body = Problem), (status = 507, body = Problem)))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Caller(principal): Caller,
+    body: Body,
+) -> Result<Response, Problem> {
+    let new: NewStream = params::json(&app, body).await?;
+    let (name, definition) = new.definition()?;
+    // A definition that has begun runs to its end, even if the client disconnects.
+    let owner = principal.to_string();
+    let defining = tokio::spawn(async move { define(&app, &name, definition, &owner).await });
+    defining
+        .await
+        .unwrap_or_else(|_| Err(Problem::internal("defining the stream failed")))
+}
+
+async fn define(
+    app: &App,
+    name: &str,
+    definition: Definition,
+    owner: &str,
+) -> Result<Response, Problem> {
+    let _turn = app.defining.lock().await;
+    if let Some(entry) = app.catalogue.get(name) {
+        let source = entry.source();
+        if source != written::SOURCE {
+            return Err(conflict(format!("the stream {name:?} belongs to {source}")));
+        }
+        let differences = definition.differences(app, &entry);
+        if !differences.is_empty() {
+            let detail = format!("the stream {name:?} exists: {}", differences.join("; "));
+            return Err(
+                conflict(detail).hint("remove the stream first, or define one under another name")
+            );
+        }
+        return Ok(Json(Stream::of(&entry)).into_response());
+    }
+    let spec = StreamSpec {
+        name: name.to_owned(),
+        schema: definition.schema.clone(),
+        source: written::SOURCE.to_owned(),
+        level: definition.level,
+    };
+    let title = definition.title.as_deref();
+    let entity = written::entity(name, &definition.schema, title, owner);
+    let entry = spec.define(app).await.map_err(catalogue_problem)?;
+    app.registrar.publish(vec![entity]).await;
+    let path = format!("/api/v1/streams/{name}");
+    let location = [(header::LOCATION, path)];
+    Ok((StatusCode::CREATED, location, Json(Stream::of(&entry))).into_response())
+}
+
+fn conflict(detail: String) -> Problem {
+    Problem::new(StatusCode::CONFLICT, detail)
+}
+
+fn catalogue_problem(error: CatalogueError) -> Problem {
+    let text = error.to_string();
+    match error {
+        CatalogueError::Taken { .. } => conflict(text),
+        CatalogueError::TooMany(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
+            .hint("remove a stream, or raise log.max_streams"),
+        CatalogueError::Store(error) => busy::store_problem(&error),
+        _ => Problem::internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chappe_log::Level;
+
+    #[test]
+    fn a_definition_that_cannot_be_written_is_refused_with_the_reason() {
+        let table = [
+            (r#"{"name": "A", "fields": []}"#, "is no stream name"),
+            (r#"{"name": "a", "fields": []}"#, "1 to 256 fields"),
+            (
+                r#"{"name": "a", "fields": [{"name": "key", "type": "text"}]}"#,
+                "every stream has",
+            ),
+            (
+                r#"{"name": "a", "fields": [{"name": "A", "type": "text"}]}"#,
+                "no usable field name",
+            ),
+            (
+                r#"{"name": "a", "fields": [{"name": "b", "type": "text", "unit": "m"}]}"#,
+                "only numbers have a unit",
+            ),
+            (
+                r#"{"name": "a", "fields": [{"name": "b", "type": "double", "unit": ""}]}"#,
+                "is no UCUM unit: it is empty",
+            ),
+            (
+                r#"{"name": "a", "title": "", "fields": [{"name": "b", "type": "text"}]}"#,
+                "1 to 1024 bytes",
+            ),
+            (
+                r#"{"name": "a", "fields":
+                    [{"name": "b", "type": "text", "observed_property": "heat"}]}"#,
+                "not an absolute IRI",
+            ),
+        ];
+        for (text, reason) in table {
+            let new: NewStream = serde_json::from_str(text).unwrap();
+            let problem = new.definition().unwrap_err();
+            assert!(
+                problem.detail.contains(reason),
+                "{text}: {}",
+                problem.detail
+            );
+            assert_eq!(problem.status, 422);
+        }
+    }
+
+    #[test]
+    fn levels_are_words_of_the_configuration() {
+        let text =
+            r#"{"name": "a", "level": "power", "fields": [{"name": "b", "type": "double"}]}"#;
+        let new: NewStream = serde_json::from_str(text).unwrap();
+        assert_eq!(new.definition().unwrap().1.level, Some(Level::Power));
+    }
+}

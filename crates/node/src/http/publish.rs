@@ -1,0 +1,227 @@
+//! Entities that clients publish in the registry.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
+use chappe_registry::{EntityKind, Error, Principal};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::entities::{Entity, unknown_kind};
+use super::params::{self, Caller, Name};
+use super::problem::Problem;
+use super::write::busy::{busy, with_pause};
+use crate::registrar::NODE_OWNER;
+use crate::shared::App;
+
+/// The prefix of the keys of the node's own entities.
+const OWN_KEYS: &str = "urn:chappe:";
+/// Kinds that clients publish; the others exist when the node has them.
+const KINDS: [EntityKind; 3] = [EntityKind::Device, EntityKind::Service, EntityKind::Other];
+
+/// An entity to publish. Publishing a key again replaces the entity.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEntity {
+    /// An absolute IRI, outside `urn:chappe:`.
+    key: String,
+    /// device, service or other. Default: other.
+    #[serde(default)]
+    kind: Option<String>,
+    /// Its name, for people.
+    name: String,
+    /// `{namespace}local` each.
+    #[serde(default)]
+    types: Vec<String>,
+    /// URIs.
+    #[serde(default)]
+    scopes: Vec<String>,
+    /// Its properties.
+    #[serde(default)]
+    triples: Vec<NewTriple>,
+}
+
+/// A property of an entity.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTriple {
+    /// The IRI or blank node (`_:label`) that it describes. Default: the entity itself.
+    #[serde(default)]
+    subject: Option<String>,
+    /// An IRI.
+    predicate: String,
+    /// An IRI, a literal or the label of a blank node.
+    object: String,
+    /// iri, literal or blank. Default: literal.
+    #[serde(default)]
+    object_kind: ObjectKind,
+    /// The datatype of a literal, an IRI. Default: plain text.
+    #[serde(default)]
+    datatype: Option<String>,
+}
+
+/// Kinds of objects.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ObjectKind {
+    /// An IRI.
+    Iri,
+    /// A literal.
+    #[default]
+    Literal,
+    /// A blank node.
+    Blank,
+}
+
+impl NewEntity {
+    fn entity(self, owner: &str) -> Result<chappe_registry::Entity, Problem> {
+        let kind = match &self.kind {
+            None => EntityKind::Other,
+            Some(word) => EntityKind::from_word(word).ok_or_else(|| unknown_kind(word))?,
+        };
+        if !KINDS.contains(&kind) {
+            let kind = kind.as_str();
+            return Err(
+                invalid(format!("kind: only the node itself publishes a {kind}"))
+                    .hint("publish a device, a service or other"),
+            );
+        }
+        if self.key.starts_with(OWN_KEYS) {
+            return Err(invalid(format!(
+                "key: {OWN_KEYS} is for the node's own entities"
+            )));
+        }
+        let subject = iri("key", &self.key)?;
+        let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
+        entity.owner = owner.to_owned();
+        (entity.types, entity.scopes) = (self.types, self.scopes);
+        for (index, triple) in self.triples.into_iter().enumerate() {
+            let triple = triple.triple(&subject);
+            entity.triples.push(triple.map_err(|problem| Problem {
+                detail: format!("triple {}: {}", index + 1, problem.detail),
+                ..problem
+            })?);
+        }
+        Ok(entity)
+    }
+}
+
+impl NewTriple {
+    fn triple(self, entity: &NamedNode) -> Result<chappe_registry::oxrdf::Triple, Problem> {
+        let subject: NamedOrBlankNode = match self.subject.as_deref() {
+            None => entity.clone().into(),
+            Some(text) => match text.strip_prefix("_:") {
+                Some(label) => blank("subject", label)?.into(),
+                None => iri("subject", text)?.into(),
+            },
+        };
+        let object: Term = match (self.object_kind, self.datatype) {
+            (ObjectKind::Literal, None) => Literal::new_simple_literal(self.object).into(),
+            (ObjectKind::Literal, Some(datatype)) => {
+                Literal::new_typed_literal(self.object, iri("datatype", &datatype)?).into()
+            }
+            (_, Some(_)) => return Err(invalid("only a literal has a datatype")),
+            (ObjectKind::Iri, None) => iri("object", &self.object)?.into(),
+            (ObjectKind::Blank, None) => {
+                let label = self.object.strip_prefix("_:").unwrap_or(&self.object);
+                blank("object", label)?.into()
+            }
+        };
+        let predicate = iri("predicate", &self.predicate)?;
+        Ok(chappe_registry::oxrdf::Triple::new(
+            subject, predicate, object,
+        ))
+    }
+}
+
+fn iri(member: &str, text: &str) -> Result<NamedNode, Problem> {
+    NamedNode::new(text).map_err(|_| {
+        let shown: String = text.chars().take(80).collect();
+        invalid(format!("{member}: {shown:?} is not an absolute IRI"))
+    })
+}
+
+fn blank(member: &str, label: &str) -> Result<BlankNode, Problem> {
+    BlankNode::new(label).map_err(|_| {
+        let shown: String = label.chars().take(80).collect();
+        invalid(format!("{member}: {shown:?} is no label of a blank node"))
+    })
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+/// Publishes an entity in the registry: its type, its name and its properties.
+#[utoipa::path(post, path = "/api/v1/entities", tag = "registry", request_body = NewEntity,
+    responses((status = 200, body = Entity, description = "the entity is replaced"),
+        (status = 201, body = Entity), (status = 400, body = Problem), (status = 401, body = Problem),
+        (status = 409, body = Problem, description = "the key has another owner"),
+        (status = 422, body = Problem, description = "the entity is invalid"),
+        (status = 429, body = Problem), (status = 507, body = Problem)))]
+pub(super) async fn publish(
+    State(app): State<App>,
+    Caller(principal): Caller,
+    body: Body,
+) -> Result<Response, Response> {
+    let new: NewEntity = params::json(&app, body)
+        .await
+        .map_err(IntoResponse::into_response)?;
+    let entity = new.entity(&principal.to_string());
+    let entity = entity.map_err(IntoResponse::into_response)?;
+    let known = app.registry.get(&entity.key, &Principal::Operator);
+    let status = match known {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::CREATED,
+    };
+    let published = async { app.registry.publish(entity.clone())?.await };
+    match published.await {
+        Ok(_) => Ok((status, Json(Entity::of(entity))).into_response()),
+        Err(error) => Err(with_pause(registry_problem(&error))),
+    }
+}
+
+/// Removes an entity that a client published.
+#[utoipa::path(delete, path = "/api/v1/entities/{key}", tag = "registry",
+    params(("key" = String, Path, description = "The entity's key, percent-encoded")),
+    responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "the entity has another owner"),
+        (status = 429, body = Problem)))]
+pub(super) async fn remove(
+    State(app): State<App>,
+    Caller(principal): Caller,
+    Name(key): Name,
+) -> Result<StatusCode, Response> {
+    let unknown = || Problem::not_found(format!("there is no entity {key:?}")).into_response();
+    let entity = app.registry.get(&key, &principal).ok_or_else(unknown)?;
+    // Those of the node come back, or mislead until they do; a stream is removed with its elements.
+    if !principal.may_act_for(&entity.owner)
+        || entity.owner == NODE_OWNER
+        || entity.kind == EntityKind::Stream
+    {
+        let owner = entity.owner;
+        let error = Error::NotOwner { key, owner };
+        return Err(registry_problem(&error).into_response());
+    }
+    let removed = async { app.registry.remove(&key)?.await };
+    match removed.await {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(Error::Unknown(_)) => Err(unknown()),
+        Err(error) => Err(with_pause(registry_problem(&error))),
+    }
+}
+
+fn registry_problem(error: &Error) -> Problem {
+    let text = error.to_string();
+    match error {
+        Error::InvalidEntity { .. } => invalid(text),
+        Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
+        Error::Busy { .. } => busy(text),
+        Error::Full { .. } => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        error if error.is_transient() => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        _ => Problem::unavailable(text).hint("GET /ready shows whether the registry accepts data"),
+    }
+}
