@@ -352,7 +352,7 @@ impl DeadLetters {
                 reason: letter.reason.into(),
                 text: letter.text,
                 contact,
-                received_ns: letter.received.0,
+                received_at: letter.received,
                 bytes: letter.record.len() as u64,
             });
         }

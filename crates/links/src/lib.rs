@@ -50,6 +50,5 @@ pub use host::{Arrivals, DirectoryEntry, LinkHost, LinkNotice, Opened, Reader};
 pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
 pub use status::{
-    Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PacingStatus,
-    PeerStatus, StreamStatus,
+    DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PeerStatus, StreamStatus,
 };

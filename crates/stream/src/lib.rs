@@ -21,6 +21,7 @@ mod schema;
 mod sensor;
 pub mod sqlite;
 mod store;
+mod timestamp;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
@@ -28,9 +29,7 @@ pub use codec::{
     CodecError, RECORD_BYTES_MAX, decode_element, encode_element, record_version, validate_record,
 };
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
-pub use element::{
-    Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
-};
+pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElement, Value};
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
@@ -45,6 +44,7 @@ pub use store::{
     SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
     WrittenFollower, origin_cursor,
 };
+pub use timestamp::Timestamp;
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

@@ -127,7 +127,7 @@ impl Table {
         };
         change(device);
         if device.state != DeviceState::Gone {
-            device.last_seen = clock::rfc3339(clock::now());
+            device.last_seen = clock::now().to_string();
         }
         match device.host {
             Some(host) if device.state != DeviceState::Gone => {
@@ -188,7 +188,7 @@ impl Devices {
             }
             let device = Device {
                 key: key.to_owned(),
-                first_seen: clock::rfc3339(clock::now()),
+                first_seen: clock::now().to_string(),
                 ..Device::default()
             };
             devices.insert(key.to_owned(), device);

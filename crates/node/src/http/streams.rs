@@ -16,7 +16,6 @@ use super::page::{Gaps, Page};
 use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::catalogue::{self, Entry, RemovalError};
-use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::shared::App;
 use crate::view::{ElementShape, FieldView};
@@ -66,7 +65,7 @@ impl Stream {
             first: log.first(),
             last: log.last(),
             rate_per_s: entry.rate_per_s(),
-            last_time: entry.last_time().map(rfc3339),
+            last_time: entry.last_time().map(|time| time.to_string()),
             source: entry.source(),
             fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
