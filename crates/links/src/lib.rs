@@ -49,6 +49,5 @@ pub use handle::Links;
 pub use host::{Arrivals, DirectoryEntry, LinkHost, LinkNotice, Opened, Reader};
 pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
-pub use status::{
-    DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PeerStatus, StreamStatus,
-};
+pub use chappe_flow::{DeadLetterReason, LossReason};
+pub use status::{DeadLetter, LinkState, LinkStatus, PeerStatus, StreamStatus};

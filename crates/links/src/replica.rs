@@ -16,7 +16,7 @@ use chappe_stream::{
     Timestamp,
 };
 
-use super::dead_letters::{Letter, Reason};
+use super::dead_letters::Letter;
 use super::feeding::Claim;
 use super::link::{Link, StreamLive};
 use super::serialization::{SchemaId, SchemaRef};
@@ -509,12 +509,12 @@ impl Replica {
         error: &CodecError,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
-        let (reason, shown) = match error {
-            CodecError::TooLarge(_) => (Reason::TooLarge, DeadLetterReason::TooLarge),
+        let reason = match error {
+            CodecError::TooLarge(_) => DeadLetterReason::TooLarge,
             _ if chappe_stream::decode_element(&record, at, source_time).is_ok() => {
-                (Reason::Schema, DeadLetterReason::Schema)
+                DeadLetterReason::Schema
             }
-            _ => (Reason::Unreadable, DeadLetterReason::Unreadable),
+            _ => DeadLetterReason::Unreadable,
         };
         let appended = self.link.letters.put(Letter {
             stream: self.local.clone(),
@@ -530,14 +530,14 @@ impl Replica {
         let _ = self.remember(at);
         self.count(|stream| {
             let refused = &mut stream.status.refused;
-            *refused.entry(shown.as_str().to_owned()).or_default() += 1;
+            *refused.entry(reason.as_str().to_owned()).or_default() += 1;
         });
         self.link.shared.host.notice(LinkNotice::DeadLetter {
             link: self.link.config.name.clone(),
             stream: self.local.clone(),
             why: error.to_string(),
         });
-        pending.push_back(Pending::Letter(at, shown, appended));
+        pending.push_back(Pending::Letter(at, reason, appended));
         Ok(())
     }
 

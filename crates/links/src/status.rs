@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use chappe_flow::PacerStatus;
+use chappe_flow::{DeadLetterReason, PacerStatus};
 use chappe_stream::{Position, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
@@ -23,59 +23,6 @@ pub enum LinkState {
     Waiting,
     /// It was ended.
     Ended,
-}
-
-/// Why elements never come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum LossReason {
-    /// The origin's retention took them before they were read.
-    Trimmed,
-    /// They are corrupt at the origin.
-    Corrupt,
-    /// They are larger than is taken here.
-    TooLarge,
-    /// Their numbers were passed over and nobody said why.
-    Skipped,
-}
-
-impl LossReason {
-    /// The word in metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Trimmed => "trimmed",
-            Self::Corrupt => "corrupt",
-            Self::TooLarge => "too_large",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
-/// Why an element is among the dead letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum DeadLetterReason {
-    /// It does not fit the schema.
-    Schema,
-    /// It is larger than a stream takes.
-    TooLarge,
-    /// Its bytes are no element.
-    Unreadable,
-}
-
-impl DeadLetterReason {
-    /// The word in metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::TooLarge => "too_large",
-            Self::Unreadable => "unreadable",
-        }
-    }
 }
 
 /// A stream of a link.
