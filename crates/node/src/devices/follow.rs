@@ -19,11 +19,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::charge::ChargedQuota;
+use super::device::{Device, DeviceState};
+use super::follower::DeviceCommand;
 use super::identity::Product;
+use super::lineage::Successor;
 use super::offered::Streams;
 use super::output::Output;
-use super::table::DeviceState;
-use super::task::{self, BATCH_MAX, DeviceCommand, OutputStore};
+use super::task::{self, BATCH_MAX, OutputStore};
 use super::{device_key, entities};
 use crate::notices::NoticeKind;
 
@@ -204,15 +206,20 @@ impl Following {
                 addresses, again, ..
             } if *addresses == self.found.xaddrs => {
                 *again = true;
-                task::update_found(&self.app, &self.key, &self.found);
+                self.announce();
             }
             _ => self.request_description(),
         }
     }
 
+    fn announce(&self) {
+        let announce = |device: &mut Device| device.announce(&self.found);
+        self.app.devices.update(&self.key, announce);
+    }
+
     /// Requests the device's description.
     fn request_description(&mut self) {
-        task::update_found(&self.app, &self.key, &self.found);
+        self.announce();
         let (client, found) = (Arc::clone(&self.client), self.found.clone());
         self.describing = Describing::Asked {
             addresses: found.xaddrs.clone(),
@@ -248,7 +255,9 @@ impl Following {
                 .notices
                 .notify(NoticeKind::Device, &self.key, text);
         }
-        task::trouble(&self.app, &self.key, reason.clone(), error.hint());
+        self.app.devices.update(&self.key, |device| {
+            device.set_state(DeviceState::Attention, reason.clone(), error.hint());
+        });
         self.failure = Some(Trouble {
             reason: "not described",
             detail: reason,
@@ -268,7 +277,7 @@ impl Following {
         let mut services = 0;
         app.devices.update(key, |device| {
             services = device.services.len();
-            entities::describe(device, description);
+            device.describe(description);
         });
         let vanished = entities::service_keys(key, services);
         let vanished = vanished.into_iter().skip(description.services.len());
@@ -296,15 +305,16 @@ impl Following {
 
     /// Finds the streams that the device continues, once its identity is known.
     async fn recognize(&mut self) {
-        let meta_data = self.attachment.meta_data();
         if let Some(product) = &self.product
-            && let Some(identity) = product.identity(meta_data)
+            && let Some(identity) = product.identity(self.attachment.meta_data())
         {
-            let (app, client, key) = (&self.app, &self.client, &self.key);
-            let (streams, left) = (&mut self.streams, &mut self.left);
-            streams
-                .recognize(app, client, key, product, identity, left)
-                .await;
+            let successor = Successor {
+                client: &self.client,
+                key: &self.key,
+                product,
+                left: &mut self.left,
+            };
+            self.streams.recognize(&self.app, successor, identity).await;
         }
     }
 
@@ -390,8 +400,7 @@ impl Following {
         self.app.devices.update(&self.key, |device| {
             // A usable device stays usable while further answers are pending.
             if !(is_first_answer && device.state == DeviceState::Usable) {
-                device.state = DeviceState::Attention;
-                (device.reason, device.hint) = (Some(trouble.detail.clone()), hint);
+                device.set_state(DeviceState::Attention, trouble.detail.clone(), hint);
             }
         });
     }
@@ -399,8 +408,7 @@ impl Following {
     fn set_usable(&mut self) {
         let mut name = String::new();
         self.app.devices.update(&self.key, |device| {
-            device.state = DeviceState::Usable;
-            (device.reason, device.hint) = (None, None);
+            device.set_state(DeviceState::Usable, None, None);
             name.clone_from(&device.name);
         });
         if !std::mem::replace(&mut self.is_announced, true) {

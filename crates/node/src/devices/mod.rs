@@ -5,8 +5,10 @@
 //! the client.
 
 mod charge;
+mod device;
 mod entities;
 mod follow;
+mod follower;
 mod followers;
 mod identity;
 mod key;
@@ -24,10 +26,11 @@ use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
+pub(crate) use device::{Device, DeviceState};
 pub(crate) use entities::stream_entity;
 use followers::Followers;
 pub(crate) use key::{device_key, former_key};
-pub(crate) use table::{Device, DeviceState, Devices};
+pub(crate) use table::Devices;
 
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
@@ -95,8 +98,7 @@ pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
 
 async fn follow_all(app: &App, client: DeviceClient) {
     let client = Arc::new(client);
-    // Discovery starts once per run of the node.
-    let _ = app.devices.client.set(Arc::downgrade(&client));
+    app.devices.set_client(&client);
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
