@@ -40,8 +40,8 @@ pub mod session;
 mod zeromq;
 
 pub use config::{
-    ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,
-    SELECTIONS_MAX, Selection, Serialization,
+    ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLimits, LinkStart, LinksConfig, SELECTIONS_MAX,
+    Selection, Serialization,
 };
 pub use dial::Dialler;
 pub use error::{HostError, HttpRefusal, LinkError};

@@ -329,7 +329,7 @@ impl Replica {
     /// Opens the stream here with this schema as its current one.
     fn open(&mut self, schema: &StreamSchema) -> Result<StreamLog, InletError> {
         let link = &self.link;
-        let level = link.config.level.map(Into::into);
+        let level = link.config.level;
         let host = &link.shared.host;
         let opened = host.open(&link.config.name, &self.local, schema, level);
         let opened = opened.map_err(LinkError::Host)?;

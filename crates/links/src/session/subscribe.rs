@@ -15,7 +15,7 @@ use chappe_link::{
     Hole, StorageOutcome, StorageRequest, Subscriber, SubscriberCommand, SubscriberConfig,
     SubscriberEvent, SubscriberReceive,
 };
-use chappe_log::Appended;
+use chappe_log::{Appended, Level};
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Position, StreamSchema};
 use chappe_transport::{Alarm, Clock, Every};
@@ -27,7 +27,7 @@ use crate::directory;
 use crate::feed::Batch;
 use crate::link::Link;
 use crate::replica::{self, InletError, Pending, Replica, from_flow, to_flow};
-use crate::{LinkError, LinkLevel, LinkStart, LossReason, Selection, Serialization, serialization};
+use crate::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
 
 /// How often a session tells how it does.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -288,11 +288,7 @@ impl<C: FrameConnection> Session<C> {
         let channel = Channel(self.next_channel);
         self.next_channel += 1;
         let subscription = Subscription {
-            level: match self.link.config.level {
-                Some(LinkLevel::Memory) => chappe_flow::Level::Memory,
-                Some(LinkLevel::Process) => chappe_flow::Level::Process,
-                _ => chappe_flow::Level::Power,
-            },
+            level: self.link.config.level.unwrap_or(Level::Power),
             known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
             earlier,
             ..Subscription::new(name, start)

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use chappe_log::{Error, Level};
+use chappe_log::Error;
 use chappe_stream::{Position, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -60,7 +60,7 @@ impl Stream {
         let log = entry.log.log();
         Self {
             name: entry.name.clone(),
-            level: level_name(log.level()),
+            level: log.level().as_str(),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
             last: log.last(),
@@ -71,15 +71,6 @@ impl Stream {
             key: schema.key.clone(),
             entity: entry.key(),
         }
-    }
-}
-
-/// The name of a durability level.
-pub(super) fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Memory => "memory",
-        Level::Process => "process",
-        Level::Power => "power",
     }
 }
 
