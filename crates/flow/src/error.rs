@@ -6,6 +6,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Whose fault a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
@@ -161,7 +163,8 @@ impl Failure {
 }
 
 /// Why numbers of a stream never come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LossReason {
     /// The origin's retention or size limit took them before they were read.
@@ -173,6 +176,7 @@ pub enum LossReason {
     /// The origin continued at a later number without a reason.
     Skipped,
     /// A reason of a newer version.
+    #[serde(skip)]
     Other(u8),
 }
 
@@ -203,7 +207,7 @@ impl LossReason {
 
     /// The name in metrics and logs.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Trimmed => "trimmed",
             Self::Corrupt => "corrupt",
@@ -283,8 +287,10 @@ impl RefusalReason {
     }
 }
 
-/// Why the subscriber put an element among the dead letters instead of into its stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Why the subscriber put an element among the dead letters instead of into its stream. Logs hold it by
+/// its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DeadLetterReason {
     /// It does not fit the schema.
@@ -309,7 +315,7 @@ impl DeadLetterReason {
 
     /// The name in metrics and logs.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Schema => "schema",
             Self::TooLarge => "too_large",

@@ -79,6 +79,7 @@ mod session;
 mod status;
 mod types;
 
+pub use chappe_record::{Level, Position};
 pub use config::{
     CHANNEL_NUMBERS_MAX, Credit, EARLIER_MAX, FETCH_WAIT, FETCHES_MAX, FRAME_BYTES_MIN,
     NAME_BYTES_MAX, ReceiverConfig, SCHEMA_BYTES_MAX, SCHEMAS_MAX, SERIALIZATION_BYTES_MAX,
@@ -95,6 +96,5 @@ pub use records::{Iter, Record, Records, RecordsBuilder};
 pub use sender::{Sender, SenderCommand, SenderEvent, SenderReceive};
 pub use status::{Counters, ReceiverChannel, SenderChannel};
 pub use types::{
-    Channel, Grant, Level, Offer, Position, Schema, SchemaId, SessionCommand, SessionEvent, Start,
-    Subscription,
+    Channel, Grant, Offer, Schema, SchemaId, SessionCommand, SessionEvent, Start, Subscription,
 };

@@ -6,7 +6,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use crate::{Credit, Failure, Records, RefusalReason};
+use crate::{Credit, Failure, Level, Position, Records, RefusalReason};
 
 /// The number of a channel: one stream within one session. The subscriber chooses it, below
 /// [`crate::CHANNEL_NUMBERS_MAX`], and uses none twice in a session.
@@ -16,50 +16,6 @@ pub struct Channel(pub u32);
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "channel {}", self.0)
-    }
-}
-
-/// An element's identity within its stream at the origin.
-///
-/// Numbers begin at 1 and rise by one, on through epochs. A new epoch says that the origin may have
-/// gone back: what it numbers from then on is not what it once numbered so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The epoch.
-    pub epoch: u64,
-    /// The sequence number; 0 stands before the first.
-    pub sequence: u64,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoch {} number {}", self.epoch, self.sequence)
-    }
-}
-
-/// What *stored* means at the subscriber: elements are acknowledged when they have reached it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// In memory.
-    Memory,
-    /// Survives the death of the process.
-    Process,
-    /// Survives the loss of power.
-    Power,
-}
-
-impl Level {
-    pub(crate) const fn number(self) -> u8 {
-        self as u8
-    }
-
-    pub(crate) const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::Memory,
-            1 => Self::Process,
-            2 => Self::Power,
-            _ => return None,
-        })
     }
 }
 

@@ -51,7 +51,7 @@ pub struct LinkConfig {
     /// What they survive here before they are acknowledged: `memory` (nothing), `process` (`kill -9`) or
     /// `power` (the loss of power). Default: `log.level`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<LinkLevel>,
+    pub level: Option<Level>,
     /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
     /// which it stands already, copies that came round. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,38 +147,6 @@ pub enum LinkStart {
     First,
     /// With the next new element.
     New,
-}
-
-/// A level of durability, as written in configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkLevel {
-    /// In memory.
-    Memory,
-    /// Survives `kill -9`.
-    Process,
-    /// Survives power loss.
-    Power,
-}
-
-impl From<LinkLevel> for Level {
-    fn from(level: LinkLevel) -> Self {
-        match level {
-            LinkLevel::Memory => Self::Memory,
-            LinkLevel::Process => Self::Process,
-            LinkLevel::Power => Self::Power,
-        }
-    }
-}
-
-impl From<Level> for LinkLevel {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Memory => Self::Memory,
-            Level::Process => Self::Process,
-            Level::Power => Self::Power,
-        }
-    }
 }
 
 /// The bounds of one link.

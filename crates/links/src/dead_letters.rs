@@ -77,7 +77,7 @@ pub(crate) struct Letter {
     /// Its position at the origin.
     pub(crate) origin: Option<Position>,
     /// Why it is dead.
-    pub(crate) reason: Reason,
+    pub(crate) reason: DeadLetterReason,
     /// Why, as a text.
     pub(crate) text: String,
     /// When it came.
@@ -97,24 +97,6 @@ pub(crate) struct Refused {
     pub(crate) letter: Letter,
     /// Who refused it.
     pub(crate) contact: String,
-}
-
-/// [`DeadLetterReason`] by its place, for the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Reason {
-    Schema,
-    TooLarge,
-    Unreadable,
-}
-
-impl From<Reason> for DeadLetterReason {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Schema => Self::Schema,
-            Reason::TooLarge => Self::TooLarge,
-            Reason::Unreadable => Self::Unreadable,
-        }
-    }
 }
 
 impl Letter {
@@ -349,10 +331,10 @@ impl DeadLetters {
                 number,
                 stream: letter.stream,
                 origin: letter.origin,
-                reason: letter.reason.into(),
+                reason: letter.reason,
                 text: letter.text,
                 contact,
-                received_ns: letter.received.0,
+                received_at: letter.received,
                 bytes: letter.record.len() as u64,
             });
         }

@@ -175,7 +175,7 @@ impl Inlet {
         self.append(&intake, &mut batch, pending)?;
         if repeated > 0 {
             let replica = &self.replica;
-            replica.count(|stream| stream.status.counts.repeated += repeated);
+            replica.count(|stream| stream.status.repeated += repeated);
         }
         Ok(())
     }

@@ -40,8 +40,8 @@ pub mod session;
 mod zeromq;
 
 pub use config::{
-    ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, LinksConfig,
-    SELECTIONS_MAX, Selection, Serialization,
+    ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLimits, LinkStart, LinksConfig, SELECTIONS_MAX,
+    Selection, Serialization,
 };
 pub use dial::Dialler;
 pub use error::{HostError, HttpRefusal, LinkError};
@@ -49,7 +49,5 @@ pub use handle::Links;
 pub use host::{Arrivals, DirectoryEntry, LinkHost, LinkNotice, Opened, Reader};
 pub use zeromq::{QUESTION_MESSAGE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, ZeromqConfig};
 
-pub use status::{
-    Counts, DeadLetter, DeadLetterReason, LinkState, LinkStatus, LossReason, PacingStatus,
-    PeerStatus, StreamStatus,
-};
+pub use chappe_flow::{DeadLetterReason, LossReason};
+pub use status::{DeadLetter, LinkState, LinkStatus, PeerStatus, StreamStatus};

@@ -139,15 +139,20 @@ impl Link {
             stream.status.rate_per_s = stream.meter.rate_per_s();
             streams.push(stream.status.clone());
         }
-        let mut config = self.config.clone();
-        config.token = None;
+        let config = &self.config;
         LinkStatus {
-            config,
+            name: config.name.clone(),
+            kind: config.kind,
+            address: config.address.clone(),
+            selects: config.streams.clone(),
+            as_prefix: config.as_prefix.clone(),
+            serialization: config.serialization(),
             state: live.state,
             last_error: live.last_error.clone(),
             hint: live.hint.clone(),
             reconnects: live.connections.saturating_sub(1),
-            rate_per_s: streams.iter().map(|it| it.rate_per_s).sum(),
+            // An empty sum is -0; adding 0 makes it 0.
+            rate_per_s: streams.iter().map(|it| it.rate_per_s).sum::<f64>() + 0.0,
             // What an origin says may be anything.
             lag_elements: streams
                 .iter()
@@ -157,6 +162,8 @@ impl Link {
             held_bytes: streams.iter().map(|it| it.held_bytes).sum(),
             bytes_received: live.bytes_received,
             dead_letters,
+            refused: sum(streams.iter().map(|it| &it.refused)),
+            lost: sum(streams.iter().map(|it| &it.lost)),
             streams,
         }
     }
@@ -165,4 +172,14 @@ impl Link {
         let (store, now) = (&self.shared.store, self.shared.host.now());
         self.letters.send_again(store, now, number).await
     }
+}
+
+/// Adds up counts by reason.
+fn sum<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (reason, count) in maps.flatten() {
+        let sum: &mut u64 = all.entry(reason.clone()).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    all
 }

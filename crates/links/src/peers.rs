@@ -69,7 +69,7 @@ impl Peers {
             key: reader.key.map(|_| label.clone()),
             kind,
             streams: Vec::new(),
-            since_ns: now.0,
+            since: now,
             rate_per_s: 0.0,
             sent: 0,
             sent_again: 0,
@@ -165,7 +165,7 @@ impl Peer {
         status.sent = counters.elements;
         status.acknowledged = counters.acknowledged;
         status.stalls = counters.stalls;
-        status.pacing = Some(pacer.into());
+        status.pacing = Some(pacer);
         status.refused = channels.iter().map(|channel| channel.refused).sum();
         status.in_flight = channels.iter().map(|it| it.in_flight_elements).sum();
         status.lag_elements = channels

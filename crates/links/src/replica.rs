@@ -16,7 +16,7 @@ use chappe_stream::{
     Timestamp,
 };
 
-use super::dead_letters::{Letter, Reason};
+use super::dead_letters::Letter;
 use super::feeding::Claim;
 use super::link::{Link, StreamLive};
 use super::serialization::{SchemaId, SchemaRef};
@@ -329,7 +329,7 @@ impl Replica {
     /// Opens the stream here with this schema as its current one.
     fn open(&mut self, schema: &StreamSchema) -> Result<StreamLog, InletError> {
         let link = &self.link;
-        let level = link.config.level.map(Into::into);
+        let level = link.config.level;
         let host = &link.shared.host;
         let opened = host.open(&link.config.name, &self.local, schema, level);
         let opened = opened.map_err(LinkError::Host)?;
@@ -439,7 +439,7 @@ impl Replica {
         let taken_back = self.link.shared.store.store().retractions();
         let appended = intake.append_elements(taken_back, elements)?;
         appended.await.map_err(StoreError::from)?;
-        self.count(|stream| stream.status.counts.received += count);
+        self.count(|stream| stream.status.received += count);
         Ok(())
     }
 
@@ -491,7 +491,7 @@ impl Replica {
         let late = self.link.shared.host.now().0.saturating_sub(newest.0) as f64 / 1e9;
         self.count(|stream| {
             stream.meter.add(count);
-            stream.status.counts.received += count;
+            stream.status.received += count;
             stream.status.lag_s = late.max(0.0);
         });
     }
@@ -509,12 +509,12 @@ impl Replica {
         error: &CodecError,
         pending: &mut VecDeque<Pending>,
     ) -> Result<(), InletError> {
-        let (reason, shown) = match error {
-            CodecError::TooLarge(_) => (Reason::TooLarge, DeadLetterReason::TooLarge),
+        let reason = match error {
+            CodecError::TooLarge(_) => DeadLetterReason::TooLarge,
             _ if chappe_stream::decode_element(&record, at, source_time).is_ok() => {
-                (Reason::Schema, DeadLetterReason::Schema)
+                DeadLetterReason::Schema
             }
-            _ => (Reason::Unreadable, DeadLetterReason::Unreadable),
+            _ => DeadLetterReason::Unreadable,
         };
         let appended = self.link.letters.put(Letter {
             stream: self.local.clone(),
@@ -529,15 +529,15 @@ impl Replica {
         // The letter says so too, as long as it is kept; if there is no room for this it must do.
         let _ = self.remember(at);
         self.count(|stream| {
-            let refused = &mut stream.status.counts.refused;
-            *refused.entry(shown.as_str().to_owned()).or_default() += 1;
+            let refused = &mut stream.status.refused;
+            *refused.entry(reason.as_str().to_owned()).or_default() += 1;
         });
         self.link.shared.host.notice(LinkNotice::DeadLetter {
             link: self.link.config.name.clone(),
             stream: self.local.clone(),
             why: error.to_string(),
         });
-        pending.push_back(Pending::Letter(at, shown, appended));
+        pending.push_back(Pending::Letter(at, reason, appended));
         Ok(())
     }
 
@@ -613,7 +613,7 @@ impl Replica {
     fn report_lost(&self, reason: LossReason, elements: u64) {
         let link = self.link.config.name.clone();
         self.count(|stream| {
-            let lost = &mut stream.status.counts.lost;
+            let lost = &mut stream.status.lost;
             let count: &mut u64 = lost.entry(reason.as_str().to_owned()).or_default();
             *count = count.saturating_add(elements);
         });
@@ -640,7 +640,7 @@ impl Replica {
         let sequence = next.sequence.saturating_sub(1);
         let before = Position { sequence, ..next };
         self.remember(before)?;
-        self.count(|stream| stream.status.counts.rollbacks += 1);
+        self.count(|stream| stream.status.rollbacks += 1);
         self.link.shared.host.notice(LinkNotice::Rollback {
             link: self.link.config.name.clone(),
             stream: self.local.clone(),
@@ -656,7 +656,7 @@ impl Replica {
         self.claim.stored(to_flow(position));
         self.count(|stream| {
             stream.status.stored = Some(position);
-            stream.status.counts.acknowledged += count;
+            stream.status.acknowledged += count;
         });
     }
 

@@ -381,11 +381,7 @@ impl Definition {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![match self.level {
-            Level::Memory => 0,
-            Level::Process => 1,
-            Level::Power => 2,
-        }];
+        let mut bytes = vec![self.level.number()];
         bytes.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
         bytes.extend_from_slice(self.name.as_bytes());
         bytes.extend_from_slice(&(self.metadata.len() as u32).to_le_bytes());
@@ -412,12 +408,7 @@ impl Definition {
             Some(block)
         }
         let (level, mut rest) = bytes.split_first()?;
-        let level = match level {
-            0 => Level::Memory,
-            1 => Level::Process,
-            2 => Level::Power,
-            _ => return None,
-        };
+        let level = Level::from_number(*level)?;
         let name = std::str::from_utf8(block(&mut rest, MAX_NAME_BYTES)?)
             .ok()?
             .to_owned();

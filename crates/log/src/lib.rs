@@ -5,7 +5,9 @@
 //! frame. Frames are numbered, bound to their offset and chained by checksums, so a missing,
 //! duplicated, misdirected or flipped frame is detected.
 //!
-//! Each stream has a [`Level`]: once [`Appended`] resolves, the record survives what the level names.
+//! Each stream has a [`Level`]: once [`Appended`] resolves, the record survives what the level names. A
+//! record of level memory is acknowledged when queued and written later; it is still accepted while the
+//! disk is full, see [`Options::full_bytes`].
 //! The number of an acknowledged record is never assigned to another one. Where the log cannot know
 //! the highest number that a reader may have seen (an unclean end with a level below `Power`, a cut
 //! tail, a corrupt end, a restored copy of the files), the stream continues in a **new epoch**, and
@@ -116,6 +118,7 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
 
 pub use ack::{Appended, Trimmed};
 pub use backup::{Aside, Backup, Repaired, back_up, repair};
+pub use chappe_record::{Level, Position};
 pub use define::Defining;
 pub use owner::Committed;
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
@@ -123,28 +126,6 @@ pub use scrub::Scrubbed;
 pub use store::Store;
 pub use stream::Stream;
 pub use waiting::{Room, Settled};
-
-/// The event that an acknowledged record survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// In memory: acknowledged when queued, written later, lost if the process dies before that. Still
-    /// accepted while the disk is full; see [`Options::full_bytes`].
-    Memory,
-    /// Written: survives the process (`kill -9`).
-    Process,
-    /// Synced: survives a power loss.
-    Power,
-}
-
-/// The identity of a record within its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The epoch: a random number that changes when the log may have gone back. Below 2^53, so
-    /// that it is exact in JSON.
-    pub epoch: u64,
-    /// The sequence number: from 1, rising by one, going on through epochs.
-    pub sequence: u64,
-}
 
 /// One stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]

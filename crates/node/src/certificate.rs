@@ -42,7 +42,7 @@ pub(crate) async fn watch(app: App) {
 
 fn notice(expires_s: i64, stage: Option<usize>) -> String {
     let nanos = expires_s.saturating_mul(1_000_000_000);
-    let at = clock::rfc3339(chappe_stream::Timestamp(nanos));
+    let at = chappe_stream::Timestamp(nanos);
     let text = match stage.and_then(|stage| DAYS.get(stage)) {
         Some(days) => format!("the certificate of http.tls expires within {days} days, at {at}"),
         None => format!("the certificate of http.tls expired at {at}"),

@@ -4,8 +4,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_stream::Timestamp;
 
-pub(crate) use chappe_stream::rfc3339::{parse as parse_rfc3339, text as rfc3339};
-
 /// The current time.
 pub(crate) fn now() -> Timestamp {
     timestamp(SystemTime::now())

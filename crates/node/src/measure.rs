@@ -1,7 +1,6 @@
 //! Gauges that are updated when the metrics are requested.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
 use chappe_log::Health;
@@ -28,8 +27,7 @@ pub(crate) fn measure(app: &Shared) {
         let label = StateLabel { state };
         metrics.devices.get_or_create(&label).set(count);
     }
-    let client = app.devices.client.get().and_then(Weak::upgrade);
-    if let Some(counts) = client.map(|client| client.tree_counts()) {
+    if let Some(counts) = app.devices.tree_counts() {
         metrics.measure_tree(counts);
     }
     for (state, count) in app.sensors.counts() {

@@ -26,7 +26,7 @@ use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
-use crate::storage::{Storage, level, open_registry};
+use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
 use crate::written::Producers;
 
@@ -69,10 +69,12 @@ impl Node {
         })?;
         let (storage, recoveries) = Storage::open(&config, size_limit)?;
         let registry = open_registry(&registry_directory(&directory), &storage.registry_log)?;
-        let catalogue = Catalogue::open(storage.log.clone(), level(config.log.level), &config)
-            .map_err(|error| StartError::Streams {
-                path: log_directory(&directory),
-                reason: error.to_string(),
+        let catalogue =
+            Catalogue::open(storage.log.clone(), config.log.level, &config).map_err(|error| {
+                StartError::Streams {
+                    path: log_directory(&directory),
+                    reason: error.to_string(),
+                }
             })?;
         let (drain, draining) = watch::channel(false);
         let observability = Arc::new(Observability::new(drops, config.limits.clone()));

@@ -55,7 +55,7 @@ impl Notice {
             text = text.chars().take(TEXT_BYTES_MAX / 4).collect();
         }
         Self {
-            at: clock::rfc3339(clock::now()),
+            at: clock::now().to_string(),
             kind,
             subject: subject.to_owned(),
             text,

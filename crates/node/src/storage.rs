@@ -8,7 +8,7 @@ use chappe_registry::{LogJournal, Registry};
 use chappe_transport::FileDisk;
 
 use crate::clock;
-use crate::config::{Config, DurabilityLevel};
+use crate::config::Config;
 use crate::data::{log_directory, registry_directory};
 use crate::error::StartError;
 use crate::notices::{NoticeKind, Notices};
@@ -124,15 +124,6 @@ impl Recoveries {
     pub(crate) fn notify(&self, notices: &Notices) {
         notify_recovery(notices, "log", &self.log);
         notify_recovery(notices, "registry", &self.registry);
-    }
-}
-
-/// Converts a configured durability level to the log's type.
-pub(crate) fn level(level: DurabilityLevel) -> Level {
-    match level {
-        DurabilityLevel::Memory => Level::Memory,
-        DurabilityLevel::Process => Level::Process,
-        DurabilityLevel::Power => Level::Power,
     }
 }
 

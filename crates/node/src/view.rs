@@ -11,8 +11,6 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeStruct};
 use utoipa::ToSchema;
 
-use crate::clock::rfc3339;
-
 /// A field of a stream, as JSON.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Field)]
@@ -87,8 +85,8 @@ impl Serialize for ElementView<'_> {
         }
         object.serialize_field("epoch", &element.position.epoch.to_string())?;
         object.serialize_field("number", &element.position.sequence)?;
-        object.serialize_field("source_time", &rfc3339(element.source_time))?;
-        object.serialize_field("receive_time", &rfc3339(element.receive_time))?;
+        object.serialize_field("source_time", &element.source_time.to_string())?;
+        object.serialize_field("receive_time", &element.receive_time.to_string())?;
         object.serialize_field("key", &element.key)?;
         object.serialize_field("quality", quality(element.quality))?;
         let values = Values(&self.schema.fields, &element.values);
@@ -139,7 +137,7 @@ impl Serialize for ValueView<'_> {
 
 fn samples_object<S: Serializer>(samples: &Samples, serializer: S) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_struct("Samples", 3)?;
-    object.serialize_field("start", &rfc3339(samples.start))?;
+    object.serialize_field("start", &samples.start.to_string())?;
     object.serialize_field("period_s", &(samples.period_ns as f64 / 1e9))?;
     object.serialize_field("values", &samples.values)?;
     object.end()

@@ -5,12 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since 1970-01-01T00:00:00Z, by the clock of whoever stamped.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Timestamp(pub i64);
+use crate::Timestamp;
 
 /// The lineage of a stream's numbers.
 ///

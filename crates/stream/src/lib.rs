@@ -18,11 +18,11 @@ mod name;
 mod plan;
 mod query;
 mod retention;
-pub mod rfc3339;
 mod schema;
 mod sensor;
 pub mod sqlite;
 mod store;
+mod timestamp;
 pub mod ucum;
 mod window;
 
@@ -31,9 +31,7 @@ pub use codec::{
     CodecError, RECORD_BYTES_MAX, decode_element, encode_element, record_version, validate_record,
 };
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
-pub use element::{
-    Epoch, Position, PositionError, Quality, Samples, StreamElement, Timestamp, Value,
-};
+pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElement, Value};
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
@@ -48,6 +46,7 @@ pub use store::{
     SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
     WrittenFollower, origin_cursor,
 };
+pub use timestamp::Timestamp;
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

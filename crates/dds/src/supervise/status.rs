@@ -1,7 +1,7 @@
 //! The status of a supervised participant.
 
 use chappe_flow::pacer::PacerStatus;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::SupervisorConfig;
 use crate::Qos;
@@ -95,7 +95,6 @@ pub struct OutletStatus {
     /// Seconds in which a sample waited for room.
     pub blocked_s: f64,
     /// The state of its pacer.
-    #[serde(serialize_with = "pacing")]
     pub pacer: Option<PacerStatus>,
 }
 
@@ -121,39 +120,6 @@ impl AsMut<EndStatus> for InletStatus {
     fn as_mut(&mut self) -> &mut EndStatus {
         &mut self.end
     }
-}
-
-/// The state of a pacer, in the same form as for links.
-#[derive(Serialize)]
-struct Pacing {
-    pacer: &'static str,
-    state: &'static str,
-    occupation: u64,
-    low_threshold: u64,
-    high_threshold: u64,
-    period_s: f64,
-    round_trip_s: Option<f64>,
-    round_trip_min_s: Option<f64>,
-    delivery_rate_bytes_per_s: Option<u64>,
-    acknowledged_at_once: u64,
-}
-
-#[allow(clippy::ref_option, reason = "serde gives it so")]
-fn pacing<S: Serializer>(status: &Option<PacerStatus>, to: S) -> Result<S::Ok, S::Error> {
-    let seconds = |time: std::time::Duration| time.as_secs_f64();
-    let told = status.map(|status| Pacing {
-        pacer: status.name,
-        state: status.state.as_str(),
-        occupation: status.occupation,
-        low_threshold: status.low_threshold,
-        high_threshold: status.high_threshold,
-        period_s: seconds(status.period),
-        round_trip_s: status.round_trip.map(seconds),
-        round_trip_min_s: status.round_trip_min.map(seconds),
-        delivery_rate_bytes_per_s: status.delivery_rate_bytes_per_s,
-        acknowledged_at_once: status.acknowledged_at_once,
-    });
-    told.serialize(to)
 }
 
 /// Counters over all restarts.

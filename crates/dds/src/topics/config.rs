@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DdsPacer;
-use chappe_links::LinkLevel;
+use chappe_log::Level;
 
 /// DDS topics of a node.
 ///
@@ -135,7 +135,7 @@ pub struct Subscription {
     pub key: Option<String>,
     /// The durability of stored elements. Default: that of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<LinkLevel>,
+    pub level: Option<Level>,
     /// The requested quality of service.
     #[serde(default)]
     pub qos: Qos,

@@ -74,7 +74,7 @@ impl<'a> Reading<'a> {
     ) -> Result<Self, String> {
         let of = subscription.element_type();
         let of = of.map_err(|error| error.to_string())?;
-        let level = subscription.level.map(Into::into);
+        let level = subscription.level;
         let (host, name, schema) = (
             shared.host.clone(),
             subscription.stream.clone(),

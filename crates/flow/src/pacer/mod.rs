@@ -29,6 +29,7 @@ use core::fmt;
 use core::time::Duration;
 
 use chappe_machine::Instant;
+use serde::{Serialize, Serializer};
 
 pub use adaptive::{Adaptive, AdaptiveConfig};
 pub use choice::{Choice, ChoiceError};
@@ -113,33 +114,46 @@ pub trait Pacer: fmt::Debug + Send {
     fn status(&self) -> PacerStatus;
 }
 
-/// What a pacer does at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The state of a pacer. Serialized for people: times become seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PacerStatus {
     /// The pacer: `flood`, `fixed_window`, `fixed_period`, `napa`, `adaptive`.
+    #[serde(rename = "pacer")]
     pub name: &'static str,
-    /// What it is about.
+    /// Its state.
     pub state: PacerState,
-    /// The window's occupation N, elements: in flight when it was last told.
+    /// The window's occupation N: elements in flight at the last report.
     pub occupation: u64,
-    /// Below this occupation it sends faster, elements; 0: it has no such threshold.
+    /// It sends faster below this occupation, elements; 0: no threshold.
     pub low_threshold: u64,
-    /// Above this occupation it sends slower or waits, elements; 0: it has no such threshold.
+    /// It sends slower or waits above this occupation, elements; 0: no threshold.
     pub high_threshold: u64,
-    /// The time between two samples or frames at present; zero: it does not hold back.
+    /// The time between two samples or frames; zero: no pause.
+    #[serde(rename = "period_s", serialize_with = "in_seconds")]
     pub period: Duration,
     /// The last round trip, from sending to acknowledgement.
+    #[serde(rename = "round_trip_s", serialize_with = "in_seconds")]
     pub round_trip: Option<Duration>,
     /// The round trip without queueing.
+    #[serde(rename = "round_trip_min_s", serialize_with = "in_seconds")]
     pub round_trip_min: Option<Duration>,
-    /// What it takes for the rate of the slowest part of the path, bytes a second.
+    /// The estimated rate of the slowest part of the path, in bytes per second.
     pub delivery_rate_bytes_per_s: Option<u64>,
-    /// K: how many elements one acknowledgement acknowledges, as configured or measured; 0: unknown.
+    /// K: elements covered by one acknowledgement, as configured or measured; 0: unknown.
     pub acknowledged_at_once: u64,
 }
 
+fn in_seconds<T, S>(time: &T, to: S) -> Result<S::Ok, S::Error>
+where
+    T: Copy + Into<Option<Duration>>,
+    S: Serializer,
+{
+    (*time).into().map(|time| time.as_secs_f64()).serialize(to)
+}
+
 /// What a pacer is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PacerState {
     /// It does not change its pace, or has none.
     #[default]

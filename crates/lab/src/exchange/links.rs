@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use chappe_links::{LinkConfig, LinkKind, LinkLevel, LinkLimits, LinkStart, Links, Serialization};
+use chappe_links::{LinkConfig, LinkKind, LinkLimits, LinkStart, Links, Serialization};
+use chappe_log::Level;
 use chappe_node::Node;
 use chappe_node::config::Config;
 
@@ -84,7 +85,7 @@ fn link(name: String, kind: Kind, from: usize, stream: String, prefix: &str) -> 
         address,
         streams: vec![stream],
         serialization: Some(serialization),
-        level: Some(LinkLevel::Power),
+        level: Some(Level::Power),
         as_prefix: Some(prefix.to_owned()),
         start: LinkStart::First,
         directory: best_effort.then(|| format!("tcp://{host}:{DIRECTORY_PORT}")),

@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Method};
 use super::outflow::Outflow;
 use super::subscriptions::Destination;
 use super::{CONTACT_ELEMENTS_MAX, ELEMENTS_MAX_HEADER, SENT_AGAIN};
-use crate::dead_letters::{Letter, Reason, Refused, fit, record_of};
+use crate::dead_letters::{Letter, Refused, fit, record_of};
 use crate::dial::Again;
 use crate::handle::Links;
 use crate::peers::Place;
@@ -21,7 +21,7 @@ use crate::serialization::{
     Document, Elements, SchemaId, SchemaRef, SerializationError, Structure,
 };
 use crate::shared::Shared;
-use crate::{LinkError, Reader, Serialization};
+use crate::{DeadLetterReason, LinkError, Reader, Serialization};
 
 /// Elements of one request at most, where a request takes more than one.
 const ELEMENTS_MAX: usize = CONTACT_ELEMENTS_MAX;
@@ -43,7 +43,7 @@ enum Outcome {
     /// The largest number of elements in a request, if it names one.
     Stored(Option<usize>),
     /// It will never take this.
-    Refused(Reason, String),
+    Refused(DeadLetterReason, String),
     /// It does not know the schema.
     UnknownSchema,
     /// It does not want anything any more.
@@ -110,8 +110,8 @@ impl Push {
             }
             Err(error) => {
                 let reason = match error {
-                    SerializationError::Limit { .. } => Reason::TooLarge,
-                    _ => Reason::Schema,
+                    SerializationError::Limit { .. } => DeadLetterReason::TooLarge,
+                    _ => DeadLetterReason::Schema,
                 };
                 let why = error.to_string();
                 self.bury(Some(elements), schema, reason, &why, again).await
@@ -183,7 +183,7 @@ impl Push {
                     self.outflow.forget_structure();
                     let why = "the schema is not known there";
                     return self
-                        .bury(elements, schema, Reason::Schema, why, again)
+                        .bury(elements, schema, DeadLetterReason::Schema, why, again)
                         .await;
                 }
                 Outcome::Refused(reason, why) => {
@@ -221,7 +221,7 @@ impl Push {
         &self,
         elements: Option<&Elements>,
         schema: &StreamSchema,
-        reason: Reason,
+        reason: DeadLetterReason,
         why: &str,
         again: &mut Again,
     ) -> bool {
@@ -422,8 +422,8 @@ async fn put(destination: &Destination, media_type: &str, bytes: Bytes) -> Outco
         404 | 410 => Outcome::Gone,
         409 => Outcome::UnknownSchema,
         401 | 403 | 408 | 425 | 429 => Outcome::Later(text),
-        413 => Outcome::Refused(Reason::TooLarge, text),
-        400..=499 => Outcome::Refused(Reason::Schema, text),
+        413 => Outcome::Refused(DeadLetterReason::TooLarge, text),
+        400..=499 => Outcome::Refused(DeadLetterReason::Schema, text),
         _ => Outcome::Later(text),
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn state(log: &StreamLog, positions: &[chappe_flow::Position]) -> Str
     StreamState {
         first: stream.first(),
         last: stream.last(),
-        level: level(stream.level()),
+        level: stream.level(),
         epochs: stream.epochs(),
         resumptions: positions.iter().map(resume).collect(),
     }
@@ -103,12 +103,4 @@ pub(super) fn holes(channel: Channel, log: &StreamLog) -> impl Iterator<Item = H
 
 fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-const fn level(level: chappe_log::Level) -> chappe_flow::Level {
-    match level {
-        chappe_log::Level::Memory => chappe_flow::Level::Memory,
-        chappe_log::Level::Process => chappe_flow::Level::Process,
-        chappe_log::Level::Power => chappe_flow::Level::Power,
-    }
 }

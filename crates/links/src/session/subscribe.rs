@@ -15,7 +15,7 @@ use chappe_link::{
     Hole, StorageOutcome, StorageRequest, Subscriber, SubscriberCommand, SubscriberConfig,
     SubscriberEvent, SubscriberReceive,
 };
-use chappe_log::Appended;
+use chappe_log::{Appended, Level};
 use chappe_machine::{Input, Machine as _, Output};
 use chappe_stream::{Position, StreamSchema};
 use chappe_transport::{Alarm, Clock, Every};
@@ -27,10 +27,7 @@ use crate::directory;
 use crate::feed::Batch;
 use crate::link::Link;
 use crate::replica::{self, InletError, Pending, Replica, from_flow, to_flow};
-use crate::{
-    DeadLetterReason, LinkError, LinkLevel, LinkStart, LossReason, Selection, Serialization,
-    serialization,
-};
+use crate::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
 
 /// How often a session tells how it does.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -291,11 +288,7 @@ impl<C: FrameConnection> Session<C> {
         let channel = Channel(self.next_channel);
         self.next_channel += 1;
         let subscription = Subscription {
-            level: match self.link.config.level {
-                Some(LinkLevel::Memory) => chappe_flow::Level::Memory,
-                Some(LinkLevel::Process) => chappe_flow::Level::Process,
-                _ => chappe_flow::Level::Power,
-            },
+            level: self.link.config.level.unwrap_or(Level::Power),
             known: known.map(|schema| SchemaId(serialization::SchemaId::of(&schema).0)),
             earlier,
             ..Subscription::new(name, start)
@@ -403,7 +396,11 @@ impl<C: FrameConnection> Session<C> {
             }
             StorageRequest::Begin { at } => replica.remember(from_flow(at)),
             StorageRequest::Lost { from, next, reason } => {
-                replica.lost(from_flow(from), next, loss(reason))
+                let reason = match reason {
+                    LossReason::Other(_) => LossReason::Skipped,
+                    known => known,
+                };
+                replica.lost(from_flow(from), next, reason)
             }
             StorageRequest::Rollback { have, kept, next } => {
                 replica.rollback(from_flow(have), kept.map(from_flow), from_flow(next))
@@ -428,7 +425,7 @@ impl<C: FrameConnection> Session<C> {
     fn queued(&mut self, pending: Pending) {
         let (last, dead_letter, appended) = match pending {
             Pending::Stored(last, appended) => (last, None, appended),
-            Pending::Letter(last, reason, appended) => (last, Some(flow_reason(reason)), appended),
+            Pending::Letter(last, reason, appended) => (last, Some(reason), appended),
         };
         self.answer(SubscriberCommand::Queued {
             last: to_flow(last),
@@ -565,21 +562,4 @@ impl<C: FrameConnection> Session<C> {
 
 fn position(epoch: u64, sequence: u64) -> Position {
     from_flow(chappe_flow::Position { epoch, sequence })
-}
-
-const fn flow_reason(reason: DeadLetterReason) -> chappe_flow::DeadLetterReason {
-    match reason {
-        DeadLetterReason::Schema => chappe_flow::DeadLetterReason::Schema,
-        DeadLetterReason::TooLarge => chappe_flow::DeadLetterReason::TooLarge,
-        DeadLetterReason::Unreadable => chappe_flow::DeadLetterReason::Unreadable,
-    }
-}
-
-fn loss(reason: chappe_flow::LossReason) -> LossReason {
-    match reason {
-        chappe_flow::LossReason::Trimmed => LossReason::Trimmed,
-        chappe_flow::LossReason::Corrupt => LossReason::Corrupt,
-        chappe_flow::LossReason::TooLarge => LossReason::TooLarge,
-        _ => LossReason::Skipped,
-    }
 }

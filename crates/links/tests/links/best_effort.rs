@@ -94,7 +94,7 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
             tokio::task::yield_now().await;
         }
         let status = subscriber.links.show("test").expect("there");
-        let counts = &status.streams[0].counts;
+        let counts = &status.streams[0];
         assert!(counts.lost["skipped"] >= 20, "{counts:?}");
         let stored = subscriber
             .store

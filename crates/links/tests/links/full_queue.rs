@@ -368,6 +368,6 @@ async fn what_was_skipped_is_counted_once_however_often_it_is_given() {
     assert_eq!(origins(&subscriber), sent.collect::<Vec<_>>());
     assert_eq!(lost(&subscriber), [(LossReason::Skipped, 10)]);
     let status = subscriber.links.show("test").expect("there");
-    let counted = status.streams[0].counts.lost.get("skipped").copied();
+    let counted = status.streams[0].lost.get("skipped").copied();
     assert_eq!(counted, Some(10));
 }

@@ -102,8 +102,8 @@ async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() 
         let copy = subscriber.wait_for("far.ward.a", 90).await;
         assert_same(&log, &copy);
         let status = subscriber.links.show("test").expect("there");
-        assert_eq!(status.streams[0].counts.received, 90);
-        assert_eq!(status.streams[0].counts.lost.len(), 0);
+        assert_eq!(status.streams[0].received, 90);
+        assert_eq!(status.streams[0].lost.len(), 0);
         assert!(status.reconnects >= 1);
     }
 }
@@ -539,9 +539,9 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
         .expect("it is there already");
     let status = subscriber.links.show("test").expect("there");
     assert_eq!((status.dead_letters, status.lag_elements), (1, Some(6)));
-    assert_eq!(status.streams[0].counts.refused["schema"], 1);
-    assert_eq!(status.streams[0].counts.repeated, 1);
-    assert!(status.streams[0].counts.lost.is_empty(), "it is not lost");
+    assert_eq!(status.streams[0].refused["schema"], 1);
+    assert_eq!(status.streams[0].repeated, 1);
+    assert!(status.streams[0].lost.is_empty(), "it is not lost");
     assert_eq!(status.held_bytes, 0);
     assert!(status.bytes_received > 0);
     let letter = subscriber
@@ -613,18 +613,14 @@ async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
         numbers(subscriber.wait_for("a", 7).await),
         [1, 2, 3, 4, 5, 6, 7]
     );
-    let counts = subscriber.links.show("test").expect("there").streams[0]
-        .counts
-        .clone();
+    let counts = subscriber.links.show("test").expect("there").streams[0].clone();
     assert_eq!((counts.repeated, counts.rollbacks), (5, 0));
     assert!(counts.lost.is_empty(), "{:?}", counts.lost);
     // One that really went back has an epoch that never was here.
     give(3, 6).await;
     assert_eq!(numbers(subscriber.wait_for("a", 8).await)[7], 6);
     assert_eq!(
-        subscriber.links.show("test").expect("there").streams[0]
-            .counts
-            .rollbacks,
+        subscriber.links.show("test").expect("there").streams[0].rollbacks,
         1
     );
 }
@@ -785,7 +781,7 @@ async fn documents_that_are_pulled_are_stored_together() {
         let queued = tokio::time::timeout(std::time::Duration::from_secs(20), queued).await;
         queued.expect("all are on their way before the first is stored");
         let status = subscriber.links.show("test").expect("there");
-        assert_eq!(status.streams[0].counts.acknowledged, 0);
+        assert_eq!(status.streams[0].acknowledged, 0);
         assert_eq!(status.lag_elements, None, "the connection may hold more");
         assert!(status.held_bytes > 0);
         subscriber.store.store().commit().expect("written");
@@ -876,8 +872,8 @@ async fn an_element_too_large_for_a_record_is_a_dead_letter() {
     assert_eq!(numbers, [1, 2, 4]);
     let status = links.show("test").expect("there");
     assert_eq!(status.dead_letters, 1);
-    assert_eq!(status.streams[0].counts.refused["too_large"], 1);
-    assert!(status.streams[0].counts.lost.is_empty());
+    assert_eq!(status.streams[0].refused["too_large"], 1);
+    assert!(status.streams[0].lost.is_empty());
     let letters = links.dead_letters("test", 0, 9).expect("reads");
     assert_eq!(letters[0].reason, DeadLetterReason::TooLarge);
     assert_eq!(letters[0].origin.unwrap().sequence, 3);

@@ -114,7 +114,7 @@ async fn streams_come_whole_and_in_order_with_what_is_new() {
     let status = subscriber.links.show("test").expect("there");
     assert_eq!(status.state, LinkState::Connected);
     assert_eq!(status.streams.len(), 3);
-    assert_eq!(status.streams[0].counts.received, 3_500);
+    assert_eq!(status.streams[0].received, 3_500);
 }
 
 /// Dials an origin in this process, where an element comes just when a certain frame goes out.

@@ -114,7 +114,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
     assert_eq!(store.health(), Health::Ok);
     assert!(memory.is_settled());
     reading(&memory);
-    assert_eq!(followed(&mut follower), []);
+    assert!(followed(&mut follower).is_empty());
     fill(&power, 5);
     fill(&memory, 5);
     drop((memory, power, follower));

@@ -17,7 +17,7 @@ use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
-use crate::devices::{DeviceState, device_key};
+use crate::devices::device_key;
 use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
 
@@ -104,8 +104,7 @@ impl Entry {
     fn writer(&self, app: &App) -> Option<String> {
         let source = self.source();
         let is_present = if let Some(device) = self.device() {
-            let device = app.devices.get(&device);
-            device.is_some_and(|device| device.state != DeviceState::Gone)
+            app.devices.is_present(&device)
         } else if let Some(link) = links::link_name(&source) {
             !links::is_removed(app, link)
         } else if source == written::SOURCE {

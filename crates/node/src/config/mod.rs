@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use chappe_dds::topics::DdsConfig;
 use chappe_identity::Prefix;
 use chappe_links::LinkConfig;
+use chappe_log::Level;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -207,7 +208,7 @@ pub struct Discovery {
 pub struct Log {
     /// What streams survive unless their descriptor sets another level: nothing, the end of the process, or
     /// a loss of power. The level `power` costs one disk synchronization per group of batches.
-    pub level: DurabilityLevel,
+    pub level: Level,
     /// Size at which a log file is closed and the next one started.
     #[schemars(
         range(min = 65_536, max = 4_294_967_295_u64),
@@ -246,19 +247,6 @@ pub struct Log {
     /// Streams at once; one more is refused and counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
-}
-
-/// What a stream survives (its durability level).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum DurabilityLevel {
-    /// Nothing.
-    Memory,
-    /// The end of the process.
-    Process,
-    /// A loss of power.
-    Power,
 }
 
 /// Access for other nodes over ZeroMQ. Over HTTP they read like any client, by `http.listen` and
@@ -399,7 +387,7 @@ impl Default for Discovery {
 impl Default for Log {
     fn default() -> Self {
         Self {
-            level: DurabilityLevel::Power,
+            level: Level::Power,
             segment_bytes: 64 << 20,
             commit_pause_ms: 2,
             keep_elements: 1_000_000,

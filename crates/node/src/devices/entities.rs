@@ -2,63 +2,17 @@
 
 use std::collections::HashSet;
 
-use chappe_device::client::{Description, HostedService};
-use chappe_dpws::metadata::localized;
-use chappe_identity::Host;
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary as v};
 use chappe_stream::StreamSchema;
-use chappe_xml::Name;
 
+use super::device::Device;
 use super::key::service_key;
-use super::table::{Device, Service};
 use crate::catalogue;
-
-/// A name as `{namespace}local`.
-pub(super) fn type_name(name: &Name) -> String {
-    format!("{{{}}}{}", name.namespace, name.local)
-}
 
 /// The keys of a device's services.
 pub(super) fn service_keys(device: &str, count: usize) -> Vec<String> {
     (0..count).map(|index| service_key(device, index)).collect()
-}
-
-/// Fills in a device's own description.
-pub(super) fn describe(device: &mut Device, description: &Description) {
-    let text = |texts| localized(texts, "en").map(str::to_owned);
-    device.name = description.name().to_owned();
-    device.is_described = true;
-    device.host = Some(Host::from_address(description.contact.address.ip()));
-    device.dialect = dialect_name(description.dialect).to_owned();
-    if !description.types.is_empty() {
-        device.types = description.types.iter().map(type_name).collect();
-    }
-    device.manufacturer = text(&description.model.manufacturer);
-    device.model = text(&description.model.model_name);
-    device
-        .firmware
-        .clone_from(&description.device.firmware_version);
-    device
-        .serial_number
-        .clone_from(&description.device.serial_number);
-    device.services = description.services.iter().map(service).collect();
-}
-
-fn service(service: &HostedService) -> Service {
-    Service {
-        id: service.id.clone(),
-        types: service.types.iter().map(type_name).collect(),
-        address: service.contact.to_string(),
-    }
-}
-
-/// The name of a dialect in the REST API.
-pub(super) fn dialect_name(dialect: chappe_dpws::Dialect) -> &'static str {
-    match dialect {
-        chappe_dpws::Dialect::V2005 => "2005",
-        chappe_dpws::Dialect::V2009 => "2009",
-    }
 }
 
 /// The entities of a device and its services.

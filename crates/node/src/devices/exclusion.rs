@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::ToSchema;
 
-use super::table::Device;
+use super::device::Device;
 use crate::clock;
 use crate::config::{Config, DevicePattern};
 use crate::links::StateFile;
@@ -115,7 +115,7 @@ impl Exclusions {
             let exclusion = Exclusion {
                 id: Some(last.unwrap_or(0) + 1),
                 devices,
-                since: Some(clock::rfc3339(clock::now())),
+                since: Some(clock::now().to_string()),
             };
             added.push(exclusion.clone());
             Ok(exclusion)

@@ -19,11 +19,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::charge::ChargedQuota;
+use super::device::{Device, DeviceState};
+use super::follower::DeviceCommand;
 use super::identity::Product;
+use super::lineage::Successor;
 use super::offered::Streams;
 use super::output::Output;
-use super::table::DeviceState;
-use super::task::{self, BATCH_MAX, DeviceCommand, OutputStore};
+use super::task::{self, BATCH_MAX, OutputStore};
 use super::{device_key, entities};
 use crate::notices::NoticeKind;
 
@@ -225,7 +227,7 @@ impl Following {
     /// merged.
     async fn on_change(&mut self, found: Found) {
         self.found = found;
-        task::update_found(&self.app, &self.key, &self.found);
+        self.announce();
         if self.find_exclusion().await {
             return;
         }
@@ -239,12 +241,17 @@ impl Following {
         }
     }
 
+    fn announce(&self) {
+        let announce = |device: &mut Device| device.announce(&self.found);
+        self.app.devices.update(&self.key, announce);
+    }
+
     /// Requests the device's description, unless it is left out.
     fn request_description(&mut self) {
         if self.is_excluded {
             return;
         }
-        task::update_found(&self.app, &self.key, &self.found);
+        self.announce();
         let (client, found) = (Arc::clone(&self.client), self.found.clone());
         self.describing = Describing::Asked {
             addresses: found.xaddrs.clone(),
@@ -280,7 +287,9 @@ impl Following {
                 .notices
                 .notify(NoticeKind::Device, &self.key, text);
         }
-        task::trouble(&self.app, &self.key, reason.clone(), error.hint());
+        self.app.devices.update(&self.key, |device| {
+            device.set_state(DeviceState::Attention, reason.clone(), error.hint());
+        });
         self.failure = Some(Trouble {
             reason: "not described",
             detail: reason,
@@ -300,7 +309,7 @@ impl Following {
         let mut services = 0;
         app.devices.update(key, |device| {
             services = device.services.len();
-            entities::describe(device, description);
+            device.describe(description);
         });
         // Its name is known only now.
         if self.find_exclusion().await {
@@ -356,9 +365,8 @@ impl Following {
             None => "remove it from devices.exclude in the configuration".to_owned(),
         };
         self.app.devices.update(&self.key, |device| {
-            device.state = DeviceState::Excluded;
-            device.reason = Some(format!("left out by {}", exclusion.devices));
-            device.hint = Some(hint);
+            let reason = format!("left out by {}", exclusion.devices);
+            device.set_state(DeviceState::Excluded, reason, Some(hint));
             device.exclusion = exclusion.id;
         });
         true
@@ -366,15 +374,16 @@ impl Following {
 
     /// Finds the streams that the device continues, once its identity is known.
     async fn recognize(&mut self) {
-        let meta_data = self.attachment.meta_data();
         if let Some(product) = &self.product
-            && let Some(identity) = product.identity(meta_data)
+            && let Some(identity) = product.identity(self.attachment.meta_data())
         {
-            let (app, client, key) = (&self.app, &self.client, &self.key);
-            let (streams, left) = (&mut self.streams, &mut self.left);
-            streams
-                .recognize(app, client, key, product, identity, left)
-                .await;
+            let successor = Successor {
+                client: &self.client,
+                key: &self.key,
+                product,
+                left: &mut self.left,
+            };
+            self.streams.recognize(&self.app, successor, identity).await;
         }
     }
 
@@ -460,8 +469,7 @@ impl Following {
         self.app.devices.update(&self.key, |device| {
             // A usable device stays usable while further answers are pending.
             if !(is_first_answer && device.state == DeviceState::Usable) {
-                device.state = DeviceState::Attention;
-                (device.reason, device.hint) = (Some(trouble.detail.clone()), hint);
+                device.set_state(DeviceState::Attention, trouble.detail.clone(), hint);
             }
         });
     }
@@ -469,8 +477,7 @@ impl Following {
     fn set_usable(&mut self) {
         let mut name = String::new();
         self.app.devices.update(&self.key, |device| {
-            device.state = DeviceState::Usable;
-            (device.reason, device.hint) = (None, None);
+            device.set_state(DeviceState::Usable, None, None);
             name.clone_from(&device.name);
         });
         if !std::mem::replace(&mut self.is_announced, true) {

@@ -22,7 +22,6 @@ use tokio::task::JoinSet;
 
 use super::identity::Product;
 use super::key::endpoint_of;
-use super::table::DeviceState;
 use crate::catalogue::Entry;
 use crate::notices::NoticeKind;
 use crate::shared::App;
@@ -271,11 +270,8 @@ fn is_decided(streams: &[Arc<Entry>], looked: &Looked) -> bool {
 
 /// Whether a device is gone, and its task and registry entries have ended.
 pub(super) fn has_left(app: &App, key: &str) -> bool {
-    let device = app.devices.get(key);
-    let absent = [DeviceState::Gone, DeviceState::Excluded];
-    let is_gone = device.is_none_or(|device| absent.contains(&device.state));
     // The device's own entity is removed last.
-    is_gone && app.registry.get(key, &Principal::Operator).is_none()
+    app.devices.is_absent(key) && app.registry.get(key, &Principal::Operator).is_none()
 }
 
 fn endpoint(key: &str) -> String {

@@ -5,9 +5,11 @@
 //! the client.
 
 mod charge;
+mod device;
 mod entities;
 mod exclusion;
 mod follow;
+mod follower;
 mod followers;
 mod identity;
 mod key;
@@ -27,13 +29,14 @@ use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
+pub(crate) use device::{Device, DeviceState};
 pub(crate) use entities::stream_entity;
 pub(crate) use exclusion::{Exclusion, ExclusionError};
 use followers::Followers;
 pub(crate) use key::{device_key, former_key};
 pub(crate) use places::Place;
 pub(crate) use replace::{ReplaceError, replace};
-pub(crate) use table::{Device, DeviceState, Devices};
+pub(crate) use table::Devices;
 
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
@@ -101,8 +104,7 @@ pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
 
 async fn follow_all(app: &App, client: DeviceClient) {
     let client = Arc::new(client);
-    // Discovery starts once per run of the node.
-    let _ = app.devices.client.set(Arc::downgrade(&client));
+    app.devices.set_client(&client);
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
     let mut seen = match client.discover().await {

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chappe_device::DeviceClient;
 use chappe_device::mapping::{Offer, Offers, Trouble};
 use chappe_stream::{DeviceIdentity, name_part};
 use chappe_transport::Hop;
-use tokio::sync::watch;
 
-use super::identity::Product;
 use super::lineage::{Lineage, Successor, has_left};
 use super::places::place_of_stream;
 use crate::catalogue::{CatalogueError, Entry, PendingStream};
@@ -70,24 +67,14 @@ impl Streams {
     }
 
     /// Lets the device continue the streams of its durable identity. May take some seconds when these
-    /// belong to another endpoint address, unless the device has `left` meanwhile.
+    /// belong to another endpoint address, unless the device has left meanwhile.
     pub(super) async fn recognize(
         &mut self,
         app: &App,
-        client: &Arc<DeviceClient>,
-        key: &str,
-        product: &Product,
+        successor: Successor<'_>,
         identity: DeviceIdentity,
-        left: &mut watch::Receiver<bool>,
     ) {
-        let lineage = &mut self.lineage;
-        let successor = Successor {
-            client,
-            key,
-            product,
-            left,
-        };
-        if lineage.recognize(app, successor, identity).await {
+        if self.lineage.recognize(app, successor, identity).await {
             // All its streams store the identity.
             self.current.clear();
         }

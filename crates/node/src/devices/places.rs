@@ -100,7 +100,7 @@ impl Places {
         let assigned = tokio::task::spawn_blocking(move || {
             let mut assigned = this.assigned();
             let mut next = assigned.clone();
-            let now = clock::rfc3339(clock::now());
+            let now = clock::now().to_string();
             next.retain(|one| one.device != device || one.place == place);
             let known = next.iter().position(|one| one.place == place);
             let known = known.map(|known| next.remove(known));

@@ -221,7 +221,8 @@ struct Left {
 }
 
 /// The quotas of all devices. The use of a device is remembered after it has left, so that a device that
-/// reconnects repeatedly gains nothing.
+/// reconnects repeatedly gains nothing. This is no column of the table of devices, because a device that
+/// has lost its row to another must not gain anything either.
 #[derive(Debug)]
 pub(crate) struct DeviceQuotas {
     config: DeviceRules,

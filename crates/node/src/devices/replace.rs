@@ -5,7 +5,6 @@ use std::io;
 
 use super::lineage::has_left;
 use super::places::{Place, place_of_stream};
-use super::table::DeviceState;
 use crate::notices::NoticeKind;
 use crate::shared::App;
 
@@ -40,9 +39,7 @@ pub(crate) async fn replace(
     if device == former {
         return Err(ReplaceError::Itself);
     }
-    let absent = [DeviceState::Gone, DeviceState::Excluded];
-    let known = app.devices.get(device);
-    if known.is_none_or(|known| absent.contains(&known.state)) {
+    if app.devices.is_absent(device) {
         return Err(ReplaceError::Absent(device.to_owned()));
     }
     let entries = app.catalogue.entries();

@@ -1,114 +1,25 @@
-//! The table of known devices.
+//! The table of devices: one row for each device with everything that the node shares about it.
+//!
+//! A row is listed while its device is present, and as long as there is room after it has left. The row
+//! of a device that another one has displaced stays, unlisted, until its task has stored its elements.
+//! State that only a device's task uses, such as its attachment and its streams, belongs to that task
+//! (`follow`). [`DeviceQuotas`] is a table of its own, since it remembers devices whose rows are gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use chappe_device::DeviceClient;
-use chappe_device::client::Way;
+use chappe_device::client::{Found, TreeCounts, Way};
 use chappe_identity::{Host, Quota, Room, Shares};
-use serde::Serialize;
-use utoipa::ToSchema;
+use tokio::task::{self, JoinHandle};
 
+use super::device::{Device, DeviceState};
 use super::exclusion::Exclusions;
+use super::follower::{DeviceCommand, Follower};
 use super::places::Places;
 use super::quota::DeviceQuotas;
 use crate::clock;
 use crate::config::Config;
-
-/// A device.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Device {
-    /// Its key in the registry, a URI derived from its endpoint address; the source of its streams.
-    pub(crate) key: String,
-    /// Its endpoint address, a URI.
-    pub(crate) endpoint: String,
-    /// Its friendly name.
-    pub(crate) name: String,
-    /// Its state.
-    pub(crate) state: DeviceState,
-    /// Why it is in this state, when it is not usable.
-    pub(crate) reason: Option<String>,
-    /// How to repair that, when known.
-    pub(crate) hint: Option<String>,
-    /// Its dialect of DPWS.
-    pub(crate) dialect: String,
-    /// `{namespace}local` each.
-    pub(crate) types: Vec<String>,
-    /// URIs.
-    pub(crate) scopes: Vec<String>,
-    /// Transport addresses.
-    pub(crate) addresses: Vec<String>,
-    pub(crate) manufacturer: Option<String>,
-    pub(crate) model: Option<String>,
-    pub(crate) firmware: Option<String>,
-    pub(crate) serial_number: Option<String>,
-    /// The version of its metadata.
-    pub(crate) metadata_version: u64,
-    /// RFC 3339.
-    pub(crate) first_seen: String,
-    /// RFC 3339.
-    pub(crate) last_seen: String,
-    /// How it was found: `discovery` (WS-Discovery, by multicast), `kad` (the distributed hash
-    /// table), or both.
-    pub(crate) found_by: Vec<String>,
-    /// Its hosted services.
-    pub(crate) services: Vec<Service>,
-    /// Names of its streams.
-    pub(crate) streams: Vec<String>,
-    /// The number of the added exclusion by which it is left out; null when the configuration leaves it out.
-    pub(crate) exclusion: Option<u64>,
-    /// The host to whose quota in the table it counts.
-    #[serde(skip)]
-    pub(super) host: Option<Host>,
-    /// Whether it has described itself; until then it may be forged.
-    #[serde(skip)]
-    pub(super) is_described: bool,
-}
-
-impl Device {
-    /// Records how it was found.
-    pub(super) fn found_by(&mut self, way: Way) {
-        if self.found_by.iter().all(|known| known != way.as_str()) {
-            self.found_by.push(way.as_str().to_owned());
-        }
-    }
-}
-
-/// A hosted service.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Service {
-    /// Its ServiceId.
-    pub(crate) id: String,
-    /// `{namespace}local` each.
-    pub(crate) types: Vec<String>,
-    /// Its endpoint address.
-    pub(crate) address: String,
-}
-
-/// The state of a device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum DeviceState {
-    /// It is described, its offers are bound, and all its events are subscribed.
-    Usable,
-    /// It was found, but cannot be used yet.
-    #[default]
-    Attention,
-    /// It is left out: nothing is read of it, and it is not registered.
-    Excluded,
-    /// It has left, or no longer answers.
-    Gone,
-}
-
-impl DeviceState {
-    /// All states with their names.
-    pub(crate) const ALL: [(Self, &'static str); 4] = [
-        (Self::Usable, "usable"),
-        (Self::Attention, "attention"),
-        (Self::Excluded, "excluded"),
-        (Self::Gone, "gone"),
-    ];
-}
 
 /// All devices. Devices that are gone stay listed as long as there is room.
 pub(crate) struct Devices {
@@ -121,30 +32,70 @@ pub(crate) struct Devices {
     /// Which devices fill which places, where an operator has decided it.
     pub(crate) places: Arc<Places>,
     /// The client that finds devices, once it is started.
-    pub(crate) client: OnceLock<Weak<DeviceClient>>,
+    client: OnceLock<Weak<DeviceClient>>,
 }
 
 #[derive(Debug)]
 struct Table {
-    devices: BTreeMap<String, Device>,
-    /// Counts the devices that are present.
+    /// By key.
+    rows: BTreeMap<String, Row>,
+    /// Counts the listed devices that are present.
     shares: Shares<String>,
 }
 
+#[derive(Debug)]
+struct Row {
+    device: Device,
+    is_listed: bool,
+    /// Its task, until it departs.
+    follower: Option<Follower>,
+    departure: Option<Departing>,
+}
+
+/// The departure of a device.
+#[derive(Debug)]
+struct Departing {
+    task: task::Id,
+    /// The device if it was found again meanwhile.
+    again: Option<Found>,
+}
+
 impl Table {
+    fn listed(&self) -> impl Iterator<Item = &Device> {
+        let listed = self.rows.values().filter(|row| row.is_listed);
+        listed.map(|row| &row.device)
+    }
+
+    fn get(&self, key: &str) -> Option<&Device> {
+        let row = self.rows.get(key).filter(|row| row.is_listed);
+        row.map(|row| &row.device)
+    }
+
+    fn get_mut(&mut self, key: &str) -> Option<&mut Device> {
+        let row = self.rows.get_mut(key).filter(|row| row.is_listed);
+        row.map(|row| &mut row.device)
+    }
+
     fn change(&mut self, key: &str, change: impl FnOnce(&mut Device)) {
-        let Some(device) = self.devices.get_mut(key) else {
+        let Some(device) = self.get_mut(key) else {
             return;
         };
         change(device);
-        if device.state != DeviceState::Gone {
-            device.last_seen = clock::rfc3339(clock::now());
+        if device.is_present() {
+            device.last_seen = clock::now().to_string();
         }
-        match device.host {
-            Some(host) if device.state != DeviceState::Gone => {
-                self.shares.set(&device.key, host, device.is_described);
-            }
-            _ => self.shares.forget(&device.key),
+        match (device.host, device.is_described) {
+            (Some(host), is_described) => self.shares.set(&key.to_owned(), host, is_described),
+            (None, _) => self.shares.forget(&key.to_owned()),
+        }
+    }
+
+    /// Makes its room available to others.
+    fn unlist(&mut self, key: &str) {
+        self.shares.forget(&key.to_owned());
+        match self.rows.get_mut(key) {
+            Some(row) if row.departure.is_some() => row.is_listed = false,
+            _ => drop(self.rows.remove(key)),
         }
     }
 }
@@ -165,7 +116,7 @@ impl Devices {
         Ok(Self {
             devices_max: quota.total,
             table: Mutex::new(Table {
-                devices: BTreeMap::new(),
+                rows: BTreeMap::new(),
                 shares: Shares::new(quota),
             }),
             quotas: DeviceQuotas::new(config, log_bytes),
@@ -182,8 +133,8 @@ impl Devices {
     /// Whether there is room for a device of this host; a present device always has it.
     pub(super) fn room(&self, key: &str, host: Host) -> Room<String> {
         let table = self.lock();
-        match table.devices.get(key) {
-            Some(device) if device.state != DeviceState::Gone => Room::Free,
+        match table.get(key) {
+            Some(device) if device.is_present() => Room::Free,
             _ => table.shares.room(host),
         }
     }
@@ -191,68 +142,159 @@ impl Devices {
     /// Changes a device, adding it if it is new; false when there is no room for it.
     pub(super) fn enter(&self, key: &str, change: impl FnOnce(&mut Device)) -> bool {
         let mut table = self.lock();
-        let devices = &mut table.devices;
-        if !devices.contains_key(key) {
-            if devices.len() >= self.devices_max {
-                let gone = devices
-                    .values()
-                    .filter(|device| device.state == DeviceState::Gone)
-                    .min_by(|a, b| a.last_seen.cmp(&b.last_seen))
-                    .map(|device| device.key.clone());
-                let Some(gone) = gone else { return false };
-                devices.remove(&gone);
+        if !table.rows.contains_key(key) {
+            if table.listed().count() >= self.devices_max {
+                let gone = table.listed().filter(|device| !device.is_present());
+                let oldest = gone.min_by(|a, b| a.last_seen.cmp(&b.last_seen));
+                let Some(oldest) = oldest.map(|device| device.key.clone()) else {
+                    return false;
+                };
+                table.unlist(&oldest);
             }
-            let device = Device {
-                key: key.to_owned(),
-                first_seen: clock::rfc3339(clock::now()),
-                ..Device::default()
+            let row = Row {
+                device: Device::new(key),
+                is_listed: true,
+                follower: None,
+                departure: None,
             };
-            devices.insert(key.to_owned(), device);
+            table.rows.insert(key.to_owned(), row);
         }
         table.change(key, change);
         true
     }
 
-    /// Changes a device that is in the table; does not add one that was evicted.
-    pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
+    /// Changes a listed device.
+    pub(super) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
         self.lock().change(key, change);
     }
 
     /// Records another way in which a present device was found.
     pub(crate) fn mark(&self, key: &str, way: Way) {
-        let mut table = self.lock();
-        let here = table.devices.get_mut(key);
-        if let Some(device) = here.filter(|device| device.state != DeviceState::Gone) {
+        if let Some(device) = self.lock().get_mut(key)
+            && device.is_present()
+        {
             device.found_by(way);
         }
     }
 
-    /// Removes a device.
-    pub(super) fn remove(&self, key: &str) -> Option<Device> {
+    /// Sets the task that follows a device.
+    pub(super) fn follow(&self, key: &str, follower: Follower) {
+        if let Some(row) = self.lock().rows.get_mut(key) {
+            row.follower = Some(follower);
+        }
+    }
+
+    /// Gives a command to the task of a device; false if no task runs.
+    pub(super) fn command(&self, key: &str, command: DeviceCommand) -> bool {
+        let table = self.lock();
+        let follower = table.rows.get(key).and_then(|row| row.follower.as_ref());
+        follower.is_some_and(|follower| follower.command(command))
+    }
+
+    /// Whether a device has a task or departs.
+    pub(super) fn is_followed(&self, key: &str) -> bool {
+        let table = self.lock();
+        let row = table.rows.get(key);
+        row.is_some_and(|row| row.follower.is_some() || row.departure.is_some())
+    }
+
+    /// Sets whether a departing device is followed again; false if it is not departing.
+    pub(super) fn set_again(&self, key: &str, again: Option<&Found>) -> bool {
         let mut table = self.lock();
-        let (key, device) = table.devices.remove_entry(key)?;
-        table.shares.forget(&key);
-        Some(device)
+        let row = table.rows.get_mut(key);
+        let departure = row.and_then(|row| row.departure.as_mut());
+        departure.map(|it| it.again = again.cloned()).is_some()
+    }
+
+    /// Lets a device depart by the task that `spawn` starts, unless it is departing. The row of a
+    /// displaced device is no longer listed.
+    pub(super) fn depart(
+        &self,
+        key: &str,
+        is_displaced: bool,
+        spawn: impl FnOnce(Device, Option<Follower>) -> task::Id,
+    ) {
+        let mut table = self.lock();
+        let Some(row) = table.rows.get_mut(key) else {
+            return;
+        };
+        let (device, follower) = (&row.device, &mut row.follower);
+        row.departure.get_or_insert_with(|| Departing {
+            task: spawn(device.clone(), follower.take()),
+            again: None,
+        });
+        if is_displaced {
+            table.unlist(key);
+        }
+    }
+
+    /// Ends a departure; returns the device if it was found again meanwhile.
+    pub(super) fn departed(&self, task: task::Id) -> Option<Found> {
+        let mut table = self.lock();
+        let is_of_task = |row: &&mut Row| row.departure.as_ref().is_some_and(|it| it.task == task);
+        let row = table.rows.values_mut().find(is_of_task)?;
+        let again = row.departure.take()?.again;
+        if !row.is_listed {
+            let key = row.device.key.clone();
+            table.rows.remove(&key);
+        }
+        again
+    }
+
+    /// The number of departing devices.
+    pub(super) fn departing(&self) -> usize {
+        let table = self.lock();
+        let departing = table.rows.values().filter(|row| row.departure.is_some());
+        departing.count()
+    }
+
+    /// Tells all tasks to end.
+    pub(super) fn detach_all(&self) -> Vec<JoinHandle<()>> {
+        let mut table = self.lock();
+        let followers = table
+            .rows
+            .values_mut()
+            .filter_map(|row| row.follower.take());
+        followers.map(Follower::detach).collect()
     }
 
     /// One device.
     pub(crate) fn get(&self, key: &str) -> Option<Device> {
-        self.lock().devices.get(key).cloned()
+        self.lock().get(key).cloned()
+    }
+
+    /// Whether a device is here.
+    pub(crate) fn is_present(&self, key: &str) -> bool {
+        self.lock().get(key).is_some_and(Device::is_present)
+    }
+
+    /// Whether nothing runs for a device: it is unknown, has left or is left out.
+    pub(super) fn is_absent(&self, key: &str) -> bool {
+        self.lock().get(key).is_none_or(Device::is_absent)
     }
 
     /// All devices, by key.
     pub(crate) fn all(&self) -> Vec<Device> {
-        self.lock().devices.values().cloned().collect()
+        self.lock().listed().cloned().collect()
+    }
+
+    /// Sets the client that finds devices.
+    pub(super) fn set_client(&self, client: &Arc<DeviceClient>) {
+        // Discovery starts once per run of the node.
+        let _ = self.client.set(Arc::downgrade(client));
+    }
+
+    /// Counts of the notification trees, once the client is started.
+    pub(crate) fn tree_counts(&self) -> Option<TreeCounts> {
+        let client = self.client.get()?.upgrade()?;
+        Some(client.tree_counts())
     }
 
     /// The number of devices in each state.
     pub(crate) fn counts(&self) -> [(&'static str, i64); 4] {
         let table = self.lock();
         DeviceState::ALL.map(|(state, word)| {
-            let count = table
-                .devices
-                .values()
-                .filter(|device| device.state == state);
+            let count = table.listed().filter(|device| device.state == state);
             (word, i64::try_from(count.count()).unwrap_or(i64::MAX))
         })
     }
@@ -277,7 +319,7 @@ mod tests {
         let room = devices.room(key, of);
         match &room {
             Room::Free => {}
-            Room::Replacing(victim) => drop(devices.remove(victim)),
+            Room::Replacing(victim) => devices.lock().unlist(victim),
             Room::TableFull | Room::HostFull => return room,
         }
         assert!(devices.enter(key, |device| {
@@ -293,7 +335,9 @@ mod tests {
         assert_eq!(come(&devices, "urn:a", host(1), true), Room::Free);
         assert_eq!(come(&devices, "urn:b", host(2), true), Room::Free);
         assert_eq!(come(&devices, "urn:c", host(3), true), Room::TableFull);
-        devices.update("urn:a", |device| device.state = DeviceState::Gone);
+        devices.update("urn:a", |device| {
+            device.set_state(DeviceState::Gone, None, None)
+        });
         assert_eq!(come(&devices, "urn:c", host(3), true), Room::Free);
         assert!(devices.get("urn:a").is_none());
         assert_eq!(

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use chappe_device::client::Found;
 use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Offers, Trouble};
 use chappe_stream::StreamElement;
 use chappe_transport::Hop;
 use chappe_wrappers::dpws::AttachmentEvent;
 
+use super::device::{Device, DeviceState};
 use super::entities;
 use super::offered::Streams;
 use super::output::Output;
-use super::table::{Device, DeviceState};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 
@@ -22,54 +21,6 @@ use crate::tasks::yield_every;
 
 /// Outputs in one batch.
 pub(super) const BATCH_MAX: usize = 512;
-
-/// A command to a device's task.
-#[derive(Debug)]
-pub(super) enum DeviceCommand {
-    /// Describe the device again, because discovery found a change. Boxed to keep the queue small.
-    Redescribe(Box<Found>),
-    /// Check that the subscriptions are still valid, because the device may have restarted.
-    VerifySubscriptions,
-}
-
-/// Adds a device to the table, as discovery describes it; false when there is no room for it.
-pub(super) fn enter(app: &App, key: &str, found: &Found) -> bool {
-    app.devices.enter(key, |device| apply_found(device, found))
-}
-
-/// Updates a device in the table from discovery.
-pub(super) fn update_found(app: &App, key: &str, found: &Found) {
-    app.devices.update(key, |device| apply_found(device, found));
-}
-
-fn apply_found(device: &mut Device, found: &Found) {
-    device.endpoint.clone_from(&found.endpoint);
-    device.host.get_or_insert(found.host());
-    if device.name.is_empty() {
-        device.name.clone_from(&found.endpoint);
-    }
-    let is_absent = matches!(device.state, DeviceState::Gone | DeviceState::Excluded);
-    if is_absent || device.dialect.is_empty() {
-        device.state = DeviceState::Attention;
-        device.reason = Some("it is being described".to_owned());
-        (device.hint, device.exclusion) = (None, None);
-        device.found_by.clear();
-    }
-    device.found_by(found.way);
-    device.dialect = entities::dialect_name(found.dialect).to_owned();
-    device.types = found.types.iter().map(entities::type_name).collect();
-    device.scopes.clone_from(&found.scopes);
-    device.addresses.clone_from(&found.xaddrs);
-    device.metadata_version = u64::from(found.metadata_version);
-}
-
-pub(super) fn trouble(app: &App, key: &str, reason: String, hint: Option<String>) {
-    app.devices.update(key, |device| {
-        device.state = DeviceState::Attention;
-        device.reason = Some(reason);
-        device.hint = hint;
-    });
-}
 
 /// Reads the path rules; invalid files are reported and skipped.
 pub(super) async fn rules(app: &App) -> Rules {
@@ -235,10 +186,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
     let device = app.devices.get(&device.key).unwrap_or(device);
     let key = device.key.as_str();
     app.devices.update(key, |device| {
-        device.state = DeviceState::Gone;
-        (device.host, device.is_described) = (None, false);
-        device.reason = Some(reason.to_owned());
-        device.hint = None;
+        device.set_state(DeviceState::Gone, reason.to_owned(), None);
     });
     app.observability.notices.notify(
         NoticeKind::Device,

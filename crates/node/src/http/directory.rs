@@ -15,7 +15,7 @@ use super::exchange;
 use super::params::{Name, Params};
 use super::parts;
 use super::problem::Problem;
-use super::streams::{find, level_name};
+use super::streams::find;
 use crate::catalogue::Entry;
 use crate::shared::App;
 use crate::view::FieldView;
@@ -59,7 +59,7 @@ impl StreamDescription {
             schema_version: entry.log.schema_version(),
             fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
-            level: level_name(log.level()),
+            level: log.level().as_str(),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
             last: log.last(),

@@ -44,7 +44,7 @@ pub(super) async fn node(State(app): State<App>) -> Json<Node> {
         name: app.identity.name.clone(),
         key: app.identity.public_key.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        started_at: clock::rfc3339(app.identity.started_at),
+        started_at: app.identity.started_at.to_string(),
         address: app.identity.address.to_string(),
         url: app.identity.url(),
         curve_key: app.identity.key.curve().public().to_z85(),
@@ -80,7 +80,7 @@ impl Drop {
             reason: dropped.reason,
             peer: dropped.peer,
             count: dropped.count,
-            last_at: clock::rfc3339(clock::timestamp(dropped.last_at)),
+            last_at: clock::timestamp(dropped.last_at).to_string(),
             detail: dropped.detail,
             hint: dropped.hint,
         }

@@ -12,7 +12,6 @@ use chappe_stream::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
-use crate::clock::parse_rfc3339;
 use crate::shared::App;
 
 /// The query parameters; unknown ones are refused.
@@ -62,7 +61,7 @@ pub(super) fn times(
 ) -> Result<Option<Range<Timestamp>>, Problem> {
     let time = |name: &str, text: Option<&str>, default: i64| match text {
         None => Ok(Timestamp(default)),
-        Some(text) => parse_rfc3339(text).ok_or_else(|| {
+        Some(text) => Timestamp::parse(text).ok_or_else(|| {
             Problem::bad_request(format!("{name}: {text:?} is not a time"))
                 .hint("write it as 2026-11-21T10:00:00Z; encode the + of an offset as %2B in a URL")
         }),

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use chappe_log::{Error, Level};
+use chappe_log::Error;
 use chappe_stream::{Position, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -17,7 +17,6 @@ use super::params::{self, Name, Params};
 use super::problem::Problem;
 use super::units::Units;
 use crate::catalogue::{self, Entry, RemovalError};
-use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::shared::App;
 use crate::view::{ElementShape, FieldView};
@@ -62,26 +61,17 @@ impl Stream {
         let log = entry.log.log();
         Self {
             name: entry.name.clone(),
-            level: level_name(log.level()),
+            level: log.level().as_str(),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
             last: log.last(),
             rate_per_s: entry.rate_per_s(),
-            last_time: entry.last_time().map(rfc3339),
+            last_time: entry.last_time().map(|time| time.to_string()),
             source: entry.source(),
             fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
             entity: entry.key(),
         }
-    }
-}
-
-/// The name of a durability level.
-pub(super) fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Memory => "memory",
-        Level::Process => "process",
-        Level::Power => "power",
     }
 }
 

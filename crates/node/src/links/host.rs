@@ -5,8 +5,7 @@ use std::sync::{Arc, Weak};
 use chappe_identity::AddressPolicy;
 use chappe_links::http::KeptSubscription;
 use chappe_links::{
-    Arrivals, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Opened,
-    Reader,
+    Arrivals, DirectoryEntry, HostError, LinkHost, LinkNotice, LossReason, Opened, Reader,
 };
 use chappe_log::Level;
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
@@ -279,11 +278,11 @@ fn is_orphan(app: &App, owner: &str) -> bool {
 }
 
 /// The registry entity of a link.
-pub(super) fn entity(link: &LinkConfig) -> Entity {
-    let key = link_key(&link.name);
-    let mut entity = Entity::new(key.clone(), EntityKind::Other, link.name.clone());
+pub(super) fn entity(name: &str, address: &str) -> Entity {
+    let key = link_key(name);
+    let mut entity = Entity::new(key.clone(), EntityKind::Other, name);
     entity.types = vec!["Link".to_owned()];
-    let address = Literal::new_simple_literal(link.address.clone());
+    let address = Literal::new_simple_literal(address);
     let subject = NamedNode::new_unchecked(key);
     entity
         .triples

@@ -19,7 +19,7 @@ impl Exchange {
         of.clear();
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         for status in self.links.list() {
-            let link = status.config.name;
+            let link = status.name;
             let label = LinkLabel { link: link.clone() };
             let connected = i64::from(status.state == LinkState::Connected);
             of.connected.get_or_create(&label).set(connected);
@@ -28,7 +28,7 @@ impl Exchange {
                 .inc_by(status.reconnects);
             let bytes = of.received_bytes.get_or_create(&label);
             bytes.inc_by(status.bytes_received);
-            of.rate.get_or_create(&label).set(status.rate_per_s + 0.0);
+            of.rate.get_or_create(&label).set(status.rate_per_s);
             of.dead_letters
                 .get_or_create(&label)
                 .set(gauge(status.dead_letters));
@@ -38,11 +38,10 @@ impl Exchange {
                     link: link.clone(),
                     stream: metrics.stream_label(&stream.local_name, limits),
                 };
-                let counts = &stream.counts;
                 of.acknowledged
                     .get_or_create(&labels)
-                    .inc_by(counts.acknowledged);
-                of.repeated.get_or_create(&labels).inc_by(counts.repeated);
+                    .inc_by(stream.acknowledged);
+                of.repeated.get_or_create(&labels).inc_by(stream.repeated);
                 if let Some(lag) = stream.lag_elements {
                     of.lag_elements.get_or_create(&labels).inc_by(gauge(lag));
                 }
@@ -55,7 +54,7 @@ impl Exchange {
                 let occupation = of.occupation.get_or_create(&labels);
                 occupation.set(occupation.get().max(stream.occupation));
                 drop(occupation);
-                for (reason, count) in &counts.refused {
+                for (reason, count) in &stream.refused {
                     let labels = LinkReasonLabels {
                         link: labels.link.clone(),
                         stream: labels.stream.clone(),
@@ -93,7 +92,7 @@ impl Exchange {
                 .get_or_create(&label)
                 .inc_by(gauge(peer.lag_elements));
             let Some(pacing) = peer.pacing else { continue };
-            let state = pacing.state;
+            let state = pacing.state.as_str();
             of.pacer_states
                 .get_or_create(&PacerStateLabel { state })
                 .inc();
@@ -101,7 +100,7 @@ impl Exchange {
                 .get_or_create(&label)
                 .inc_by(gauge(pacing.occupation));
             let period = of.pacer_period.get_or_create(&label);
-            period.set(period.get().max(pacing.period_s));
+            period.set(period.get().max(pacing.period.as_secs_f64()));
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn is_removed(app: &App, link: &str) -> bool {
 
 /// Adds a link, which starts at once, is registered, and survives restarts.
 pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> {
-    let entity = host::entity(&link);
+    let entity = host::entity(&link.name, &link.address);
     change(
         app,
         |exchange| exchange.add(link),
@@ -181,7 +181,9 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
     }
     exchange.links.http_restore(subscribed);
     let statuses = exchange.links.list();
-    let entities = statuses.iter().map(|link| host::entity(&link.config));
+    let entities = statuses
+        .iter()
+        .map(|link| host::entity(&link.name, &link.address));
     app.registrar.publish(entities.collect()).await;
     Ok(())
 }

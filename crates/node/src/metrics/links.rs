@@ -26,7 +26,7 @@ pub(crate) struct ReaderLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct PacerStateLabel {
     /// Its name.
-    pub(crate) state: String,
+    pub(crate) state: &'static str,
 }
 
 /// A stream of a link, or `other` beyond the limit.

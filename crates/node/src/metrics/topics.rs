@@ -127,7 +127,7 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
         // With several writers of a topic, the longest period counts.
         let period = of.pacer_period.get_or_create(&label);
         period.set(period.get().max(pacer.period.as_secs_f64()));
-        let state = pacer.state.as_str().to_owned();
+        let state = pacer.state.as_str();
         let states = of.pacer_states.get_or_create(&PacerStateLabel { state });
         states.inc();
     }

@@ -30,7 +30,7 @@ use super::follow::next_batch;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry, FULL_PAUSE};
-use crate::clock::{self, rfc3339};
+use crate::clock;
 use crate::devices::stream_entity;
 use crate::notices::NoticeKind;
 use crate::view::FieldView;
@@ -344,7 +344,7 @@ impl Running {
                     &self.name,
                     text.clone(),
                 );
-                self.remember(rfc3339(change.at), text);
+                self.remember(change.at.to_string(), text);
                 let shared: Arc<str> = stream.as_str().into();
                 commands.push(Input::Command(match change.kind {
                     BindingChangeKind::Bound => SensorCommand::Bind {
@@ -537,7 +537,7 @@ impl Running {
             for (source, binding) in sensor.sources.iter_mut().zip(&self.bindings) {
                 let bound = binding.bound().map(|bound| Bound {
                     stream: bound.candidate.stream.clone(),
-                    since: rfc3339(bound.since),
+                    since: bound.since.to_string(),
                     why: bound.candidate.why.clone(),
                 });
                 source.bound = bound.collect();

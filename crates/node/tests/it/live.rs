@@ -199,7 +199,7 @@ fn a_slow_client_blocks_no_others_and_receives_everything() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let mut config = config(directory.path());
-        config.log.level = chappe_node::config::DurabilityLevel::Process;
+        config.log.level = chappe_log::Level::Process;
         let node = Node::start(config).await.unwrap();
         store(&node, "a.x", 0..1).await;
         // It reads its first event, and then nothing until all is stored.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use chappe_log::Level;
 use chappe_machine::time_unit;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -103,7 +104,7 @@ struct RawOutput {
     #[schemars(with = "Option<String>")]
     stream: Option<Spanned<String>>,
     /// When an element counts as stored. Default: power.
-    level: Option<RawLevel>,
+    level: Option<Level>,
     /// How long elements are kept; `{}`: as long as the log has room. Default: as the node keeps any
     /// stream (`log.keep_elements`, `log.keep_age_s`).
     retention: Option<RawRetention>,
@@ -115,15 +116,6 @@ struct RawOutput {
     /// The fields of the elements; the statement gives a column for each.
     #[schemars(with = "Vec<RawField>")]
     field: Spanned<Vec<Spanned<RawField>>>,
-}
-
-/// When an element counts as stored.
-#[derive(Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum RawLevel {
-    Memory,
-    Process,
-    Power,
 }
 
 /// How long elements are kept.
@@ -330,11 +322,7 @@ fn output(
         stream: raw
             .stream
             .map_or_else(|| name.to_owned(), Spanned::into_inner),
-        level: match raw.level {
-            Some(RawLevel::Memory) => chappe_log::Level::Memory,
-            Some(RawLevel::Process) => chappe_log::Level::Process,
-            Some(RawLevel::Power) | None => chappe_log::Level::Power,
-        },
+        level: raw.level.unwrap_or(Level::Power),
         retention: raw.retention.map(|retention| Retention {
             elements: retention.elements.map(NonZeroU64::get),
             age: retention.age.map(|age| age.0),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     Field, FieldType, Quality, RECORD_BYTES_MAX, StreamElement, StreamSchema, Timestamp, Value,
-    rfc3339,
 };
 
 /// Fields that an error names.
@@ -176,7 +175,7 @@ impl Shape {
         let source_time = draft.source_time.unwrap_or(now);
         if source_time.0.saturating_sub(now.0) > self.future_ns {
             return Err(LineError::Future {
-                text: rfc3339::text(source_time),
+                text: source_time.to_string(),
                 limit_s: self.future_ns / 1_000_000_000,
             });
         }
@@ -233,7 +232,7 @@ impl Draft {
 }
 
 pub(super) fn time(field: &'static str, text: &str) -> Result<Timestamp, LineError> {
-    rfc3339::parse(text).ok_or_else(|| LineError::Time {
+    Timestamp::parse(text).ok_or_else(|| LineError::Time {
         field,
         text: shown(text),
     })

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use chappe_node::Node;
-use chappe_node::config::{Config, DurabilityLevel};
+use chappe_node::config::Config;
 use serde_json::json;
 
 use crate::cli::Demo;
@@ -117,7 +117,7 @@ fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
     config.discovery.enabled = false;
     config.http.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     // The first node has all its elements too.
-    config.log.level = DurabilityLevel::Process;
+    config.log.level = chappe_log::Level::Process;
     let sessions = origin
         .listening()
         .into_iter()
