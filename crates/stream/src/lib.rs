@@ -16,6 +16,7 @@ mod element;
 mod name;
 mod plan;
 mod query;
+mod range;
 mod retention;
 mod schema;
 mod sensor;
@@ -34,6 +35,7 @@ pub use element::{
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
+pub use range::{BucketValues, FieldBuckets, RANGE_BUCKETS_MAX, RangeBuckets};
 pub use retention::Retention;
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
 pub use sensor::{

@@ -12,6 +12,7 @@
 mod device;
 mod exchange;
 mod opening;
+pub(crate) mod records;
 mod repair;
 mod scan;
 mod written;

@@ -19,6 +19,7 @@ mod params;
 mod parts;
 mod problem;
 mod query;
+mod range;
 mod sensors;
 mod server;
 mod streams;
@@ -52,6 +53,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/streams/query", axum::routing::post(query::query))
         .route("/streams/{name}", get(streams::one).delete(streams::delete))
         .route("/streams/{name}/elements", get(streams::elements))
+        .route("/streams/{name}/range", get(range::range))
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",
