@@ -12,6 +12,7 @@ mod device;
 mod exchange;
 mod exi;
 mod floor;
+mod history;
 mod lookup;
 mod machine;
 mod memory_group;
@@ -79,7 +80,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -109,6 +110,12 @@ pub const SCENARIOS: [Scenario; 9] = [
         "a virtual sensor from log to log, compiled and by SQLite",
         Vec::new,
         query::run,
+    ),
+    scenario(
+        "history",
+        "SQL over 100,000 to 100 million stored elements, next to a scan of the log",
+        history::parts,
+        history::run,
     ),
     scenario(
         "notify",
