@@ -16,6 +16,7 @@ const format = await from('format.js');
 const drawing = await from('link-layout.js');
 const topics = await from('topic-words.js');
 const answers = await from('answer-words.js');
+const times = await from('time-window.js');
 
 function random(seed) {
   let state = seed;
@@ -240,4 +241,35 @@ test('an answer to SQL says what it lacks', () => {
     'Up to 3 damaged elements of a are missing.',
     'More than these 2 rows exist.',
   ]);
+});
+
+test('a window of time stays within what is kept', () => {
+  const bounds = [100, 200];
+  assert.deepEqual(times.within([50, 60], bounds), [100, 110]);
+  assert.deepEqual(times.within([195, 215], bounds), [180, 200]);
+  assert.deepEqual(times.within([0, 1000], bounds), [100, 200]);
+  assert.deepEqual(times.zoom([120, 140], 0.5, 125, bounds), [122.5, 132.5]);
+  assert.deepEqual(times.zoom([120, 140], 100, 130, bounds), [100, 200]);
+  assert.deepEqual(times.pan([120, 140], 0.5, bounds), [130, 150]);
+  assert.deepEqual(times.pan([120, 140], -9, bounds), [100, 120]);
+  const [from, to] = times.zoom([150, 150.001], 1e-9, 150, bounds);
+  assert.ok(to > from, 'never empty');
+  const next = random(3);
+  let window = bounds;
+  for (let step = 0; step < 1000; step += 1) {
+    const at = window[0] + (window[1] - window[0]) * next();
+    window = times.zoom(window, 0.5 + next(), at, bounds);
+    window = times.pan(window, next() - 0.5, bounds);
+    assert.ok(window[0] >= 100 && window[1] <= 200 + 1e-9 && window[0] < window[1]);
+  }
+});
+
+test('buckets become columns with their gaps', () => {
+  const range = {
+    from: '1970-01-01T00:00:10Z',
+    width_s: 2,
+    count: [1, 0],
+    fields: [{ name: 'v', mean: [1, null], min: [0, null], max: [2, null] }],
+  };
+  assert.deepEqual(times.columns(range, 'v'), [[11, 13], [1, null], [0, null], [2, null]]);
 });

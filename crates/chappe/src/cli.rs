@@ -499,10 +499,10 @@ pub(crate) struct Query {
     /// Only elements with a source time before this (RFC 3339).
     #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
     pub to: Option<String>,
-    /// Answer from the newest elements of a stream that is too long for one query.
+    /// Answer in part when the query reaches a limit of the node (time, memory, rows).
     ///
-    /// Without this flag such a stream is an error. Standard error reports how many elements were
-    /// read.
+    /// The answer is then from the newest elements, or has the first rows only, and standard error
+    /// reports what is missing. Without this flag, reaching a limit is an error.
     #[arg(long, conflicts_with = "sparql")]
     pub partial: bool,
     /// The node.

@@ -12,6 +12,7 @@ mod device;
 mod exchange;
 mod exi;
 mod floor;
+mod history;
 mod lookup;
 mod machine;
 mod memory_group;
@@ -80,7 +81,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 10] = [
+pub const SCENARIOS: [Scenario; 11] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -116,6 +117,12 @@ pub const SCENARIOS: [Scenario; 10] = [
         "elements that clients write over HTTP, next to the log's group commit and PostgreSQL",
         Vec::new,
         write::run,
+    ),
+    scenario(
+        "history",
+        "SQL over 100,000 to 100 million stored elements, next to a scan of the log",
+        history::parts,
+        history::run,
     ),
     scenario(
         "notify",

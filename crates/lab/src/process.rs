@@ -138,6 +138,18 @@ fn kibibytes(status: &str, field: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
+/// A field of this process's status that is an amount of memory, such as `VmRSS`; 0 when unknown.
+pub(crate) fn own_memory_bytes(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kibibytes(&status, field).unwrap_or(0) * 1024
+}
+
+/// The peak of this process's memory begins again at what it has now.
+pub(crate) fn reset_own_peak() {
+    // Where that is refused, the peak is that of the whole run.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
 /// Processor time in seconds of a process so far, to a hundredth.
 pub(crate) fn processor_s(id: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

@@ -530,10 +530,11 @@ impl Index {
         Plan::Frames(self.tail_segment, self.tail[at..].to_vec())
     }
 
-    /// The first number from `from` on that may have a time in `[from_ns, to_ns)`.
+    /// The first number from `from` on that may have a time in `[from_ns, to_ns)`; the greatest
+    /// `to_ns` is no bound.
     pub(crate) fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let at = self.chunks.partition_point(|chunk| chunk.next <= from);
-        let hit = |min: i64, max: i64| max >= from_ns && min < to_ns;
+        let hit = within(from_ns, to_ns);
         let chunks = self.chunks.iter().skip(at);
         let chunk = chunks
             .filter(|c| hit(c.time_min, c.time_max))
@@ -551,6 +552,42 @@ impl Index {
         ordered.into_iter().chain(fill).min()
     }
 
+    /// The last number that may have a time in `[from_ns, to_ns)`.
+    pub(crate) fn seek_time_back(&self, from_ns: i64, to_ns: i64) -> Option<u64> {
+        let hit = within(from_ns, to_ns);
+        let tail = self.tail.iter().rev();
+        let tail = tail
+            .filter(|f| hit(f.time_min, f.time_max))
+            .map(FrameRef::next);
+        let chunks = self.chunks.iter().rev();
+        let chunks = chunks
+            .filter(|c| hit(c.time_min, c.time_max))
+            .map(|c| c.next);
+        let fill = self.fills.iter().rev();
+        let mut fill = fill
+            .filter(|f| hit(f.frame.time_min, f.frame.time_max))
+            .map(|f| f.next);
+        let last = tail
+            .chain(chunks)
+            .next()
+            .into_iter()
+            .chain(fill.next())
+            .max()?;
+        (last > self.first).then(|| last - 1)
+    }
+
+    /// A range that has all times of what is kept: the least, and the greatest.
+    pub(crate) fn times(&self) -> Option<(i64, i64)> {
+        let chunks = self.chunks.iter().map(|c| (c.time_min, c.time_max));
+        let tail = self.tail.iter().map(|f| (f.time_min, f.time_max));
+        let fills = self
+            .fills
+            .iter()
+            .map(|f| (f.frame.time_min, f.frame.time_max));
+        let all = chunks.chain(tail).chain(fills);
+        all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
     /// The place of the stream's last frame.
     pub(crate) fn last_place(&self) -> Option<(u32, u32)> {
         match self.tail.last() {
@@ -558,6 +595,11 @@ impl Index {
             None => self.chunks.back().map(|chunk| (chunk.segment, chunk.last)),
         }
     }
+}
+
+/// Whether times from a least to a greatest one may be in `[from_ns, to_ns)`.
+fn within(from_ns: i64, to_ns: i64) -> impl Fn(i64, i64) -> bool + Copy {
+    move |min, max| max >= from_ns && (min < to_ns || to_ns == i64::MAX)
 }
 
 /// The ranges without the numbers from `from` to before `next`.
@@ -663,5 +705,11 @@ mod tests {
         let from = index.seek_time(1, 5_000, 5_001).expect("there");
         assert!(from <= 5_000 && from > 3_500);
         assert_eq!(index.seek_time(1, 20_000, 30_000), None);
+        let last = index.seek_time_back(5_000, 5_001).expect("there");
+        assert!((5_000..6_500).contains(&last), "{last}");
+        assert_eq!(index.seek_time_back(20_000, 30_000), None);
+        assert_eq!(index.seek_time_back(0, i64::MAX), Some(10_000));
+        assert_eq!(index.times(), Some((1, 10_000)));
+        assert_eq!(Index::new(1).times(), None);
     }
 }

@@ -10,6 +10,7 @@ import { before } from './history.js';
 import * as live from './live.js';
 import { errors, model, producer, stream } from './model.js';
 import { newestText } from './page-overview.js';
+import { RangeCharts } from './range-chart.js';
 import { spark } from './spark.js';
 
 const SPARK_POINTS = 60;
@@ -182,8 +183,10 @@ function openOne(root, name) {
   const stamp = h('span', { class: 'stamp', role: 'status' });
   const lead = h('p', { class: 'lead' });
   const charts = h('div', { class: 'charts' });
+  const past = h('div');
   const values = h('section');
   const about = h('section');
+  let history = null;
   const pause = h(
     'button',
     { type: 'button', 'aria-pressed': 'false', onclick: () => setPaused(!control.paused) },
@@ -207,6 +210,7 @@ function openOne(root, name) {
     lead,
     h('div', { class: 'bar' }, pause, choice, stamp),
     charts,
+    past,
     values,
     about,
   );
@@ -267,6 +271,10 @@ function openOne(root, name) {
       charts,
       drawn.map((chart) => chart.node),
     );
+    if (drawn.length && !history) {
+      history = new RangeCharts(name);
+      replace(past, history.node);
+    }
     if (first) {
       setSpan(hasWave() ? 10 : 60);
       before(name, hasWave() ? 60 : DETAIL_POINTS);
@@ -394,6 +402,7 @@ function openOne(root, name) {
     close() {
       root.removeEventListener('keydown', onKey);
       drawn.forEach((chart) => chart.destroy());
+      history?.destroy();
     },
   };
 }
@@ -457,7 +466,7 @@ function openSql(root, given) {
       { class: 'bar' },
       h('button', { class: 'main', type: 'button', onclick: ask }, 'Run'),
       h('small', null, 'Ctrl+Enter'),
-      h('label', null, partial, ' allow an answer from the newest elements only'),
+      h('label', null, partial, ' at a limit of the node, answer in part'),
       took,
     ),
     answer,

@@ -10,9 +10,9 @@ mod validate;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use validate::validate_body;
 pub use validate::validate_record;
-use validate::{read_varint, write_varint};
+use validate::write_varint;
+pub(crate) use validate::{read_varint, validate_body};
 
 use crate::{Epoch, Position, Quality, SCHEMA_VERSIONS_MAX, StreamElement, Timestamp, Value};
 

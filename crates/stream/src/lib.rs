@@ -17,6 +17,7 @@ pub mod lines;
 mod name;
 mod plan;
 mod query;
+mod range;
 mod retention;
 mod schema;
 mod sensor;
@@ -35,6 +36,7 @@ pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElemen
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
+pub use range::{BucketValues, FieldBuckets, RANGE_BUCKETS_MAX, RangeBuckets};
 pub use retention::Retention;
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
 pub use sensor::{

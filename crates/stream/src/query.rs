@@ -65,16 +65,6 @@ pub enum QueryError {
         /// Its bound.
         bound: u64,
     },
-    /// A stream has more data than one query reads, and a partial answer was not allowed.
-    #[error("{stream} has more than the {bound} {limit} that one query reads")]
-    Incomplete {
-        /// The stream.
-        stream: String,
-        /// `elements`, or `bytes` of the columns that the statement reads.
-        limit: &'static str,
-        /// Its bound.
-        bound: u64,
-    },
     /// A table's name may be read as several streams'.
     #[error("{table} may be one of {}", candidates.join(", "))]
     Ambiguous {

@@ -13,6 +13,7 @@ mod device;
 mod exchange;
 mod opening;
 mod producers;
+pub(crate) mod records;
 mod repair;
 mod scan;
 mod written;

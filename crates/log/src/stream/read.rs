@@ -217,6 +217,25 @@ impl Stream {
         found.or_else(|| (waiting < view.end()).then_some(waiting))
     }
 
+    /// The last number whose record may have a time with `from_ns <= time < to_ns`; `None` when none
+    /// has.
+    #[must_use]
+    pub fn seek_time_back(&self, from_ns: i64, to_ns: i64) -> Option<u64> {
+        let view = self.core.view();
+        // Of those that wait for room no times are kept.
+        if view.index.next() < view.end() {
+            return Some(view.end() - 1);
+        }
+        view.index.seek_time_back(from_ns, to_ns)
+    }
+
+    /// The least and the greatest time that a kept record may have, from the index alone: the range
+    /// includes all times and is close to them. `None` when nothing is kept, or nothing is indexed yet.
+    #[must_use]
+    pub fn times(&self) -> Option<(i64, i64)> {
+        self.core.view().index.times()
+    }
+
     fn gather(
         &self,
         mut from: u64,

@@ -21,6 +21,7 @@ mod parts;
 mod problem;
 mod publish;
 mod query;
+mod range;
 mod sensors;
 mod server;
 mod streams;
@@ -75,6 +76,7 @@ pub(crate) fn router(app: App) -> Router {
             "/streams/{name}/elements",
             get(streams::elements).post(write::write),
         )
+        .route("/streams/{name}/range", get(range::range))
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",

@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 
 use super::{
     create, dds, devices, directory, entities, exchange, kad, links, live, node, publish, query,
-    sensors, streams, write,
+    range, sensors, streams, write,
 };
 use crate::shared::App;
 
@@ -44,6 +44,7 @@ use crate::shared::App;
         streams::elements,
         create::create,
         write::write,
+        range::range,
         query::query,
         live::live,
         sensors::list,

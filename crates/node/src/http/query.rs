@@ -30,14 +30,15 @@ const PARTIAL: HeaderName = HeaderName::from_static("chappe-partial");
 pub(crate) struct Question {
     /// One SELECT statement; each stream is a table (`"ward.bed1.ecg"` or `ward_bed1_ecg`).
     sql: String,
-    /// Maximum number of rows.
+    /// Maximum number of rows; the answer says when there are more. Without it, and beyond the limit of
+    /// the node, such an answer is an error unless `partial` is set.
     limit: Option<u32>,
     /// Only elements with a source time at or after this (RFC 3339).
     from: Option<String>,
     /// Only elements with a source time before this (RFC 3339).
     to: Option<String>,
-    /// Whether to answer from the newest elements if a stream has more elements than one query reads;
-    /// otherwise such a query fails.
+    /// Whether to answer in part if a limit (time, memory, rows) is reached: from the newest elements, or
+    /// with the first rows. Otherwise such a query fails.
     #[serde(default)]
     partial: bool,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Rows {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Read {
     stream: String,
-    /// The number of elements read, the newest first.
+    /// The number of elements read; the newest ones when not all were read.
     elements: u64,
     /// The number of elements in the stream.
     kept: u64,
@@ -86,15 +87,15 @@ pub(crate) struct Read {
     responses(
         (status = 200, body = Rows, headers(("chappe-partial" = String, description = "The missing \
             part of an incomplete answer: `elements` of a stream, `rows` of the result, or both"))),
-        (status = 400, body = Problem, description = "the statement is invalid, or a stream has more \
-            elements than one query reads and `partial` is not set"),
+        (status = 400, body = Problem, description = "the statement is invalid, or a limit (time, \
+            memory, rows) was reached and `partial` is not set"),
         (status = 403, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response, Problem> {
     let question: Question = params::json(&app, body).await?;
     let scope = question.scope()?;
     let limits = &app.config.limits;
-    let rows = question.limit.unwrap_or(limits.query_rows);
-    let rows = rows.min(limits.query_rows) as usize;
+    let rows_max = limits.query_rows;
+    let rows = question.limit.unwrap_or(rows_max).min(rows_max) as usize;
     let time = Duration::from_millis(u64::from(limits.query_time_ms));
     let permit = parts::query_permit(&app)?;
     let entries = app.catalogue.entries();
@@ -102,19 +103,34 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let work = tokio::task::spawn_blocking(move || {
         let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
         // Rows may be 64 MiB: encode them here, not on the serving thread.
-        let answer = answer.map(response).map_err(query_problem);
+        let is_bounded = question.partial || question.limit.is_some_and(|limit| limit <= rows_max);
+        let answer = match answer {
+            Ok(answer) if answer.truncated && !is_bounded => Err(too_many_rows(rows_max)),
+            Ok(answer) => Ok(response(answer)),
+            Err(error) => Err(query_problem(error)),
+        };
         drop(permit);
         answer
     });
     let watchdog = async move {
         let Ok(handle) = handle.await else { return };
-        tokio::time::sleep(time).await;
-        handle.stop();
+        // A partial answer that follows the first stop has as much time again.
+        loop {
+            tokio::time::sleep(time).await;
+            handle.stop();
+        }
     };
     let watchdog = tokio::spawn(watchdog);
     let answer = work.await;
     watchdog.abort();
     answer.map_err(|_| Problem::internal("the query failed"))?
+}
+
+fn too_many_rows(rows_max: u32) -> Problem {
+    Problem::bad_request(format!("the answer has more than {rows_max} rows")).hint(
+        "select less, ask for the first rows with LIMIT, or allow an incomplete answer with \
+         --partial (the member partial over REST); limits.query_rows sets the limit",
+    )
 }
 
 fn run(
@@ -176,6 +192,10 @@ fn rows_of(answer: Answer, partial: bool) -> Rows {
     }
 }
 
+/// The remedy for a query that reached a limit.
+const NARROW: &str = "restrict the source time with --from and --to, or allow an answer from the newest \
+    elements with --partial; over REST these are the members from, to and partial";
+
 fn query_problem(error: QueryError) -> Problem {
     let detail = error.to_string();
     match error {
@@ -184,15 +204,13 @@ fn query_problem(error: QueryError) -> Problem {
         QueryError::Refused(_) => Problem::new(StatusCode::FORBIDDEN, detail)
             .hint("a query is one SELECT statement over streams"),
         QueryError::Interrupted => Problem::bad_request("the query was stopped at its time limit")
-            .hint("narrow the query; limits.query_time_ms sets the limit"),
-        QueryError::Incomplete { .. } => Problem::bad_request(detail).hint(
-            "restrict the source time with --from and --to, or allow an answer from the newest \
-             elements with --partial; over REST these are the members from, to and partial",
-        ),
+            .hint(format!(
+                "{NARROW}; limits.query_time_ms sets the time limit"
+            )),
         QueryError::Ambiguous { .. } => {
             Problem::bad_request(detail).hint("write the full stream name in double quotes")
         }
-        QueryError::Limit { .. } => Problem::bad_request(detail).hint("narrow the query"),
+        QueryError::Limit { .. } => Problem::bad_request(detail).hint(NARROW),
         QueryError::Read(_) | QueryError::Engine(_) => Problem::internal(detail),
         _ => Problem::bad_request(detail),
     }

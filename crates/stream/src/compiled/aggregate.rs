@@ -221,14 +221,15 @@ fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, 
 
 /// A sum: of integers as long as there is no real.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     count: i64,
     integer: i64,
     real: Option<Compensated>,
 }
 
+/// A sum of reals, with what was lost by rounding.
 #[derive(Debug, Clone, Copy, Default)]
-struct Compensated {
+pub(crate) struct Compensated {
     sum: f64,
     error: f64,
 }
@@ -237,7 +238,7 @@ struct Compensated {
 const LARGE: u64 = 1 << 52;
 
 impl Sum {
-    fn add_integer(&mut self, number: i64) -> Result<(), NotCompilable> {
+    pub(crate) fn add_integer(&mut self, number: i64) -> Result<(), NotCompilable> {
         self.count += 1;
         match &mut self.real {
             // A sum that is too large is an error or not by what follows: SQLite says so.
@@ -247,7 +248,8 @@ impl Sum {
         Ok(())
     }
 
-    fn add_real(&mut self, number: f64) {
+    #[inline]
+    pub(crate) fn add_real(&mut self, number: f64) {
         self.count += 1;
         let integer = self.integer;
         let real = self
@@ -257,11 +259,10 @@ impl Sum {
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         match self.real {
             None => self.integer as f64,
-            Some(real) if real.error.is_finite() => real.sum + real.error,
-            Some(real) => real.sum,
+            Some(real) => real.total(),
         }
     }
 }
@@ -290,7 +291,15 @@ impl Compensated {
         }
     }
 
-    fn add(&mut self, number: f64) {
+    pub(crate) fn total(&self) -> f64 {
+        match self.error.is_finite() {
+            true => self.sum + self.error,
+            false => self.sum,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, number: f64) {
         let sum = self.sum + number;
         self.error += match self.sum.abs() > number.abs() {
             true => (self.sum - sum) + number,

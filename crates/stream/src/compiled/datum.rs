@@ -20,7 +20,7 @@ pub(super) enum Datum<'v> {
 
 /// The compiled path cannot evaluate this: SQLite does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotCompilable;
+pub(crate) struct NotCompilable;
 
 pub(super) type Evaluated<'v> = Result<Datum<'v>, NotCompilable>;
 

@@ -20,12 +20,12 @@
 //! What an aggregate takes of a row is computed once; the aggregate is added up anew at each
 //! evaluation: a sum of doubles that was carried on would not be SQLite's.
 
-mod aggregate;
+pub(crate) mod aggregate;
 mod datum;
 mod expression;
 mod like;
 mod resolve;
-mod syntax;
+pub(crate) mod syntax;
 mod token;
 
 use std::collections::{BTreeSet, VecDeque};

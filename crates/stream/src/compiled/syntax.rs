@@ -8,20 +8,22 @@ use super::token::{Token, tokens};
 
 /// A statement.
 #[derive(Debug)]
-pub(super) struct Select {
+pub(crate) struct Select {
     /// What it gives.
-    pub(super) items: Vec<Item>,
+    pub(crate) items: Vec<Item>,
+    /// The names that the statement gives to its columns.
+    pub(crate) names: Vec<Option<String>>,
     /// The table.
-    pub(super) table: String,
+    pub(crate) table: String,
     /// The name that the table has in the statement, if another.
-    pub(super) alias: Option<String>,
+    pub(crate) alias: Option<String>,
     /// The condition.
-    pub(super) condition: Option<Syntax>,
+    pub(crate) condition: Option<Syntax>,
 }
 
 /// What a statement gives.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(crate) enum Item {
     /// Every column, of the table named if one is.
     All(Option<String>),
     /// One column.
@@ -29,8 +31,8 @@ pub(super) enum Item {
 }
 
 /// An expression.
-#[derive(Debug, Clone)]
-pub(super) enum Syntax {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Syntax {
     Null,
     Number(String),
     Text(String),
@@ -226,6 +228,106 @@ pub(super) fn parse(statement: &str) -> Result<Select, String> {
     }
 }
 
+/// A statement that may have the clauses of groups.
+#[derive(Debug)]
+pub(crate) struct Grouped {
+    pub(crate) select: Select,
+    pub(crate) group: Vec<Syntax>,
+    /// Terms, each with whether the greatest comes first.
+    pub(crate) order: Vec<(Syntax, bool)>,
+    pub(crate) limit: Option<Syntax>,
+}
+
+/// Reads a statement that may have GROUP BY, ORDER BY and LIMIT.
+pub(crate) fn parse_grouped(statement: &str) -> Result<Grouped, String> {
+    let mut parser = Parser {
+        tokens: tokens(statement)?,
+        at: 0,
+        depth: 0,
+    };
+    let mut grouped = Grouped {
+        select: parser.select()?,
+        group: Vec::new(),
+        order: Vec::new(),
+        limit: None,
+    };
+    if parser.take_word("group") {
+        parser.need_word("by")?;
+        grouped.group.push(parser.expression()?);
+        while parser.take_mark(",") {
+            grouped.group.push(parser.expression()?);
+        }
+    }
+    if parser.take_word("order") {
+        grouped.order = parser.order()?;
+    }
+    if parser.take_word("limit") {
+        grouped.limit = Some(parser.expression()?);
+    }
+    while parser.take_mark(";") {}
+    match parser.peek() {
+        None => Ok(grouped),
+        Some(_) => Err(parser.unknown()),
+    }
+}
+
+/// The condition of a statement that reads one table once, and its ORDER BY and LIMIT where these are
+/// the only other clauses. The statement is one that SQLite has accepted.
+#[derive(Debug, Default)]
+pub(crate) struct Restriction {
+    pub(crate) condition: Option<Syntax>,
+    /// The order, and how many rows are wanted of it.
+    pub(crate) newest: Option<(Vec<(Syntax, bool)>, Syntax)>,
+}
+
+/// Reads the condition of `statement` without its other parts; `None` when it may not apply to all
+/// rows of the table.
+pub(crate) fn parse_restriction(statement: &str) -> Option<Restriction> {
+    let tokens = tokens(statement).ok()?;
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        depth: 0,
+    };
+    let is_plain = parser.is_word("select") && !parser.is_word_at(1, "distinct");
+    let words = |word: &str| {
+        let at = 0..parser.tokens.len();
+        at.filter(|at| parser.is_word_at(*at, word)).count()
+    };
+    if words("select") != 1 || words("from") != 1 || !parser.is_word("select") {
+        return None;
+    }
+    let has_calls = parser.tokens.contains(&Token::Mark("("));
+    let begin = parser.at;
+    while !parser.take_word("from") {
+        parser.at += 1;
+    }
+    // A name that the statement gives to a column would come before the table's own in the order.
+    let items = &parser.tokens[begin + 1..parser.at - 1];
+    let is_mark = |token: &Token| matches!(token, Token::Mark(_));
+    let mut pairs = items.windows(2);
+    let is_plain = is_plain && !has_calls && pairs.all(|pair| pair.iter().any(is_mark));
+    parser.need_name().ok()?;
+    match parser.take_word("as") {
+        true => drop(parser.need_name().ok()?),
+        false => drop(parser.take_name()),
+    }
+    let mut restriction = Restriction::default();
+    if parser.take_word("where") {
+        restriction.condition = Some(parser.expression().ok()?);
+    }
+    let ends = ["group", "having", "window", "order", "limit"];
+    let is_end = parser.peek().is_none() || parser.is_mark(";");
+    if !is_end && !ends.iter().any(|end| parser.is_word(end)) {
+        return None;
+    }
+    if is_plain && parser.take_word("order") && parser.take_word("by") {
+        parser.at -= 1;
+        restriction.newest = parser.newest();
+    }
+    Some(restriction)
+}
+
 struct Parser {
     tokens: Vec<Token>,
     at: usize,
@@ -299,12 +401,40 @@ impl Parser {
         self.take_name().ok_or_else(|| self.unknown())
     }
 
+    /// The terms of an order, after the word `order`.
+    fn order(&mut self) -> Result<Vec<(Syntax, bool)>, String> {
+        self.need_word("by")?;
+        let mut order = Vec::new();
+        loop {
+            let term = self.expression()?;
+            let descending = self.take_word("desc");
+            if !descending {
+                self.take_word("asc");
+            }
+            order.push((term, descending));
+            if !self.take_mark(",") {
+                return Ok(order);
+            }
+        }
+    }
+
+    /// An order and a limit to the end of the statement, after the word `order`.
+    fn newest(&mut self) -> Option<(Vec<(Syntax, bool)>, Syntax)> {
+        let order = self.order().ok()?;
+        let limit = self.take_word("limit").then(|| self.expression().ok())??;
+        while self.take_mark(";") {}
+        self.peek().is_none().then_some((order, limit))
+    }
+
     fn select(&mut self) -> Result<Select, String> {
         self.need_word("select")?;
         self.take_word("all");
-        let mut items = vec![self.item()?];
+        let (item, name) = self.item()?;
+        let (mut items, mut names) = (vec![item], vec![name]);
         while self.take_mark(",") {
-            items.push(self.item()?);
+            let (item, name) = self.item()?;
+            items.push(item);
+            names.push(name);
         }
         self.need_word("from")?;
         let (table, _) = self.need_name()?;
@@ -319,32 +449,32 @@ impl Parser {
         };
         Ok(Select {
             items,
+            names,
             table,
             alias,
             condition,
         })
     }
 
-    fn item(&mut self) -> Result<Item, String> {
+    /// One of the columns, and the name that the statement gives it.
+    fn item(&mut self) -> Result<(Item, Option<String>), String> {
         if self.take_mark("*") {
-            return Ok(Item::All(None));
+            return Ok((Item::All(None), None));
         }
         let start = self.at;
         if let Some((table, _)) = self.take_name()
             && self.take_mark(".")
             && self.take_mark("*")
         {
-            return Ok(Item::All(Some(table)));
+            return Ok((Item::All(Some(table)), None));
         }
         self.at = start;
         let expression = self.expression()?;
-        // SQLite has said how the column is called.
-        if self.take_word("as") {
-            self.need_name()?;
-        } else {
-            self.take_name();
-        }
-        Ok(Item::Expression(expression))
+        let name = match self.take_word("as") {
+            true => Some(self.need_name()?.0),
+            false => self.take_name().map(|(name, _)| name),
+        };
+        Ok((Item::Expression(expression), name))
     }
 
     fn expression(&mut self) -> Result<Syntax, String> {
@@ -603,6 +733,49 @@ mod tests {
             panic!("{select:?}");
         };
         assert!(matches!(**right, Syntax::Binary("<", ..)));
+    }
+
+    #[test]
+    fn a_condition_is_read_whatever_is_selected() {
+        for (statement, is_read, is_ordered) in [
+            (
+                "select v, lag(v) over (order by v) from a where v > 1 group by 1",
+                true,
+                false,
+            ),
+            (
+                "select * from a x where v > 1 order by sequence desc limit 3;",
+                true,
+                true,
+            ),
+            ("select v from a order by v desc", true, false),
+            ("select max(v) from a order by v desc limit 1", true, false),
+            (
+                "select distinct v from a order by v desc limit 1",
+                true,
+                false,
+            ),
+            (
+                "select v + 1 sequence from a order by sequence limit 1",
+                true,
+                false,
+            ),
+            (
+                "select v as sequence from a order by sequence limit 1",
+                true,
+                false,
+            ),
+            ("select v from a where v > 1 union select 1", false, false),
+            ("select v from a where v in (select 1)", false, false),
+            ("select v from a, b where v > 1", false, false),
+            ("select v from a where v is distinct from 1", false, false),
+            ("with a as (values (1)) select v from a", false, false),
+        ] {
+            let restriction = parse_restriction(statement);
+            assert_eq!(restriction.is_some(), is_read, "{statement}");
+            let newest = restriction.and_then(|restriction| restriction.newest);
+            assert_eq!(newest.is_some(), is_ordered, "{statement}");
+        }
     }
 
     #[test]

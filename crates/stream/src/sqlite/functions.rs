@@ -35,11 +35,14 @@ pub(crate) const MATHEMATICS: [(&str, Unary); 14] = [
 pub(crate) const MATHEMATICS_OF_TWO: [(&str, Binary); 2] =
     [("pow", f64::powf), ("atan2", f64::atan2)];
 
+/// Without effect, and with the same result for the same arguments.
+pub(super) const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8
+    .union(FunctionFlags::SQLITE_DETERMINISTIC)
+    .union(FunctionFlags::SQLITE_INNOCUOUS);
+
 /// Registers them; `length` bounds what they return.
 pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
-    let flags = FunctionFlags::SQLITE_UTF8
-        | FunctionFlags::SQLITE_DETERMINISTIC
-        | FunctionFlags::SQLITE_INNOCUOUS;
+    let flags = FLAGS;
     for (name, function) in MATHEMATICS {
         connection.create_scalar_function(name, 1, flags, move |context| {
             Ok(number(context, 0).map(function))
@@ -54,6 +57,7 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
     connection.create_scalar_function("pi", 0, flags, |_| Ok(std::f64::consts::PI))?;
     super::in_unit::register(connection, flags)?;
     connection.create_aggregate_function("stddev", 1, flags, Deviation)?;
+    super::time::register(connection, flags)?;
     connection.create_scalar_function("instr", 2, flags, instr)?;
     let most = usize::try_from(length).unwrap_or(0);
     connection

@@ -17,9 +17,12 @@
 //! `'now'` in a function of dates is the system's clock at the evaluation, not the time of an element:
 //! what uses it does not give the same again from the same elements.
 //!
-//! A statement is one SELECT without recursion, over these tables and listed functions. What keeps
+//! A statement is one SELECT without recursion, over these tables and listed functions, of which those
+//! of time are in `time.rs` (docs/sql.md). What keeps
 //! it within bounds is in [`crate::QueryLimits`] and in `sandbox.rs`.
 
+mod aggregate;
+mod bounds;
 mod functions;
 mod history;
 mod in_unit;
@@ -27,6 +30,8 @@ mod names;
 mod rows;
 mod sandbox;
 mod tables;
+mod time;
+mod view;
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! A SQLite connection in which a stranger's statement can do no harm.
 //!
 //! In memory, never a file: temporary tables too. While a stranger's statement is prepared or runs,
-//! an authorizer allows SELECT, reading the tables made here, and the functions listed here; no
-//! recursion, no attaching, no pragma, no writing, no transaction, no table-valued function. Steps
+//! an authorizer allows SELECT, reading the tables and views made here, and the functions listed here;
+//! no recursion, no attaching, no pragma, no writing, no transaction, no table-valued function except
+//! within those views. Steps
 //! are counted by a progress handler, lengths bounded by SQLite's own limits. SQLite's heap has one
 //! bound for the whole process ([`HEAP_BYTES_MAX`]): a statement that reaches it fails, and so may
 //! another one at that moment; there is no bound of memory for each connection.
@@ -12,15 +13,16 @@
 //! (`functions.rs`).
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::config::DbConfig;
+use rusqlite::functions::{Context, SqlFnOutput};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 
-use crate::{QueryError, QueryLimits};
+use crate::{QueryError, QueryLimits, Value};
 
 /// Most bytes that SQLite may take in this process. 192 MiB: a window at its own limit takes about
 /// 64 MiB in tables, and a sort of it as much again.
@@ -55,8 +57,10 @@ const FUNCTIONS: &[&str] = &[
     "date",
     "datetime",
     "degrees",
+    "delta",
     "dense_rank",
     "exp",
+    "first",
     "first_value",
     "floor",
     "format",
@@ -68,6 +72,7 @@ const FUNCTIONS: &[&str] = &[
     "iif",
     "in_unit",
     "instr",
+    "interpolate",
     "json_array",
     "json_array_length",
     "json_extract",
@@ -77,6 +82,7 @@ const FUNCTIONS: &[&str] = &[
     "json_valid",
     "julianday",
     "lag",
+    "last",
     "last_value",
     "lead",
     "length",
@@ -87,6 +93,7 @@ const FUNCTIONS: &[&str] = &[
     "log10",
     "lower",
     "ltrim",
+    "lttb",
     "max",
     "min",
     "nth_value",
@@ -100,6 +107,7 @@ const FUNCTIONS: &[&str] = &[
     "quote",
     "radians",
     "rank",
+    "rate",
     "replace",
     "round",
     "row_number",
@@ -115,6 +123,7 @@ const FUNCTIONS: &[&str] = &[
     "sum",
     "tan",
     "time",
+    "time_bucket",
     "total",
     "trim",
     "typeof",
@@ -123,6 +132,15 @@ const FUNCTIONS: &[&str] = &[
     "unlikely",
     "upper",
 ];
+
+/// The table-valued function of consecutive numbers, over which views are made.
+const NUMBERS_MODULE: &str = "generate_series";
+
+/// The name of [`NUMBERS_MODULE`] in a view where its numbers are those of elements.
+pub(super) const ELEMENTS_ALIAS: &str = "chappe_elements";
+
+/// Most steps of a constant expression.
+const CONSTANT_STEPS: u64 = 100_000;
 
 /// How the names of SQLite's own tables and table-valued functions begin, beyond those that are
 /// registered from the start.
@@ -153,8 +171,12 @@ struct State {
     strict: AtomicBool,
     steps_left: AtomicU64,
     exhausted: AtomicBool,
-    /// Another thread wants it to end.
-    stopped: Arc<AtomicBool>,
+    /// How often another thread wanted it to end.
+    stops: Arc<AtomicU32>,
+    /// Stops that were obeyed already.
+    stops_obeyed: AtomicU32,
+    /// Functions that only the views made here may call.
+    own_functions: Mutex<HashSet<String>>,
     tables: Mutex<HashSet<String>>,
     modules: HashSet<String>,
     reads: Mutex<Reads>,
@@ -164,6 +186,18 @@ struct State {
 impl Sandbox {
     /// An empty database under `limits`.
     pub(super) fn open(limits: &QueryLimits) -> Result<Self, QueryError> {
+        Self::open_with(limits, Arc::default())
+    }
+
+    /// As [`Self::open`], stopped by the same handles as `self` was, when they are used once more.
+    pub(super) fn open_another(&self, limits: &QueryLimits) -> Result<Self, QueryError> {
+        let other = Self::open_with(limits, self.state.stops.clone())?;
+        let obeyed = self.state.stops_obeyed.load(Ordering::Relaxed);
+        other.state.stops_obeyed.store(obeyed, Ordering::Relaxed);
+        Ok(other)
+    }
+
+    fn open_with(limits: &QueryLimits, stops: Arc<AtomicU32>) -> Result<Self, QueryError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_MEMORY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -172,6 +206,7 @@ impl Sandbox {
         super::functions::register(&connection, limits.length).map_err(engine)?;
         let state = Arc::new(State {
             modules,
+            stops,
             ..State::default()
         });
         let judge = state.clone();
@@ -196,6 +231,61 @@ impl Sandbox {
         self.connection.execute_batch(&statement).map_err(engine)?;
         lock(&self.state.tables).insert(name.to_ascii_lowercase());
         Ok(())
+    }
+
+    /// Makes a view of `columns` over this module's own functions and numbers, and lets strangers read
+    /// it.
+    pub(super) fn create_view(
+        &mut self,
+        name: &str,
+        columns: &str,
+        select: &str,
+    ) -> Result<(), QueryError> {
+        let statement = format!("create view {}({columns}) as {select}", quoted(name));
+        self.connection.execute_batch(&statement).map_err(engine)?;
+        lock(&self.state.tables).insert(name.to_ascii_lowercase());
+        Ok(())
+    }
+
+    /// Registers a function that only views made here may call.
+    pub(super) fn create_function<T: SqlFnOutput>(
+        &mut self,
+        name: &str,
+        arguments: i32,
+        function: impl Fn(&Context<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<(), QueryError> {
+        let flags = super::functions::FLAGS;
+        self.connection
+            .create_scalar_function(name, arguments, flags, function)
+            .map_err(engine)?;
+        lock(&self.state.own_functions).insert(name.to_owned());
+        Ok(())
+    }
+
+    /// How often a prepared statement reads elements of views made here, in loops of its own each.
+    pub(super) fn scans(&mut self, sql: &str) -> Result<usize, QueryError> {
+        let plan = format!("explain query plan {sql}");
+        let mut statement = self.connection.prepare(&plan).map_err(engine)?;
+        let mut rows = statement.query([]).map_err(engine)?;
+        let scan = format!("SCAN {ELEMENTS_ALIAS} ");
+        let mut scans = 0;
+        while let Some(row) = rows.next().map_err(engine)? {
+            let detail: String = row.get(3).map_err(engine)?;
+            scans += usize::from(detail.starts_with(&scan));
+        }
+        Ok(scans)
+    }
+
+    /// The value of an expression of the stranger's; `None` when it has none.
+    pub(super) fn constant(&mut self, expression: &str) -> Option<Value> {
+        let mut value = None;
+        let sql = format!("select {expression}");
+        let take = |row: &rusqlite::Row<'_>| {
+            value = row.get_ref(0).ok().map(super::rows::plain);
+            Ok(false)
+        };
+        self.run(&sql, CONSTANT_STEPS, take).ok()?;
+        value
     }
 
     /// Changes tables in one transaction.
@@ -280,14 +370,20 @@ impl Sandbox {
     /// Ends the statement that runs, and every later one.
     pub(super) fn stop_handle(&self) -> StopHandle {
         StopHandle {
-            stopped: self.state.stopped.clone(),
+            stops: self.state.stops.clone(),
             running: self.interrupt_handle(),
         }
     }
 
     /// Whether a [`StopHandle`] was used.
     pub(super) fn is_stopped(&self) -> bool {
-        self.state.stopped.load(Ordering::Relaxed)
+        self.state.is_stopped()
+    }
+
+    /// Goes on after it was stopped; the next stop is another one.
+    pub(super) fn obey_stops(&self) {
+        let stops = self.state.stops.load(Ordering::Relaxed);
+        self.state.stops_obeyed.store(stops, Ordering::Relaxed);
     }
 
     fn error(&self, error: rusqlite::Error) -> QueryError {
@@ -334,14 +430,15 @@ impl Sandbox {
 /// Lets another thread stop a query at any time, also before it runs and while it reads: SQLite's
 /// own interrupt is forgotten when no statement is running.
 pub struct StopHandle {
-    stopped: Arc<AtomicBool>,
+    stops: Arc<AtomicU32>,
     running: InterruptHandle,
 }
 
 impl StopHandle {
-    /// The query fails as interrupted.
+    /// The query fails as interrupted. One that may answer in part then answers from the newest
+    /// elements, until it is stopped once more.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stops.fetch_add(1, Ordering::Relaxed);
         self.running.interrupt();
     }
 }
@@ -374,11 +471,21 @@ impl State {
         let left = left.saturating_sub(u64::from(STEPS_A_LOOK.unsigned_abs()));
         self.steps_left.store(left, Ordering::Relaxed);
         self.exhausted.store(left == 0, Ordering::Relaxed);
-        left == 0 || self.stopped.load(Ordering::Relaxed)
+        left == 0 || self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stops.load(Ordering::Relaxed) > self.stops_obeyed.load(Ordering::Relaxed)
     }
 
     fn judge(&self, context: &AuthContext<'_>) -> Authorization {
         if !self.strict.load(Ordering::Relaxed) {
+            return Authorization::Allow;
+        }
+        if context
+            .accessor
+            .is_some_and(|view| self.is_own(view, &context.action))
+        {
             return Authorization::Allow;
         }
         match self.refuse(&context.action) {
@@ -387,6 +494,21 @@ impl State {
                 *lock(&self.refused) = Some(what);
                 Authorization::Deny
             }
+        }
+    }
+
+    /// Whether `action` is one that a view made here, which is called `view`, consists of. A stranger
+    /// may give something else the same name, and reads no more by it than by the view.
+    fn is_own(&self, view: &str, action: &AuthAction<'_>) -> bool {
+        if !lock(&self.tables).contains(&view.to_ascii_lowercase()) {
+            return false;
+        }
+        match action {
+            AuthAction::Read { table_name, .. } => *table_name == NUMBERS_MODULE,
+            AuthAction::Function { function_name } => {
+                lock(&self.own_functions).contains(*function_name)
+            }
+            _ => false,
         }
     }
 
@@ -435,6 +557,7 @@ fn configure(connection: &Connection, limits: &QueryLimits) -> rusqlite::Result<
     connection.execute_batch(&format!(
         "pragma temp_store = memory; pragma hard_heap_limit = {HEAP_BYTES_MAX}"
     ))?;
+    rusqlite::vtab::series::load_module(connection)?;
     let mut modules = HashSet::new();
     let mut list = connection.prepare("select name from pragma_module_list")?;
     let mut rows = list.query([])?;

@@ -280,7 +280,8 @@ impl SourceTable {
     }
 }
 
-const SAMPLES_COLUMNS: &str = "sequence,time,value,field,stream,key";
+/// The columns of a table of samples.
+pub(super) const SAMPLES_COLUMNS: &str = "sequence,time,value,field,stream,key";
 const NULL: ToSqlOutput<'_> = ToSqlOutput::Borrowed(ValueRef::Null);
 
 /// Each sample with its time in nanoseconds.

@@ -1,5 +1,6 @@
 //! The integration tests of `chappe-stream` in one program: linking one takes seconds.
 
+mod aggregates;
 mod bindings;
 mod compiled_like_sqlite;
 mod descriptors;

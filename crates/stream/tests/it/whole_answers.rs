@@ -1,7 +1,8 @@
-//! Goal: an answer over stored streams is over all elements that were asked for, or an error that
-//! names the stream and the limit, or says that it is partial; a table's name is one stream or refused.
-//! Method: streams on the simulated disk that are larger than small limits, asked for everything, for
-//! an older time, and for what fits; answers are compared with those computed here.
+//! Goal: an answer over stored streams is over all elements that were asked for, however many there are,
+//! or an error that names the limit, or says that it is partial; a table's name is one stream or refused.
+//! Method: streams on the simulated disk that are larger than what is held in tables, asked for
+//! everything, for an older time, and under limits of steps; answers are compared with those computed
+//! here.
 
 use std::ops::Range;
 
@@ -83,8 +84,25 @@ fn first_row(answer: &Answer) -> Vec<i64> {
 
 const COUNT: &str = "select count(*), min(v), sum(v) from a";
 
+/// The same as [`COUNT`], in ways that SQLite evaluates: from the log, and from the log within a loop.
+const COUNTS_OF_SQLITE: [&str; 2] = [
+    "select count(*), min(v + 0), sum(v) from a",
+    "select count(*), min(a.v), sum(a.v) from a, (select 1 as one, max(v) as top from a) where one = 1",
+];
+
+fn under_steps(steps: u64) -> HistoryLimits {
+    let limits = LIMITS();
+    HistoryLimits {
+        query: QueryLimits {
+            steps,
+            ..limits.query
+        },
+        ..limits
+    }
+}
+
 #[test]
-fn a_stream_with_more_elements_than_the_limit_is_an_error_or_marked() {
+fn a_stream_with_more_elements_than_tables_hold_is_answered_whole() {
     let store = store();
     let a = stream(&store, "a", &[("v", FieldType::Integer)]);
     fill(&a, 0..2_000, |n| vec![Value::Integer(n)]);
@@ -93,39 +111,72 @@ fn a_stream_with_more_elements_than_the_limit_is_an_error_or_marked() {
     assert!(!answer.is_partial());
 
     fill(&a, 2_000..3_000, |n| vec![Value::Integer(n)]);
-    let wanted = QueryError::Incomplete {
-        stream: "a".into(),
-        limit: "elements",
-        bound: 2_000,
+    for sql in [COUNT].iter().chain(&COUNTS_OF_SQLITE) {
+        for scope in [Scope::default(), PARTIAL] {
+            let answer = query_streams(sql, &[&a], LIMITS(), &scope).expect(sql);
+            assert_eq!(first_row(&answer), [3_000, 0, 4_498_500], "{sql}");
+            assert!(!answer.is_partial(), "{sql}");
+            let loaded = Loaded {
+                stream: "a".into(),
+                elements: 3_000,
+                kept: 3_000,
+                complete: true,
+                damaged: 0,
+            };
+            assert_eq!(answer.loaded, [loaded], "{sql}");
+        }
+        let old = query_streams(sql, &[&a], LIMITS(), &within(500..1_500, false)).expect(sql);
+        assert_eq!(first_row(&old), [100, 50, 9_950], "{sql}");
+        assert!(!old.is_partial());
+        let long = query_streams(sql, &[&a], LIMITS(), &within(0..29_000, false)).expect(sql);
+        assert_eq!(first_row(&long), [2_900, 0, 4_203_550], "{sql}");
+        let none = query_streams(sql, &[&a], LIMITS(), &within(5..6, false)).expect(sql);
+        assert_eq!(
+            none.rows,
+            [[Value::Integer(0), Value::Null, Value::Null]],
+            "{sql}"
+        );
+    }
+}
+
+#[test]
+fn a_query_that_reaches_a_limit_is_an_error_or_marked() {
+    let store = store();
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    fill(&a, 0..30_000, |n| vec![Value::Integer(n)]);
+    let sql = COUNTS_OF_SQLITE[0];
+    let limits = under_steps(100_000);
+    let wanted = QueryError::Limit {
+        limit: "steps",
+        bound: 100_000,
     };
-    let refused = query_streams(COUNT, &[&a], LIMITS(), &Scope::default());
+    let refused = query_streams(sql, &[&a], limits, &Scope::default());
     assert_eq!(refused, Err(wanted.clone()));
 
-    let answer = query_streams(COUNT, &[&a], LIMITS(), &PARTIAL).expect("allowed");
-    assert_eq!(first_row(&answer), [2_000, 1_000, 3_999_000]);
+    let answer = query_streams(sql, &[&a], limits, &PARTIAL).expect("allowed");
+    assert_eq!(first_row(&answer), [2_000, 28_000, 57_999_000]);
     assert!(answer.is_partial());
     let loaded = Loaded {
         stream: "a".into(),
         elements: 2_000,
-        kept: 3_000,
+        kept: 30_000,
         complete: false,
         damaged: 0,
     };
     assert_eq!(answer.loaded, [loaded]);
 
-    // An older time is read, and nothing else counts against the limit.
-    let old = query_streams(COUNT, &[&a], LIMITS(), &within(500..1_500, false)).expect("fits");
-    assert_eq!(first_row(&old), [100, 50, 9_950]);
-    assert!(!old.is_partial());
-    let long = query_streams(COUNT, &[&a], LIMITS(), &within(0..29_000, false));
+    let long = query_streams(sql, &[&a], limits, &within(0..290_000, false));
     assert_eq!(long, Err(wanted));
-    let cut = query_streams(COUNT, &[&a], LIMITS(), &within(0..29_000, true)).expect("allowed");
-    assert_eq!(first_row(&cut)[..2], [2_000, 900]);
+    let cut = query_streams(sql, &[&a], limits, &within(0..290_000, true)).expect("allowed");
+    assert_eq!(first_row(&cut)[..2], [2_000, 27_000]);
     assert!(cut.is_partial());
+    // A count in one pass takes no steps.
+    let counted = query_streams(COUNT, &[&a], limits, &Scope::default()).expect("counted");
+    assert_eq!(first_row(&counted), [30_000, 0, 449_985_000]);
 }
 
 #[test]
-fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked() {
+fn large_values_are_read_whole_and_a_partial_answer_has_the_newest_that_fit() {
     let store = store();
     let a = stream(
         &store,
@@ -138,18 +189,15 @@ fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked(
     fill(&a, 900..1_000, |n| {
         vec![Value::Integer(n), Value::Text("y".repeat(2_000))]
     });
-    let answer = query_streams(COUNT, &[&a], LIMITS(), &Scope::default()).expect("numbers fit");
+    let answer = query_streams(COUNT, &[&a], LIMITS(), &Scope::default()).expect("numbers");
     assert_eq!(first_row(&answer), [1_000, 0, 499_500]);
 
     let texts = "select count(*), min(v), max(v), sum(length(t) > 0) from a";
-    let refused = query_streams(texts, &[&a], LIMITS(), &Scope::default());
-    let wanted = QueryError::Incomplete {
-        stream: "a".into(),
-        limit: "bytes",
-        bound: 1 << 20,
-    };
-    assert_eq!(refused, Err(wanted));
-    let answer = query_streams(texts, &[&a], LIMITS(), &PARTIAL).expect("allowed");
+    let answer = query_streams(texts, &[&a], LIMITS(), &Scope::default()).expect("texts");
+    assert_eq!(first_row(&answer), [1_000, 0, 999, 1_000]);
+    assert!(!answer.is_partial());
+    let few = under_steps(5_000);
+    let answer = query_streams(texts, &[&a], few, &PARTIAL).expect("allowed");
     let row = first_row(&answer);
     assert!(
         (150..=200).contains(&row[0]),
@@ -158,7 +206,6 @@ fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked(
     assert_eq!(row[1..], [1_000 - row[0], 999, row[0]]);
     assert!(answer.is_partial());
 
-    // Two streams share the bytes.
     let b = stream(
         &store,
         "b",
@@ -166,7 +213,11 @@ fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked(
     );
     fill(&b, 0..300, |n| vec![Value::Integer(n), text(n)]);
     let both = "select (select count(t) from a), (select count(t) from b)";
-    let answer = query_streams(both, &[&a, &b], LIMITS(), &PARTIAL).expect("allowed");
+    let answer = query_streams(both, &[&a, &b], LIMITS(), &Scope::default()).expect("both");
+    assert_eq!(first_row(&answer), [1_000, 300]);
+    // In a partial answer two streams share the bytes.
+    let answer = query_streams(both, &[&a, &b], under_steps(5_000), &PARTIAL).expect("allowed");
+    assert!(answer.is_partial());
     assert!(
         first_row(&answer).iter().all(|count| *count > 40),
         "{answer:?}"
@@ -174,26 +225,113 @@ fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked(
 }
 
 #[test]
-fn samples_count_with_their_rows() {
+fn a_stranger_has_no_part_of_the_views() {
     let store = store();
-    let a = stream(&store, "ecg", &[("w", FieldType::Samples)]);
-    let stretch = |_| {
-        vec![Value::Samples(Samples {
-            start: Timestamp(0),
-            period_ns: 1,
-            values: vec![1.0; 100],
-        })]
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    fill(&a, 0..10, |n| vec![Value::Integer(n)]);
+    for sql in [
+        "select value from generate_series(1, 3)",
+        "select value from a, generate_series(1, 3)",
+        "with b as (select value from generate_series(1, 3)) select * from b, a",
+        "select chappe_column_0(1, 0) from a",
+        "select chappe_end_0(1) from a",
+        "select v from a where chappe_is_0(sequence)",
+        "explain query plan select v from a",
+    ] {
+        let refused = query_streams(sql, &[&a], LIMITS(), &Scope::default());
+        assert!(
+            matches!(refused, Err(QueryError::Refused(_))),
+            "{sql}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn samples_are_rows() {
+    let store = store();
+    let fields = [
+        ("n", FieldType::Integer),
+        ("w", FieldType::Samples),
+        ("x", FieldType::Samples),
+    ];
+    let a = stream(&store, "ecg", &fields);
+    let samples = |start: i64, count: usize| {
+        Value::Samples(Samples {
+            start: Timestamp(start),
+            period_ns: 2,
+            values: (0..count).map(|n| n as f64).collect(),
+        })
     };
-    fill(&a, 0..50, stretch);
-    let count = "select count(*), sum(value = 1.0) from ecg_samples";
-    let answer = query_streams(count, &[&a], LIMITS(), &Scope::default()).expect("fits");
-    assert_eq!(first_row(&answer), [5_000, 5_000]);
-    fill(&a, 50..200, stretch);
-    let refused = query_streams(count, &[&a], LIMITS(), &Scope::default());
-    assert!(
-        matches!(refused, Err(QueryError::Incomplete { limit: "bytes", .. })),
-        "{refused:?}"
-    );
+    let stretch = |n| vec![Value::Integer(n), samples(n * 1_000, 100), samples(n, 3)];
+    fill(&a, 0..200, stretch);
+    let sql = "select count(*), sum(value = 1.0), sum(field = 'x'), max(time), \
+               sum(stream = 'ecg'), count(key) from ecg_samples";
+    let answer = query_streams(sql, &[&a], LIMITS(), &Scope::default()).expect("answers");
+    assert_eq!(first_row(&answer), [20_600, 400, 600, 199_198, 20_600, 0]);
+    assert!(!answer.is_partial());
+    let sql = "select sequence, time, value from ecg_samples where sequence = 7 and field = 'x'";
+    let answer = query_streams(sql, &[&a], LIMITS(), &Scope::default()).expect("answers");
+    let row = |time, value| {
+        vec![
+            Value::Integer(7),
+            Value::Integer(time),
+            Value::Double(value),
+        ]
+    };
+    assert_eq!(answer.rows, [row(6, 0.0), row(8, 1.0), row(10, 2.0)]);
+}
+
+#[test]
+fn an_order_with_a_limit_reads_what_it_needs() {
+    let store = store();
+    let a = stream(&store, "a", &[("v", FieldType::Integer)]);
+    // Times are out of order within each hundred.
+    let elements: Vec<_> = (0..20_000_i64)
+        .map(|n| element(n / 100 * 100 + 99 - n % 100, vec![Value::Integer(n)]))
+        .collect();
+    for batch in elements.chunks(100) {
+        a.append(batch).expect("queued").wait().expect("stored");
+    }
+    let ask = |sql: &str| query_streams(sql, &[&a], LIMITS(), &Scope::default()).expect(sql);
+    for (sql, rows, most) in [
+        (
+            "select v from a order by sequence desc limit 3",
+            [19_999, 19_998, 19_997],
+            1_100,
+        ),
+        (
+            "select v from a order by sequence limit 3",
+            [0, 1, 2],
+            1_100,
+        ),
+        (
+            "select v from a order by source_time desc limit 3",
+            [19_900, 19_901, 19_902],
+            1_100,
+        ),
+        (
+            "select v from a order by source_time limit 3",
+            [99, 98, 97],
+            1_100,
+        ),
+        (
+            "select v from a where source_time >= 100000 and source_time < 100030 order by v",
+            [10_097, 10_098, 10_099],
+            1_100,
+        ),
+        (
+            "select v from a where sequence between 500 and 502",
+            [499, 500, 501],
+            3,
+        ),
+        ("select v from a where v between 5 and 7", [5, 6, 7], 20_000),
+    ] {
+        let answer = ask(sql);
+        let found: Vec<_> = answer.rows.iter().map(|row| row[0].clone()).collect();
+        assert_eq!(found, rows.map(Value::Integer), "{sql}");
+        let read = answer.loaded[0].elements;
+        assert!(read <= most, "{sql}: {read} elements read");
+    }
 }
 
 #[test]
