@@ -123,6 +123,9 @@ pub struct PeerStatus {
     pub kind: LinkKind,
     /// The streams that it reads.
     pub streams: Vec<String>,
+    /// The number of the last element of each stream that it has, where that is known. Of `http_pull`: that
+    /// was given to its connection.
+    pub read: BTreeMap<String, u64>,
     /// Time of its connection (RFC 3339).
     #[serde(serialize_with = "as_text")]
     #[schema(value_type = String)]

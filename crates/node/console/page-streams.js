@@ -3,6 +3,7 @@
 
 import { lacks } from './answer-words.js';
 import * as api from './api.js';
+import { Bands } from './bands.js';
 import { Chart } from './chart.js';
 import { facts, h, keyed, problem, replace, setAttribute, setText, table } from './dom.js';
 import { age, clock, count, moment, number, rate, short, unit, value } from './format.js';
@@ -180,6 +181,7 @@ function openOne(root, name) {
   const buffer = live.buffer(name);
   const hasWave = () => (buffer.fields ?? []).some((f) => f.type === 'samples');
   const control = { paused: false, seconds: 60 };
+  const bands = new Bands(name, control);
   const stamp = h('span', { class: 'stamp', role: 'status' });
   const lead = h('p', { class: 'lead' });
   const charts = h('div', { class: 'charts' });
@@ -211,6 +213,7 @@ function openOne(root, name) {
     h('div', { class: 'bar' }, pause, choice, stamp),
     charts,
     past,
+    bands.node,
     values,
     about,
   );
@@ -401,6 +404,7 @@ function openOne(root, name) {
     streams: () => [name],
     close() {
       root.removeEventListener('keydown', onKey);
+      bands.end();
       drawn.forEach((chart) => chart.destroy());
       history?.destroy();
     },

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::catalogue::Catalogue;
+use crate::completeness::Ledger;
 use crate::config::Config;
 use crate::data::{self, Lock, log_directory, registry_directory};
 use crate::devices::Devices;
@@ -77,7 +78,13 @@ impl Node {
                 }
             })?;
         let (drain, draining) = watch::channel(false);
-        let observability = Arc::new(Observability::new(drops, config.limits.clone()));
+        let ledger = Ledger::open(&directory, &storage.log, recoveries.of_streams());
+        if let Some(state) = ledger.run_state() {
+            catalogue.set_run_state(state.clone());
+        }
+        let ledger = Arc::new(ledger);
+        let observability = Observability::new(drops, config.limits.clone(), ledger.clone());
+        let observability = Arc::new(observability);
         let registrar = Registrar::new(registry.clone(), observability.clone(), draining.clone());
         let identity = Identity::new(&config, key, address, tls);
         let app = Arc::new(Shared {
@@ -86,7 +93,8 @@ impl Node {
             token,
             permits: Permits::new(&config),
             devices: Devices::open(&config, size_limit.bytes)
-                .map_err(|reason| StartError::Devices { reason })?,
+                .map_err(|reason| StartError::Devices { reason })?
+                .recorded_in(ledger.clone()),
             producers: Producers::default(),
             defining: tokio::sync::Mutex::default(),
             sensors: Sensors::default(),
@@ -145,6 +153,7 @@ impl Node {
             app.drain.clone(),
         ));
         tasks.spawn(crate::certificate::watch(app.clone()));
+        tasks.spawn(ledger.keep(app.drain.clone()));
         Ok(Self {
             app,
             token: new_token.map(|token| token.reveal()),
@@ -309,6 +318,9 @@ impl Node {
             topics.close();
         }
         while self.tasks.join_next().await.is_some() {}
+        let ledger = self.app.observability.ledger.clone();
+        // It waits for the disk; if it fails, the next start records the end.
+        let _ = tokio::task::spawn_blocking(move || ledger.end()).await;
         self.app.storage.close().await
     }
 }

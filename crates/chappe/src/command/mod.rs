@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 mod client;
+mod completeness;
 pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod dds;
@@ -26,6 +27,7 @@ mod session;
 pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
+pub(crate) mod why;
 pub(crate) mod write;
 
 use clap::CommandFactory;

@@ -1,7 +1,8 @@
-//! `chappe stream`: creates and removes streams of a node.
+//! `chappe stream`: creates and removes streams of a node, and shows what they lack.
 
 use serde_json::json;
 
+use super::completeness;
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
@@ -15,6 +16,7 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
             result = async {
                 match verb {
                     Stream::Create(flags) => create(flags, json).await,
+                    Stream::Completeness(flags) => completeness::run(flags, json).await,
                     Stream::Remove(flags) => remove(flags, json).await,
                 }
             } => result,

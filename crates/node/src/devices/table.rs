@@ -19,6 +19,7 @@ use super::follower::{DeviceCommand, Follower};
 use super::places::Places;
 use super::quota::DeviceQuotas;
 use crate::clock;
+use crate::completeness::Ledger;
 use crate::config::Config;
 
 /// All devices. Devices that are gone stay listed as long as there is room.
@@ -33,6 +34,8 @@ pub(crate) struct Devices {
     pub(crate) places: Arc<Places>,
     /// The client that finds devices, once it is started.
     client: OnceLock<Weak<DeviceClient>>,
+    /// Where it is recorded when a device is there.
+    ledger: Option<Arc<Ledger>>,
 }
 
 #[derive(Debug)]
@@ -123,7 +126,29 @@ impl Devices {
             exclusions: Arc::new(Exclusions::open(config)?),
             places: Arc::new(Places::open(config)?),
             client: OnceLock::new(),
+            ledger: None,
         })
+    }
+
+    /// Records from now on when devices become usable and when they are no longer.
+    pub(crate) fn recorded_in(mut self, ledger: Arc<Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// Records whether a device became usable, or is no longer.
+    fn record(&self, was: DeviceState, streams_before: usize, device: &Device) {
+        let was_usable = was == DeviceState::Usable;
+        let is_usable = device.state == DeviceState::Usable;
+        let has_left = was != device.state && device.is_absent() && !device.streams.is_empty();
+        let Some(ledger) = &self.ledger else { return };
+        if is_usable && (!was_usable || device.streams.len() != streams_before) {
+            ledger.claimed(&device.key, device.streams.iter().map(String::as_str));
+        }
+        if was_usable != is_usable || has_left {
+            let cause = device.reason.as_deref().unwrap_or("usable");
+            ledger.changed(&device.key, is_usable, cause);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -159,13 +184,23 @@ impl Devices {
             };
             table.rows.insert(key.to_owned(), row);
         }
-        table.change(key, change);
+        self.change(&mut table, key, change);
         true
     }
 
     /// Changes a listed device.
     pub(super) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
-        self.lock().change(key, change);
+        self.change(&mut self.lock(), key, change);
+    }
+
+    fn change(&self, table: &mut Table, key: &str, change: impl FnOnce(&mut Device)) {
+        let before = table.get(key);
+        let before = before.map(|device| (device.state, device.streams.len()));
+        table.change(key, change);
+        if let Some(device) = table.get(key) {
+            let (was, streams) = before.unwrap_or_default();
+            self.record(was, streams, device);
+        }
     }
 
     /// Records another way in which a present device was found.
@@ -224,6 +259,11 @@ impl Devices {
             again: None,
         });
         if is_displaced {
+            if let Some(ledger) = &self.ledger
+                && row.device.state == DeviceState::Usable
+            {
+                ledger.changed(key, false, "another device took its place in the table");
+            }
             table.unlist(key);
         }
     }

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod client_address;
+mod completeness;
 mod console;
 mod create;
 mod dds;
@@ -77,6 +78,12 @@ pub(crate) fn router(app: App) -> Router {
             get(streams::elements).post(write::write),
         )
         .route("/streams/{name}/range", get(range::range))
+        .route(
+            "/streams/{name}/completeness",
+            get(completeness::completeness),
+        )
+        .route("/readers", get(completeness::readers))
+        .route("/why/{name}", get(completeness::why))
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",

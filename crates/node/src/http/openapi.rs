@@ -5,8 +5,8 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    create, dds, devices, directory, entities, exchange, kad, links, live, node, publish, query,
-    range, sensors, streams, write,
+    completeness, create, dds, devices, directory, entities, exchange, kad, links, live, node,
+    publish, query, range, sensors, streams, write,
 };
 use crate::shared::App;
 
@@ -45,6 +45,9 @@ use crate::shared::App;
         create::create,
         write::write,
         range::range,
+        completeness::completeness,
+        completeness::readers,
+        completeness::why,
         query::query,
         live::live,
         sensors::list,

@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod bounds;
+mod function_table;
 mod functions;
 mod history;
 mod in_unit;
@@ -37,6 +38,7 @@ use std::collections::BTreeSet;
 
 pub use rusqlite::InterruptHandle;
 
+pub use function_table::{FunctionTable, table_calls};
 pub(crate) use functions::{MATHEMATICS, MATHEMATICS_OF_TWO};
 pub use history::{Answer, HistoryLimits, HistoryQuery, Loaded, Scope, query_streams};
 pub use names::table_name;
