@@ -261,12 +261,6 @@ impl Index {
         self.chunks.push_back(chunk);
     }
 
-    /// All frames as chunks.
-    pub(crate) fn sealed(mut self) -> VecDeque<Chunk> {
-        self.seal(self.tail.len());
-        self.chunks
-    }
-
     /// The segments of the held frames, ascending.
     pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = u32> {
         self.segments.keys().copied()

@@ -106,8 +106,8 @@ pub use fuzz::fuzz_recover;
 pub use holes::Hole;
 pub use memory::MemoryDisk;
 pub use options::{
-    Commit, Cursor, CursorOf, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES,
-    MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
+    Commit, Cursor, CursorOf, MAX_DEFINITIONS_BYTES, MAX_EPOCHS, MAX_METADATA_BYTES,
+    MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
 };
 /// Reads a log without changing anything and reports its contents.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
