@@ -24,6 +24,7 @@ mod query;
 mod readiness;
 mod registry;
 mod report;
+mod streams;
 mod target;
 mod timing;
 
@@ -79,7 +80,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -97,6 +98,12 @@ pub const SCENARIOS: [Scenario; 9] = [
         "100,000 services in memory",
         Vec::new,
         registry::run,
+    ),
+    scenario(
+        "streams",
+        "creating, restarting and binding with 100,000 streams; opening a log of 1,600 segments",
+        Vec::new,
+        streams::run,
     ),
     scenario(
         "exchange",
