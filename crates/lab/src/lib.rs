@@ -25,6 +25,7 @@ mod query;
 mod readiness;
 mod registry;
 mod report;
+mod streams;
 mod target;
 mod timing;
 mod write;
@@ -81,7 +82,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -99,6 +100,12 @@ pub const SCENARIOS: [Scenario; 11] = [
         "100,000 services in memory",
         Vec::new,
         registry::run,
+    ),
+    scenario(
+        "streams",
+        "creating, restarting and binding with 100,000 streams; opening a log of 1,600 segments",
+        Vec::new,
+        streams::run,
     ),
     scenario(
         "exchange",

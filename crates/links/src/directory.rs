@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::serialization::{Document, SerializationError, Structure};
 use super::{DirectoryEntry, LinkError, Selection, Serialization};
 
-/// Most entries of an answer; reason: a node has at most 16,384 streams.
-pub(crate) const ENTRIES_MAX: usize = 16_384;
+/// Most entries of an answer; reason: a node has at most 131,072 streams.
+pub(crate) const ENTRIES_MAX: usize = 131_072;
 
 /// Writes a question.
 pub(crate) fn question(selection: &Selection, serialization: Serialization) -> Bytes {

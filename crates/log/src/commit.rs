@@ -6,7 +6,7 @@
 //! in a new segment when there is room.
 
 use crate::draft::Draft;
-use crate::frame::{Body, Bookmark, Header, Kind, Removal, mark_body};
+use crate::frame::{Body, Bookmark, Definition, Header, Kind, Removal, mark_body};
 use crate::index::FrameRef;
 use crate::planted::{self, Defect};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, at, salt, segment_name};
@@ -22,6 +22,14 @@ const PLENTY_SEGMENTS: u64 = 8;
 
 /// With less room than this the disk is full for all: what fits is not worth looking for.
 const SMALL_BYTES: u64 = 64 * 1024;
+
+/// The beginning of a segment is written in pieces of about so many bytes.
+const HEAD_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Where a segment begins with more than this, it becomes so many times as long, lest the log be mostly
+/// definitions.
+const LARGE_HEAD_BYTES: u64 = 4 * 1024 * 1024;
+const LARGE_HEAD_SHARE: u64 = 4;
 
 /// Why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +110,7 @@ pub(crate) struct Writer {
 /// Missing numbers of a stream: its name, first and last.
 pub(crate) type Lacks = (String, u64, u64);
 
-/// A frame in the buffer: header, offset, checksum, its body unless that is records, and the cursor.
+/// A frame in the buffer: header, offset, checksum, its body if a snapshot needs it, and the cursor.
 pub(crate) struct FrameInBuffer(Header, u32, u32, Vec<u8>, Option<Bookmark>);
 
 fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
@@ -118,11 +126,12 @@ pub(crate) fn no_room(error: &io::Error) -> bool {
 }
 
 impl Writer {
-    /// Makes the first segment, or the one after `number - 1`.
+    /// Makes the first segment, or the one after `number - 1`. `fill` adds pieces of what it begins with
+    /// until it answers that nothing more follows.
     pub(crate) fn make_segment(
         disk: &dyn Disk,
         header: SegmentHeader,
-        definitions: &[u8],
+        mut fill: impl FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Box<dyn File>, Fault> {
         let name = segment_name(header.number);
         let undo = |what: &str, error: io::Error| {
@@ -139,12 +148,27 @@ impl Writer {
             Err(error) => return Err(failed("create", &name, &error)),
         };
         let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(definitions);
-        file.append(&bytes).map_err(|error| undo("write", error))?;
+        loop {
+            let more = fill(&mut bytes);
+            file.append(&bytes).map_err(|error| undo("write", error))?;
+            if !more {
+                break;
+            }
+            bytes.clear();
+        }
         file.sync().map_err(|error| failed("sync", &name, &error))?;
         disk.sync_directory()
             .map_err(|error| failed("sync the directory for", &name, &error))?;
         Ok(file)
+    }
+
+    /// Length from which on a new segment is begun.
+    fn segment_limit(&self) -> u64 {
+        let share = match self.base > LARGE_HEAD_BYTES {
+            true => LARGE_HEAD_SHARE,
+            false => 2,
+        };
+        self.options.segment_bytes.max(share * self.base)
     }
 
     /// Writes as many of the drafts as fit together, syncs if one of them needs it, and says where
@@ -156,7 +180,7 @@ impl Writer {
     ) -> Result<Vec<FrameRef>, Fault> {
         let mut room = if reserve { self.room()? } else { u64::MAX };
         let mut drafts = drafts.peekable();
-        let limit = self.options.segment_bytes.max(2 * self.base);
+        let limit = self.segment_limit();
         let large = drafts.peek().is_some_and(|draft| {
             self.offset > self.base && self.offset + draft.written_bytes() > limit
         });
@@ -392,8 +416,9 @@ impl Writer {
         self.buffer.extend_from_slice(&bytes);
         self.buffer.extend_from_slice(&body.bytes);
         let kept = match draft.kind {
-            Kind::Definition | Kind::Trim | Kind::Lost => body.bytes.to_vec(),
-            Kind::Records | Kind::Fill | Kind::Open | Kind::Close => Vec::new(),
+            Kind::Lost => body.bytes.to_vec(),
+            Kind::Definition if Definition::removes(&body.bytes) => body.bytes.to_vec(),
+            _ => Vec::new(),
         };
         let laid = FrameInBuffer(header, offset, crc, kept, track.bookmark);
         self.buffered_frames.push(laid);
@@ -466,41 +491,17 @@ impl Writer {
         self.forget_removals();
         let before = (self.segment, self.offset, self.previous, self.synced);
         let tracks = self.tracks.clone();
-        self.buffer.clear();
-        self.buffered_frames.clear();
         (self.segment, self.offset, self.synced) = (number, SEGMENT_HEADER_BYTES as u64, 0);
         self.tracks.values_mut().for_each(|track| track.back = 0);
-        let definition = |(&stream, defined): (&u32, &Defined)| Draft {
-            kind: Kind::Definition,
-            stream,
-            epoch: defined.epoch,
-            first: 0,
-            body: Body::from_bytes(defined.body.clone()),
-            level: Level::Power,
-            derived: false,
-            bookmark: None,
-        };
-        let mut drafts: Vec<Draft> = self.definitions.iter().map(definition).collect();
-        let marked = |(&stream, track): (&u32, &Track)| {
-            let before = self.marks.get(&stream).map_or(0, |(_, before)| *before);
-            let epoch = self.definitions.get(&stream)?.epoch;
-            let tells = before > 0 || track.bookmark.is_some();
-            tells.then(|| Draft::trim(stream, epoch, before, Level::Power))
-        };
-        drafts.extend(self.tracks.iter().filter_map(marked));
-        for draft in drafts.iter().chain(&drafts) {
-            self.encode_frame(draft);
-        }
-        match Writer::make_segment(&*self.disk, header, &self.buffer) {
+        let mut next = Snapshot::new(header, self.options.cursor_of.is_some());
+        match self.write_head(header, &mut next) {
             Ok(file) => {
                 self.file = file;
                 (self.base, self.synced) = (self.offset, self.offset);
                 self.must_start_segment = false;
                 self.reserve();
-                let next = Snapshot::new(header, self.options.cursor_of.is_some());
                 let sealed = self.snapshot.replace(next);
                 self.snapshots.extend(sealed);
-                self.note_written_frames();
                 self.older.push_back((before.0, before.1));
                 self.look_for_dead = true;
                 Ok(())
@@ -511,6 +512,63 @@ impl Writer {
                 Err(fault)
             }
         }
+    }
+
+    /// Makes the segment that was just gone to, with everything that a segment begins with, twice.
+    fn write_head(
+        &mut self,
+        header: SegmentHeader,
+        snapshot: &mut Snapshot,
+    ) -> Result<Box<dyn File>, Fault> {
+        let has_mark = |(stream, track): &(&u32, &Track)| {
+            let trimmed = self
+                .marks
+                .get(stream)
+                .is_some_and(|(_, before)| *before > 0);
+            trimmed || track.bookmark.is_some()
+        };
+        let definitions = self.definitions.keys().map(|stream| (*stream, false));
+        let marks = self.tracks.iter().filter(has_mark);
+        let marks = marks.map(|(stream, _)| (*stream, true));
+        let frames: Vec<(u32, bool)> = definitions.chain(marks).collect();
+        let mut left = frames.iter().chain(&frames).copied().peekable();
+        let disk = Arc::clone(&self.disk);
+        Writer::make_segment(&*disk, header, |bytes| {
+            self.buffer.clear();
+            self.buffered_frames.clear();
+            while self.buffer.len() < HEAD_PIECE_BYTES
+                && let Some((stream, is_mark)) = left.next()
+            {
+                if let Some(draft) = self.head_draft(stream, is_mark) {
+                    self.encode_frame(&draft);
+                }
+            }
+            bytes.extend_from_slice(&self.buffer);
+            for FrameInBuffer(header, offset, crc, body, bookmark) in self.buffered_frames.drain(..)
+            {
+                snapshot.push(&header, offset, crc, &body, bookmark);
+            }
+            left.peek().is_some()
+        })
+    }
+
+    /// A stream's definition or trim mark, for the beginning of a segment.
+    fn head_draft(&self, stream: u32, is_mark: bool) -> Option<Draft> {
+        let defined = self.definitions.get(&stream)?;
+        if is_mark {
+            let before = self.marks.get(&stream).map_or(0, |(_, before)| *before);
+            return Some(Draft::trim(stream, defined.epoch, before, Level::Power));
+        }
+        Some(Draft {
+            kind: Kind::Definition,
+            stream,
+            epoch: defined.epoch,
+            first: 0,
+            body: Body::from_bytes(defined.body.clone()),
+            level: Level::Power,
+            derived: false,
+            bookmark: None,
+        })
     }
 
     /// The oldest segment, when all are more than the limit.

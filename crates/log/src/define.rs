@@ -12,16 +12,12 @@ use crate::index::Index;
 use crate::owner::Owner;
 use crate::queue::Pending;
 use crate::state::Core;
-use crate::{Error, Level, MAX_METADATA_BYTES, MAX_NAME_BYTES, Store, Stream};
+use crate::{
+    Error, Level, MAX_DEFINITIONS_BYTES, MAX_METADATA_BYTES, MAX_NAME_BYTES, Store, Stream,
+};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
-
-/// All definitions together may take half a segment, or this if that is more.
-const DEFINITIONS_BYTES: u64 = 1024 * 1024;
-
-/// Bytes of a definition besides its name and metadata, at most.
-const DEFINITION_OVERHEAD_BYTES: usize = 1200;
 
 /// A queued definition: resolves with the stream when the definition is safe. Dropping it does not
 /// cancel it.
@@ -130,19 +126,17 @@ impl Owner {
             definition.metadata.len(),
             MAX_METADATA_BYTES,
         )?;
-        let size =
-            |one: &Definition| one.name.len() + one.metadata.len() + DEFINITION_OVERHEAD_BYTES;
         let others = {
             let queue = self.shared.lock();
-            let all = queue.streams.iter().chain(&queue.creating);
-            let others = all.filter(|(name, _)| **name != definition.name);
-            others
-                .map(|(_, core)| size(core.view().newest()))
-                .sum::<usize>()
+            let known = queue.known(&definition.name);
+            queue.definitions_bytes - known.map_or(0, |core| queue.counted(&core))
         };
-        let limit = (self.shared.options.segment_bytes / 2).max(DEFINITIONS_BYTES) as usize;
-        let all = others + size(definition);
-        check("all streams' names and metadata", all, limit)
+        let all = others + definition.counted_bytes();
+        check(
+            "all streams' names and metadata",
+            all,
+            MAX_DEFINITIONS_BYTES,
+        )
     }
 }
 

@@ -380,6 +380,17 @@ impl Definition {
         self.name.is_empty()
     }
 
+    /// What it counts for in the bytes of all definitions: besides name and metadata there are the epochs.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        const OVERHEAD_BYTES: usize = 1200;
+        self.name.len() + self.metadata.len() + OVERHEAD_BYTES
+    }
+
+    /// Whether an encoded definition removes the stream: its name has no bytes.
+    pub(crate) fn removes(body: &[u8]) -> bool {
+        body.get(1..5) == Some(&[0; 4])
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.level.number()];
         bytes.extend_from_slice(&(self.name.len() as u32).to_le_bytes());

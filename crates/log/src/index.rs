@@ -261,12 +261,6 @@ impl Index {
         self.chunks.push_back(chunk);
     }
 
-    /// All frames as chunks.
-    pub(crate) fn sealed(mut self) -> VecDeque<Chunk> {
-        self.seal(self.tail.len());
-        self.chunks
-    }
-
     /// The segments of the held frames, ascending.
     pub(crate) fn segments(&self) -> impl DoubleEndedIterator<Item = u32> {
         self.segments.keys().copied()
@@ -620,6 +614,39 @@ impl Index {
             }
         }
         (certain, unread)
+    }
+
+    /// Segment and offset of the newest known frame whose records are all before a number.
+    pub(crate) fn last_whole_before(&self, number: u64) -> Option<(u32, u32)> {
+        let at = self.tail.partition_point(|frame| frame.next() <= number);
+        if let Some(frame) = at.checked_sub(1).and_then(|at| self.tail.get(at)) {
+            return Some((self.tail_segment, frame.offset));
+        }
+        let at = self.chunks.partition_point(|chunk| chunk.next <= number);
+        let chunk = self.chunks.get(at.checked_sub(1)?)?;
+        Some((chunk.segment, chunk.last))
+    }
+
+    /// Segment and offset at or after which a number and all that follow it are; `None` when they are
+    /// not there yet.
+    pub(crate) fn place_of(&self, number: u64) -> Option<(u32, u32)> {
+        let at = self.chunks.partition_point(|chunk| chunk.next <= number);
+        if let Some(chunk) = self.chunks.get(at) {
+            return Some((chunk.segment, chunk.start));
+        }
+        let at = self.tail.partition_point(|frame| frame.next() <= number);
+        Some((self.tail_segment, self.tail.get(at)?.offset))
+    }
+
+    /// The first number of which a frame may be after segment and offset.
+    pub(crate) fn first_after(&self, place: (u32, u32)) -> u64 {
+        let past = |chunk: &Chunk| (chunk.segment, chunk.last) <= place;
+        if let Some(chunk) = self.chunks.get(self.chunks.partition_point(past)) {
+            return chunk.first.max(self.first);
+        }
+        let past = |frame: &FrameRef| (self.tail_segment, frame.offset) <= place;
+        let frame = self.tail.get(self.tail.partition_point(past));
+        frame.map_or(self.next, |frame| frame.first.max(self.first))
     }
 
     /// The place of the stream's last frame.

@@ -28,7 +28,14 @@
 //! twice, so a single bad sector takes no stream's name or first number.
 //!
 //! Each segment that is no longer written has a summary in an `.index` file, so opening reads only the
-//! newest segment. That file is a cache: if it does not match, the segment is read.
+//! newest segment. That file is a cache: if it does not match, the segment is read. It lists streams with
+//! records in the segment; definitions and trim marks come from the newest segment, or from older ones if
+//! it is damaged.
+//!
+//! A store has at most [`MAX_STREAMS`] streams, whose definitions take at most
+//! [`MAX_DEFINITIONS_BYTES`]. Creating and opening take time in proportion to their number.
+//!
+//! A reader of many streams keeps one [`Place`] instead of a position for each.
 //!
 //! [`Store::remove`] removes a stream with all its records.
 //!
@@ -37,8 +44,8 @@
 //! is recognized by their identity; a copy written *into* the same files in place is not, unless a
 //! client is ahead of it.
 //!
-//! Memory: an index entry of 48 bytes for 64 frames of a stream, plus at most 64 exact frame
-//! references of 40 bytes a stream. A million records in frames of one record take 0.75 MB, in frames
+//! Memory: an index entry of 48 bytes for 64 frames of a stream, at least one for each segment in which it
+//! has records, plus at most 128 exact frame references of 40 bytes a stream and its definition three times. A million records in frames of one record take 0.75 MB, in frames
 //! of a hundred 7.5 kB.
 //!
 //! Files, from the bottom: `frame`, `segment`, `index`, `snapshot` are the format; `recover` and `open`
@@ -78,6 +85,7 @@ mod memory;
 mod open;
 mod options;
 mod owner;
+mod place;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -108,8 +116,8 @@ pub use fuzz::fuzz_recover;
 pub use holes::Hole;
 pub use memory::MemoryDisk;
 pub use options::{
-    Commit, Cursor, CursorOf, MAX_EPOCHS, MAX_METADATA_BYTES, MAX_NAME_BYTES, MAX_SEGMENT_BYTES,
-    MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
+    Commit, Cursor, CursorOf, MAX_DEFINITIONS_BYTES, MAX_EPOCHS, MAX_METADATA_BYTES,
+    MAX_NAME_BYTES, MAX_SEGMENT_BYTES, MAX_STREAMS, MIN_SEGMENT_BYTES, Options, QueueFull,
 };
 /// Reads a log without changing anything and reports its contents.
 pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
@@ -121,6 +129,7 @@ pub use backup::{Aside, Backup, Repaired, back_up, repair};
 pub use chappe_record::{Level, Position};
 pub use define::Defining;
 pub use owner::Committed;
+pub use place::{Continuation, Place};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
 pub use store::Store;

@@ -234,7 +234,7 @@ fn end_of_log(
                 previous: 0,
                 previous_bytes: 0,
             };
-            let made = Writer::make_segment(&**disk, header, &[]);
+            let made = Writer::make_segment(&**disk, header, |_| false);
             let snapshot = Snapshot::new(header, options.cursor_of.is_some());
             scanned.last_snapshot = Some(snapshot);
             let file = made.map_err(|error| fault(error, options))?;
@@ -351,22 +351,29 @@ fn copy(disk: &dyn Disk, from: &str, to: &str, end: u64) -> std::io::Result<()> 
 
 /// Writes the mark of opening and the definitions of streams with a new epoch, synced.
 fn mark_open(writer: &mut Writer, scanned: &Scanned, recovery: &Recovery) -> Result<(), Error> {
-    let mut drafts = vec![Draft::mark(Kind::Open)];
-    for (&id, stream) in &scanned.streams {
-        let newest = stream.definition.epochs.last();
-        if recovery
-            .new_epochs
-            .iter()
-            .any(|new| Some(&(new.epoch, new.first)) == newest)
-        {
-            drafts.push(Draft::definition(id, &stream.definition));
+    /// Drafts that are laid out at once.
+    const DRAFTS: usize = 4096;
+    let new: BTreeSet<(u64, u64)> = recovery
+        .new_epochs
+        .iter()
+        .map(|new| (new.epoch, new.first))
+        .collect();
+    let is_new =
+        |definition: &Definition| definition.epochs.last().is_some_and(|it| new.contains(it));
+    let definitions = scanned.streams.iter();
+    let definitions = definitions.filter(|(_, stream)| is_new(&stream.definition));
+    let definitions = definitions.map(|(&id, stream)| Draft::definition(id, &stream.definition));
+    let mut drafts = std::iter::once(Draft::mark(Kind::Open)).chain(definitions);
+    loop {
+        let piece: Vec<Draft> = drafts.by_ref().take(DRAFTS).collect();
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let placed = writer.commit(rest.iter(), false);
+            let placed = placed.map_err(|error| fault(error, &writer.options))?;
+            rest = &rest[placed.len()..];
         }
     }
-    let mut rest = drafts.as_slice();
-    while !rest.is_empty() {
-        let placed = writer.commit(rest.iter(), false);
-        let placed = placed.map_err(|error| fault(error, &writer.options))?;
-        rest = &rest[placed.len()..];
-    }
-    Ok(())
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 pub const MAX_NAME_BYTES: usize = 1024;
 /// Most bytes of a stream's metadata: a schema, not a document store.
 pub const MAX_METADATA_BYTES: usize = 256 * 1024;
-/// Most streams in one store: each costs about 4 kB of memory and a definition in each segment.
-pub const MAX_STREAMS: usize = 16 * 1024;
+/// Most streams in one store: each costs some kilobytes of memory and a definition in each segment.
+pub const MAX_STREAMS: usize = 128 * 1024;
+/// Most bytes of all streams' names and metadata, with 1,200 bytes more for each stream. A segment
+/// begins with all of them, twice, and its offsets have 32 bits.
+pub const MAX_DEFINITIONS_BYTES: usize = 256 * 1024 * 1024;
 /// Epochs of a stream that are remembered for [`crate::Stream::resume`]; a client that returns after
 /// more than these gets a rollback, which is safe.
 pub const MAX_EPOCHS: usize = 64;

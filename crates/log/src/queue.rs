@@ -70,6 +70,8 @@ pub(crate) struct Queue {
     /// Those whose first definition is on its way.
     pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
+    /// Bytes of the newest definitions of all streams, also of those that are on their way.
+    pub(crate) definitions_bytes: usize,
     /// Removed streams that the log still has to name.
     pub(crate) removals: usize,
     pub(crate) counters: Counters,
@@ -97,6 +99,7 @@ impl Queue {
             streams: BTreeMap::new(),
             creating: BTreeMap::new(),
             next_id: 1,
+            definitions_bytes: 0,
             removals: 0,
             counters: Counters::default(),
             retractions: 0,
@@ -130,39 +133,75 @@ impl Queue {
         Ok(id)
     }
 
+    /// A stream that the log had when it was opened.
+    pub(crate) fn found(&mut self, core: Arc<Core>) {
+        self.counting(&Arc::clone(&core), |queue| {
+            let name = core.view().definition.name.clone();
+            queue.next_id = queue.next_id.max(core.id.saturating_add(1));
+            queue.streams.insert(name, core);
+        });
+    }
+
     /// A definition is on its way.
     pub(crate) fn defining(&mut self, core: &Arc<Core>, definition: Definition) {
-        if !self.streams.contains_key(&definition.name) {
-            let name = definition.name.clone();
-            self.creating.insert(name, Arc::clone(core));
-        }
-        core.view().coming = Some(definition);
+        self.counting(core, |queue| {
+            if !queue.streams.contains_key(&definition.name) {
+                let name = definition.name.clone();
+                queue.creating.insert(name, Arc::clone(core));
+            }
+            core.view().coming = Some(definition);
+        });
     }
 
     /// A definition is safe.
     pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
-        if let Some(core) = self.creating.remove(&definition.name) {
-            self.streams.insert(definition.name.clone(), core);
-        }
-        let mut view = core.view();
-        if view.coming.as_ref() == Some(&definition) {
-            view.coming = None;
-        }
-        view.definition = definition;
+        self.counting(core, |queue| {
+            if let Some(core) = queue.creating.remove(&definition.name) {
+                queue.streams.insert(definition.name.clone(), core);
+            }
+            let mut view = core.view();
+            if view.coming.as_ref() == Some(&definition) {
+                view.coming = None;
+            }
+            view.definition = definition;
+        });
     }
 
     /// A definition was refused: the stream is as it was before.
     pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
-        let mut view = core.view();
-        view.coming = None;
-        self.creating.remove(&view.definition.name);
+        self.counting(core, |queue| {
+            let mut view = core.view();
+            view.coming = None;
+            queue.creating.remove(&view.definition.name);
+        });
     }
 
     /// A removal is safe: the name is free.
     pub(crate) fn removed(&mut self, core: &Core) {
-        let name = core.view().definition.name.clone();
-        self.streams.remove(&name);
-        self.creating.remove(&name);
+        self.counting(core, |queue| {
+            let name = core.view().definition.name.clone();
+            queue.streams.remove(&name);
+            queue.creating.remove(&name);
+        });
+    }
+
+    /// Changes a stream, and the bytes of all definitions by as much as its own change.
+    fn counting(&mut self, core: &Core, change: impl FnOnce(&mut Queue)) {
+        let before = self.counted(core);
+        change(self);
+        self.definitions_bytes += self.counted(core);
+        self.definitions_bytes -= before;
+    }
+
+    /// What the stream counts for in the bytes of all definitions.
+    pub(crate) fn counted(&self, core: &Core) -> usize {
+        let view = core.view();
+        let name = &view.definition.name;
+        let known = self.streams.get(name).or_else(|| self.creating.get(name));
+        match known.is_some_and(|known| known.id == core.id) {
+            true => view.newest().counted_bytes(),
+            false => 0,
+        }
     }
 }
 

@@ -24,11 +24,13 @@ use crate::{
     CorruptRange, CursorOf, Disk, Error, File, Level, MAX_EPOCHS, Report, StreamInfo, StreamReport,
     TornTail,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A stream as the scan found it.
 pub(crate) struct ScannedStream {
     pub(crate) definition: Definition,
+    /// Its definition was read, not made up.
+    defined: bool,
     pub(crate) index: Index,
     pub(crate) frames: u64,
     pub(crate) records: u64,
@@ -80,6 +82,8 @@ pub(crate) struct Scanned {
     pub(crate) last_snapshot: Option<Snapshot>,
     /// Format versions of the segments.
     pub(crate) versions: BTreeMap<u32, u32>,
+    /// Of the newest segments, those that begin with all definitions and marks.
+    complete: BTreeSet<u32>,
     /// Which of `corrupt` may have held anything.
     opaque: Vec<usize>,
     /// Which of `corrupt` are missing segments.
@@ -107,7 +111,14 @@ impl Scanned {
             stream.index.count_losses();
             marks.insert(stream.definition.name.clone(), kept);
         }
-        let named = |name: &str| self.streams.values().find(|it| it.definition.name == name);
+        let by_name = match self.corrupt.is_empty() {
+            true => BTreeMap::new(),
+            false => {
+                let streams = self.streams.values().rev();
+                streams.map(|it| (&*it.definition.name, it)).collect()
+            }
+        };
+        let named = |name: &str| by_name.get(name);
         for range in &mut self.corrupt {
             for (name, from, _) in &mut range.gaps {
                 let kept = marks.get(name.as_str()).copied();
@@ -115,7 +126,7 @@ impl Scanned {
             }
             // What was put back is not missing any more.
             range.gaps.retain(|(name, from, last)| {
-                let missing = |it: &ScannedStream| it.index.misses_some(*from, *last + 1);
+                let missing = |it: &&ScannedStream| it.index.misses_some(*from, *last + 1);
                 from <= last && named(name).is_none_or(missing)
             });
         }
@@ -132,6 +143,18 @@ impl Scanned {
                 self.corrupt.remove(hole);
             }
         }
+    }
+
+    /// Whether the newest segments, which were read, tell of every stream: one of them is whole, and so
+    /// are the definitions and marks that it begins with.
+    fn tells_of_all(&self) -> bool {
+        let damaged = |number: u32| {
+            let name = segment_name(number);
+            let torn = self.torn.as_ref().is_some_and(|it| it.segment == name);
+            torn || self.corrupt.iter().any(|it| it.segment == name)
+        };
+        let whole = self.complete.iter().any(|number| !damaged(*number));
+        whole && self.streams.values().all(|stream| stream.defined)
     }
 
     /// The newest numbers of the stream may be lost in a corrupt range.
@@ -248,6 +271,10 @@ struct Scan {
     synced_later: Option<(u64, bool)>,
     /// What the present segment holds, with the number of ranges before it.
     building: Option<(Snapshot, usize)>,
+    /// Names of streams by the newest segment, for those that only snapshots have told of so far.
+    names: BTreeMap<u32, String>,
+    /// How many ranges there were before the last segment of which at least the beginning was needed.
+    noted: usize,
 }
 
 /// A segment that is there: number, file, length and header.
@@ -267,10 +294,28 @@ pub(crate) enum Read {
     Unknown,
 }
 
-/// Reads a log.
+/// Reads a log. Snapshots leave out what the newest segment begins with; if that is damaged, more of the
+/// newest segments are read.
 pub(crate) fn scan(
     disk: &dyn Disk,
     read: Read,
+    cursor_of: Option<CursorOf>,
+) -> Result<Scanned, Error> {
+    let mut newest = 1;
+    loop {
+        let found = scan_reading(disk, read, newest, cursor_of)?;
+        if found.indexed == 0 || found.tells_of_all() {
+            return Ok(found);
+        }
+        newest *= 2;
+    }
+}
+
+/// Reads a log, the `newest` segments in any case.
+fn scan_reading(
+    disk: &dyn Disk,
+    read: Read,
+    newest: usize,
     cursor_of: Option<CursorOf>,
 ) -> Result<Scanned, Error> {
     let names = at("list", "the directory", disk.list())?;
@@ -324,13 +369,39 @@ pub(crate) fn scan(
         damaged_until: 0,
         synced_later: None,
         building: None,
+        names: BTreeMap::new(),
+        noted: 0,
     };
+    if read == Read::Unknown && files.len() > newest {
+        let store = scan.found.store.unwrap_or_default();
+        for one in files.iter().rev().take(newest) {
+            let head = at("read", &segment_name(one.number), head_of(one, store))?;
+            let Some(head) = head else { continue };
+            if head.is_complete {
+                scan.found.complete.insert(one.number);
+            }
+            for (header, body) in head.frames {
+                let definition = Definition::decode(&body).filter(|it| !it.is_removal());
+                if let (Kind::Definition, Some(definition)) = (header.kind, definition) {
+                    scan.names.entry(header.stream).or_insert(definition.name);
+                }
+            }
+        }
+    }
     for (n, one) in files.iter().enumerate() {
         scan.segment_header(one.number, one.header);
         let next = files.get(n + 1);
-        let snapshot = (read == Read::Unknown).then(|| snapshot_of(disk, one, next));
+        let may_trust = read == Read::Unknown && n + newest < files.len();
+        let snapshot = may_trust.then(|| snapshot_of(disk, one, next));
         let fits = |it: &Snapshot| scan.continues(it) && (it.has_cursors || cursor_of.is_none());
-        if let Some(snapshot) = snapshot.flatten().filter(fits) {
+        let mut snapshot = snapshot.flatten().filter(fits);
+        // After damage, the next frame of each stream tells what it lost.
+        let ranges = scan.found.corrupt.len();
+        if snapshot.is_some() && ranges != scan.noted && !scan.apply_head(one)? {
+            snapshot = None;
+        }
+        scan.noted = ranges;
+        if let Some(snapshot) = snapshot {
             scan.apply_snapshot(snapshot);
         } else {
             let new = |header| Snapshot::new(header, cursor_of.is_some());
@@ -358,6 +429,47 @@ fn snapshot_of(disk: &dyn Disk, one: &SegmentFile, next: Option<&SegmentFile>) -
         return None;
     }
     Snapshot::load(disk, &*one.file, one.length, &header, &next.header?)
+}
+
+/// What a segment begins with.
+struct Head {
+    /// The definitions and marks, once each.
+    frames: Vec<(Header, Vec<u8>)>,
+    /// They are all there, for the copies are too. A segment whose beginning was cut off by a power loss
+    /// may have been written on.
+    is_complete: bool,
+}
+
+/// What a segment begins with; `None` if some of it cannot be read.
+fn head_of(one: &SegmentFile, store: u64) -> std::io::Result<Option<Head>> {
+    let mut scanner = Scanner::new(&*one.file, salt(store, one.number), one.length);
+    let mut frames: Vec<(Header, Vec<u8>)> = Vec::new();
+    let mut known = BTreeSet::new();
+    let (mut copies, mut copying) = (0, false);
+    let mut offset = SEGMENT_HEADER_BYTES as u64;
+    let is_complete = loop {
+        match scanner.look(offset)? {
+            Found::Frame(header, _) if matches!(header.kind, Kind::Definition | Kind::Trim) => {
+                let is_new = known.insert((header.stream, header.kind as u8));
+                copying |= !is_new;
+                match copying {
+                    true if copies == frames.len() => break true,
+                    true => copies += 1,
+                    false => {
+                        let body = scanner.body(offset, &header)?.to_vec();
+                        frames.push((header, body));
+                    }
+                }
+                offset += header.frame_bytes();
+            }
+            Found::Frame(..) | Found::End => break copying && copies == frames.len(),
+            Found::BadBody(..) | Found::Bad(_) => return Ok(None),
+        }
+    };
+    Ok(Some(Head {
+        frames,
+        is_complete,
+    }))
 }
 
 /// No key is known: right for a log that was never finished being created, hopeless otherwise.
@@ -710,16 +822,18 @@ impl Scan {
     fn stream_from(&mut self, id: u32, epoch: u64, first: u64) -> &mut ScannedStream {
         let (ranges_seen, opaque_seen) = (self.found.corrupt.len(), self.found.opaque.len());
         let lost_in = self.lost_beginning();
+        let name = self.names.get(&id);
         self.found.streams.entry(id).or_insert_with(|| {
             let mut index = Index::new(1);
             index.skip_to(first);
             ScannedStream {
                 definition: Definition {
-                    name: format!("lost-name-{id}"),
+                    name: name.map_or_else(|| format!("lost-name-{id}"), String::clone),
                     level: Level::Power,
                     metadata: Vec::new(),
                     epochs: vec![(epoch, first)],
                 },
+                defined: false,
                 index,
                 frames: 0,
                 records: 0,
@@ -826,24 +940,17 @@ impl Scan {
     /// Takes what a segment holds from its snapshot.
     fn apply_snapshot(&mut self, snapshot: Snapshot) {
         for (id, part) in snapshot.parts {
-            let definition = Definition::decode(&part.definition);
-            if definition.as_ref().is_some_and(Definition::is_removal) {
-                self.apply_removal(id, part.epoch, snapshot.header.number);
-                self.found.frames += part.frames;
-                self.found.records += part.records;
+            self.found.frames += part.frames;
+            self.found.records += part.records;
+            if self.found.removals.contains_key(&id) {
                 continue;
             }
-            self.found.removals.remove(&id);
             self.stream_from(id, part.epoch, part.first);
             self.skip(id, part.first);
             let stream = self.stream_from(id, part.epoch, part.first);
-            if let Some(definition) = definition {
-                stream.definition = definition;
+            for chunk in part.chunks {
+                stream.index.push_chunk(chunk);
             }
-            part.index
-                .sealed()
-                .into_iter()
-                .for_each(|chunk| stream.index.push_chunk(chunk));
             let fills = part.fills.into_iter();
             for fill in fills.filter(|_| !planted::is(Defect::ForgetsFills)) {
                 stream.index.fill(snapshot.header.number, fill);
@@ -851,12 +958,12 @@ impl Scan {
             for (from, next) in part.given_up {
                 stream.index.give_up(from, next);
             }
-            stream.trimmed = stream.trimmed.max(part.trimmed);
             Bookmark::renew(&mut stream.bookmark, part.bookmark, Kind::Trim);
             stream.frames += part.frames;
             stream.records += part.records;
-            self.found.frames += part.frames;
-            self.found.records += part.records;
+        }
+        for (id, epoch) in snapshot.removals {
+            self.apply_removal(id, epoch, snapshot.header.number);
         }
         self.found.clean = snapshot.closed;
         self.found.indexed += 1;
@@ -865,6 +972,29 @@ impl Scan {
             .segments
             .push((snapshot.header.number, snapshot.bytes));
         self.chain = Some(snapshot.last_crc);
+    }
+
+    /// What a segment begins with tells how far each stream was; false if it cannot be read.
+    fn apply_head(&mut self, one: &SegmentFile) -> Result<bool, Error> {
+        let store = self.found.store.unwrap_or_default();
+        let name = segment_name(one.number);
+        let head = at("read", &name, head_of(one, store))?;
+        let Some(head) = head.filter(|it| it.is_complete) else {
+            return Ok(false);
+        };
+        for (header, body) in head.frames {
+            match header.kind {
+                Kind::Trim => self.apply_mark(&header, mark(&body).unwrap_or_default()),
+                _ => match Definition::decode(&body) {
+                    Some(definition) if definition.is_removal() => {
+                        self.apply_removal(header.stream, header.epoch, one.number);
+                    }
+                    Some(definition) => self.apply_definition(&header, definition),
+                    None => return Ok(false),
+                },
+            }
+        }
+        Ok(true)
     }
 
     /// The stream is no more, and nothing of it is missing.
@@ -883,7 +1013,8 @@ impl Scan {
         self.found.removals.remove(&header.stream);
         self.stream(header);
         self.skip(header.stream, header.first);
-        self.stream(header).definition = definition;
+        let stream = self.stream(header);
+        (stream.definition, stream.defined) = (definition, true);
     }
 
     fn apply_mark(&mut self, header: &Header, before: u64) {

@@ -1,29 +1,39 @@
-//! What a segment holds, in a small file beside it, so that opening need not read the segment.
+//! The records of a segment, in a small file next to it, so that opening need not read the segment.
 //!
 //! A snapshot is written when its segment is sealed and never changed. It is a cache: it is trusted
 //! only where its own checksum is right, where the segment has the length and the last frame that it
 //! names, and where the next segment's header names the same. Without it the segment is read, and
 //! the file is made again. It is not synced. A segment in which anything is damaged has none.
 //!
+//! It lists streams with records in the segment, and removed streams. Other definitions and trim marks
+//! are not in it: the newest segment begins with those of all streams. So a log of many streams and many segments opens
+//! in the time that its records' index takes, however many streams are quiet.
+//!
 //! Layout, numbers little endian: magic, format version (u32), whether records were looked through for
 //! cursors (u32), segment (u32), store (u64), checksum and length of the segment before (u32 each),
 //! length (u32), last frame's offset and checksum (u32 each), streams (u32); for each stream id (u32),
-//! first number (u64), epoch (u64), trim mark (u64), frames (u64), records (u64), definition (length
-//! u32, bytes), chunks (count u32, 44 bytes each), fills (count u32, 36 bytes each), ranges given up
-//! (count u32, 16 bytes each), cursor (number u64, 16 bytes); at the end the checksum of everything and
-//! of the segment's salt.
+//! first number (u64), epoch (u64), frames (u64), records (u64), chunks (count u32, 44 bytes each),
+//! fills (count u32, 36 bytes each), ranges given up (count u32, 16 bytes each), newest cursor of its
+//! records (number u64, 16 bytes); removed streams (u32), for each id (u32) and epoch (u64); at the end
+//! the checksum of everything and of the segment's salt.
+//!
+//! Version 2 listed every stream, with its trim mark (u64) after the epoch and its definition (length
+//! u32, bytes) after the records, and had no list of removed streams. It is still read.
 
 use crate::frame::{Bookmark, Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
-use crate::index::{Chunk, FrameRef, Index};
+use crate::index::{CHUNK_FRAMES, Chunk, FrameRef};
 use crate::segment::{SegmentHeader, UNFINISHED, salt};
 use crate::{Disk, File};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 
-/// Version of the layout.
-const VERSION: u32 = 2;
+/// Version of the layout that is written.
+const VERSION: u32 = 3;
+/// The version with all definitions and trim marks, which is read too.
+const VERSION_WITH_DEFINITIONS: u32 = 2;
 const MAGIC: &[u8; 8] = b"CHAPPEix";
-/// A larger file is not a snapshot: streams with their definitions take at most half a segment.
+/// A larger file is not a snapshot: a chunk stands for at least one frame, which is longer.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The name of a segment's snapshot.
@@ -36,25 +46,74 @@ pub(crate) fn snapshot_number(name: &str) -> Option<u32> {
     crate::segment::segment_number(&format!("{}.segment", name.strip_suffix(".index")?))
 }
 
-/// What a segment holds of one stream.
+/// A stream's records in a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     /// The first number that the segment tells of, and its epoch.
     pub(crate) first: u64,
     pub(crate) epoch: u64,
-    /// The first number kept by the newest trim mark; 0 when there is none.
-    pub(crate) trimmed: u64,
     pub(crate) frames: u64,
     pub(crate) records: u64,
-    /// The newest definition; empty when there is none.
-    pub(crate) definition: Vec<u8>,
-    pub(crate) index: Index,
+    pub(crate) chunks: Vec<Chunk>,
+    /// How many frames the last chunk has.
+    last_frames: usize,
     /// What was put back.
     pub(crate) fills: Vec<FrameRef>,
     /// What was given up: first number, and the one after the last.
     pub(crate) given_up: Vec<(u64, u64)>,
     /// The newest cursor.
     pub(crate) bookmark: Option<Bookmark>,
+}
+
+impl Part {
+    fn new(first: u64, epoch: u64) -> Part {
+        Part {
+            first,
+            epoch,
+            frames: 0,
+            records: 0,
+            chunks: Vec::new(),
+            last_frames: 0,
+            fills: Vec::new(),
+            given_up: Vec::new(),
+            bookmark: None,
+        }
+    }
+
+    /// The number after the last record.
+    fn next(&self) -> u64 {
+        self.chunks.last().map_or(self.first, |chunk| chunk.next)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.fills.is_empty() && self.given_up.is_empty()
+    }
+
+    /// Adds the frame that continues the records.
+    fn push(&mut self, segment: u32, frame: &FrameRef) {
+        if let Some(chunk) = self.chunks.last_mut()
+            && self.last_frames < CHUNK_FRAMES
+        {
+            chunk.next = frame.next();
+            chunk.time_min = chunk.time_min.min(frame.time_min);
+            chunk.time_max = chunk.time_max.max(frame.time_max);
+            chunk.last = frame.offset;
+            chunk.bytes = chunk.bytes.saturating_add(frame.bytes);
+            self.last_frames += 1;
+            return;
+        }
+        self.last_frames = 1;
+        self.chunks.push(Chunk {
+            first: frame.first,
+            next: frame.next(),
+            time_min: frame.time_min,
+            time_max: frame.time_max,
+            segment,
+            start: frame.offset,
+            last: frame.offset,
+            bytes: frame.bytes,
+        });
+    }
 }
 
 /// What a segment holds.
@@ -70,6 +129,10 @@ pub(crate) struct Snapshot {
     /// The last frame is the mark of closing.
     pub(crate) closed: bool,
     pub(crate) parts: BTreeMap<u32, Part>,
+    /// Removed streams with their epochs.
+    pub(crate) removals: BTreeMap<u32, u64>,
+    /// The next numbers of streams that the segment defines and has no records of, yet.
+    quiet: BTreeMap<u32, u64>,
     /// It does not hold together: it must not be written.
     pub(crate) spoilt: bool,
 }
@@ -85,11 +148,13 @@ impl Snapshot {
             last_crc: 0,
             closed: false,
             parts: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            quiet: BTreeMap::new(),
             spoilt: false,
         }
     }
 
-    /// Adds the next frame. The body matters for definitions and trim marks alone.
+    /// Adds the next frame. The body matters for removals and records given up alone.
     pub(crate) fn push(
         &mut self,
         header: &Header,
@@ -101,44 +166,48 @@ impl Snapshot {
         self.bytes = u64::from(offset) + header.frame_bytes();
         (self.last_offset, self.last_crc) = (offset, crc);
         self.closed = header.kind == Kind::Close;
-        if matches!(header.kind, Kind::Open | Kind::Close) {
-            return;
-        }
-        let part = self.parts.entry(header.stream).or_insert_with(|| Part {
-            first: header.first,
-            epoch: header.epoch,
-            trimmed: 0,
-            frames: 0,
-            records: 0,
-            definition: Vec::new(),
-            index: Index::new(header.first),
-            fills: Vec::new(),
-            given_up: Vec::new(),
-            bookmark: None,
-        });
+        let part = match header.kind {
+            Kind::Open | Kind::Close => return,
+            Kind::Definition if Definition::removes(body) => {
+                self.removals.insert(header.stream, header.epoch);
+                return;
+            }
+            // The next segment repeats them.
+            Kind::Definition | Kind::Trim => {
+                match self.parts.get_mut(&header.stream) {
+                    Some(part) => {
+                        self.spoilt |= header.first != part.next();
+                        Bookmark::renew(&mut part.bookmark, bookmark, header.kind);
+                    }
+                    None => drop(self.quiet.insert(header.stream, header.first)),
+                }
+                return;
+            }
+            Kind::Records | Kind::Fill | Kind::Lost => match self.parts.entry(header.stream) {
+                Entry::Occupied(part) => part.into_mut(),
+                Entry::Vacant(place) => {
+                    let first = self.quiet.remove(&header.stream);
+                    self.spoilt |= first.is_none() && header.kind != Kind::Records;
+                    place.insert(Part::new(first.unwrap_or(header.first), header.epoch))
+                }
+            },
+        };
         Bookmark::renew(&mut part.bookmark, bookmark, header.kind);
-        let expected = part.index.next();
         match header.kind {
-            Kind::Records if header.first == expected => {
+            Kind::Records if header.first == part.next() => {
                 part.frames += 1;
                 part.records += u64::from(header.count);
-                part.index
-                    .push(self.header.number, FrameRef::new(header, offset));
+                part.push(self.header.number, &FrameRef::new(header, offset));
             }
             Kind::Fill => {
                 part.frames += 1;
                 part.records += u64::from(header.count);
-                self.spoilt |= header.next() > expected;
+                self.spoilt |= header.next() > part.next();
                 part.fills.push(FrameRef::new(header, offset));
             }
             Kind::Lost => {
                 let next = mark(body).unwrap_or_default();
                 part.given_up.push((header.first, next));
-            }
-            Kind::Definition if header.first == expected => part.definition = body.to_vec(),
-            Kind::Trim if header.first == expected => {
-                let before = mark(body).unwrap_or_default();
-                part.trimmed = part.trimmed.max(before.min(header.first));
             }
             _ => self.spoilt = true,
         }
@@ -160,20 +229,11 @@ impl Snapshot {
         word(&mut bytes, self.parts.len() as u32);
         for (id, part) in &self.parts {
             word(&mut bytes, *id);
-            for value in [
-                part.first,
-                part.epoch,
-                part.trimmed,
-                part.frames,
-                part.records,
-            ] {
+            for value in [part.first, part.epoch, part.frames, part.records] {
                 long(&mut bytes, value);
             }
-            word(&mut bytes, part.definition.len() as u32);
-            bytes.extend_from_slice(&part.definition);
-            let chunks = part.index.clone().sealed();
-            word(&mut bytes, chunks.len() as u32);
-            for chunk in &chunks {
+            word(&mut bytes, part.chunks.len() as u32);
+            for chunk in &part.chunks {
                 long(&mut bytes, chunk.first);
                 long(&mut bytes, chunk.next);
                 long(&mut bytes, chunk.time_min as u64);
@@ -200,6 +260,11 @@ impl Snapshot {
             long(&mut bytes, part.bookmark.map_or(0, |it| it.number));
             bytes.extend_from_slice(&part.bookmark.map_or([0; 16], |it| it.cursor));
         }
+        word(&mut bytes, self.removals.len() as u32);
+        for (id, epoch) in &self.removals {
+            word(&mut bytes, *id);
+            long(&mut bytes, *epoch);
+        }
         let crc = checksum(&self.header, &bytes);
         word(&mut bytes, crc);
         bytes
@@ -215,7 +280,8 @@ impl Snapshot {
         let (version, has_cursors) = (rest.word()?, rest.word()? != 0);
         let (number, store) = (rest.word()?, rest.long()?);
         let (previous, previous_bytes) = (rest.word()?, rest.word()?);
-        let same = (version, number, store) == (VERSION, header.number, header.store)
+        let same = matches!(version, VERSION | VERSION_WITH_DEFINITIONS)
+            && (number, store) == (header.number, header.store)
             && (previous, previous_bytes) == (header.previous, header.previous_bytes);
         if !same {
             return None;
@@ -226,7 +292,18 @@ impl Snapshot {
         snapshot.last_crc = rest.word()?;
         for _ in 0..rest.word()? {
             let id = rest.word()?;
-            snapshot.parts.insert(id, rest.part(number)?);
+            let (part, removed) = rest.part(version, number)?;
+            if removed {
+                snapshot.removals.insert(id, part.epoch);
+            }
+            if !part.is_empty() {
+                snapshot.parts.insert(id, part);
+            }
+        }
+        if version == VERSION {
+            for _ in 0..rest.word()? {
+                snapshot.removals.insert(rest.word()?, rest.long()?);
+            }
         }
         rest.0.is_empty().then_some(snapshot)
     }
@@ -316,27 +393,31 @@ impl<'a> Rest<'a> {
         Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
     }
 
-    fn part(&mut self, segment: u32) -> Option<Part> {
-        let (first, epoch, trimmed) = (self.long()?, self.long()?, self.long()?);
+    /// A stream's part, and whether the stream is removed.
+    fn part(&mut self, version: u32, segment: u32) -> Option<(Part, bool)> {
+        let (first, epoch) = (self.long()?, self.long()?);
         if first == 0 || first >= MAX_SEQUENCE {
             return None;
         }
-        let (frames, records) = (self.long()?, self.long()?);
-        let length = self.word()? as usize;
-        let definition = self.bytes(length)?.to_vec();
-        if !definition.is_empty() {
-            Definition::decode(&definition)?;
+        let has_definitions = version == VERSION_WITH_DEFINITIONS;
+        if has_definitions {
+            self.long()?;
         }
-        let mut index = Index::new(first);
+        let mut part = Part::new(first, epoch);
+        (part.frames, part.records) = (self.long()?, self.long()?);
+        let mut removed = false;
+        if has_definitions {
+            let length = self.word()? as usize;
+            removed = Definition::removes(self.bytes(length)?);
+        }
         for _ in 0..self.word()? {
             let chunk = self.chunk(segment)?;
-            let orderly = chunk.first == index.next() && chunk.first < chunk.next;
+            let orderly = chunk.first == part.next() && chunk.first < chunk.next;
             if !orderly || chunk.next >= MAX_SEQUENCE || chunk.start > chunk.last {
                 return None;
             }
-            index.push_chunk(chunk);
+            part.chunks.push(chunk);
         }
-        let mut fills = Vec::new();
         for _ in 0..self.word()? {
             let fill = FrameRef {
                 first: self.long()?,
@@ -349,26 +430,14 @@ impl<'a> Rest<'a> {
             if fill.first == 0 || fill.first >= MAX_SEQUENCE {
                 return None;
             }
-            fills.push(fill);
+            part.fills.push(fill);
         }
-        let mut given_up = Vec::new();
         for _ in 0..self.word()? {
-            given_up.push((self.long()?, self.long()?));
+            part.given_up.push((self.long()?, self.long()?));
         }
         let (number, cursor) = (self.long()?, self.bytes(16)?.try_into().ok()?);
-        let bookmark = (number > 0).then_some(Bookmark { number, cursor });
-        Some(Part {
-            first,
-            epoch,
-            trimmed,
-            frames,
-            records,
-            definition,
-            index,
-            fills,
-            given_up,
-            bookmark,
-        })
+        part.bookmark = (number > 0).then_some(Bookmark { number, cursor });
+        Some((part, removed))
     }
 
     fn chunk(&mut self, segment: u32) -> Option<Chunk> {
@@ -443,10 +512,7 @@ mod tests {
         let read = Snapshot::decode(&bytes, &header()).expect("a snapshot");
         assert_eq!(read.encode(), bytes);
         let part = &read.parts[&1];
-        assert_eq!(
-            (part.records, part.fills.len(), part.index.next()),
-            (600, 4, 589)
-        );
+        assert_eq!((part.records, part.fills.len(), part.next()), (600, 4, 589));
         let newest = part.bookmark.expect("a cursor");
         assert_eq!((newest.number, newest.cursor), (588, [198; 16]));
         let other = SegmentHeader {
@@ -454,6 +520,35 @@ mod tests {
             ..header()
         };
         assert!(Snapshot::decode(&bytes, &other).is_none());
+    }
+
+    #[test]
+    fn a_snapshot_of_the_version_before_is_read() {
+        let snapshot = filled();
+        let part = &snapshot.parts[&1];
+        let bytes = snapshot.encode();
+        // Up to the first part, which begins with its stream, first number and epoch.
+        let head = 8 + 4 + 4 + 4 + 8 + 4 + 4 + 4 + 4 + 4;
+        let mut old = bytes[..head].to_vec();
+        old[8..12].copy_from_slice(&VERSION_WITH_DEFINITIONS.to_le_bytes());
+        old.extend_from_slice(&2u32.to_le_bytes());
+        let mut part_bytes = |stream: u32, frames_on: &[u8], frames: u64, records: u64| {
+            old.extend_from_slice(&stream.to_le_bytes());
+            for value in [1, 9, 1, frames, records] {
+                old.extend_from_slice(&u64::to_le_bytes(value));
+            }
+            old.extend_from_slice(&3u32.to_le_bytes());
+            old.extend_from_slice(b"abc");
+            old.extend_from_slice(frames_on);
+        };
+        let rest = &bytes[head + 4 + 4 + 8 + 8 + 8 + 8..bytes.len() - 4 - 4];
+        part_bytes(1, rest, part.frames, part.records);
+        // A stream without records.
+        part_bytes(2, &[0; 4 + 4 + 4 + 8 + 16], 0, 0);
+        let crc = checksum(&header(), &old);
+        old.extend_from_slice(&crc.to_le_bytes());
+        let read = Snapshot::decode(&old, &header()).expect("a snapshot");
+        assert_eq!(read.encode(), bytes);
     }
 
     proptest! {

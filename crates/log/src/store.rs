@@ -18,8 +18,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates the log of a directory and recovers it: reads all of it once. `seed` must
-    /// be random: epochs are drawn from it. No other store may have the directory open.
+    /// Opens or creates the log of a directory and recovers it: reads the newest segment and the
+    /// snapshots of the others. `seed` must be random: epochs are drawn from it. No other store may have the directory open.
     pub fn open(
         disk: Box<dyn Disk>,
         options: Options,
@@ -37,10 +37,8 @@ impl Store {
         {
             let mut queue = shared.lock();
             for (id, stream) in scanned.streams {
-                let name = stream.definition.name.clone();
                 let core = Core::new(id, stream.definition, stream.index, stream.bookmark);
-                queue.streams.insert(name, Arc::new(core));
-                queue.next_id = queue.next_id.max(id.saturating_add(1));
+                queue.found(Arc::new(core));
             }
             queue.removals = scanned.removals.len();
             let last = scanned.removals.last_key_value();

@@ -2,7 +2,7 @@
 
 mod removal;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -66,27 +66,25 @@ struct Meter {
     since: Instant,
     count: u64,
     rate: f64,
-    last_time: Option<Timestamp>,
+    /// `None` until it is asked for or an element arrives: reading it from the log for each stream would
+    /// delay the start of a node with many.
+    last_time: Option<Option<Timestamp>>,
 }
 
 impl Entry {
-    fn new(
-        log: StreamLog,
-        run_state: &Arc<OnceLock<Arc<RunState>>>,
-    ) -> Result<Arc<Self>, StoreError> {
-        let newest = log.newest(1)?;
-        Ok(Arc::new(Self {
+    fn new(log: StreamLog, run_state: &Arc<OnceLock<Arc<RunState>>>) -> Arc<Self> {
+        Arc::new(Self {
             name: log.name().to_owned(),
             meter: Mutex::new(Meter {
                 since: Instant::now(),
                 count: 0,
                 rate: 0.0,
-                last_time: newest.last().map(|element| element.source_time),
+                last_time: None,
             }),
             acknowledged: OnceLock::new(),
             run_state: run_state.clone(),
             log,
-        }))
+        })
     }
 
     /// The key of its device, or the name of its virtual sensor.
@@ -144,7 +142,7 @@ impl Entry {
         let mut meter = self.meter();
         meter.roll();
         meter.count += elements;
-        meter.last_time = Some(newest);
+        meter.last_time = Some(Some(newest));
         drop(meter);
         // What is acknowledged at this level before it is written can be lost, and is then counted.
         let log = self.log.log();
@@ -162,9 +160,14 @@ impl Entry {
         (meter.rate * 100.0).round() / 100.0
     }
 
-    /// The source time of the newest element.
+    /// The source time of the newest element; `None` without one, or if it cannot be read.
     pub(crate) fn last_time(&self) -> Option<Timestamp> {
-        self.meter().last_time
+        if let Some(known) = self.meter().last_time {
+            return known;
+        }
+        let newest = self.log.newest(1).unwrap_or_default();
+        let time = newest.last().map(|element| element.source_time);
+        *self.meter().last_time.get_or_insert(time)
     }
 
     fn meter(&self) -> std::sync::MutexGuard<'_, Meter> {
@@ -195,10 +198,23 @@ pub(crate) fn stream_name(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:stream:")
 }
 
+/// Recent changes that are remembered, for parts that follow new streams.
+const RECENT_MAX: usize = 1_024;
+
 /// The streams by name.
 #[derive(Default)]
 struct Entries {
     ready: BTreeMap<String, Arc<Entry>>,
+    /// The source and the device's identity by which a ready stream is counted below.
+    counted: BTreeMap<String, (String, Option<String>)>,
+    /// Number of ready streams of each source.
+    of_source: HashMap<String, usize>,
+    /// Names of the ready streams of each identity.
+    of_identity: HashMap<String, BTreeSet<String>>,
+    /// The newest streams with the number of their change, oldest first, without a gap.
+    recent: VecDeque<(u64, Arc<Entry>)>,
+    /// Number of streams defined so far.
+    change: u64,
     pending: BTreeMap<String, Claim>,
     /// Streams that are being removed: they can be neither found nor defined.
     removing: BTreeSet<String>,
@@ -253,8 +269,64 @@ impl Entries {
         if let Some(claim) = self.pending.get_mut(&entry.name) {
             self.new_count -= usize::from(std::mem::take(&mut claim.is_new));
         }
-        let name = entry.name.clone();
-        self.ready.entry(name).or_insert(entry).clone()
+        let entry = match self.ready.get(&entry.name) {
+            Some(known) => known.clone(),
+            None => {
+                self.change += 1;
+                if self.recent.len() >= RECENT_MAX {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back((self.change, entry.clone()));
+                self.ready.insert(entry.name.clone(), entry.clone());
+                entry
+            }
+        };
+        self.count(&entry);
+        entry
+    }
+
+    /// Counts a stream by its present source and identity.
+    fn count(&mut self, entry: &Entry) {
+        let identity = entry.log.device().map(|device| device.identity);
+        let present = (entry.source(), identity);
+        if self.counted.get(&entry.name) == Some(&present) {
+            return;
+        }
+        self.discount(&entry.name);
+        let (source, identity) = &present;
+        *self.of_source.entry(source.clone()).or_default() += 1;
+        if let Some(identity) = identity {
+            let names = self.of_identity.entry(identity.clone()).or_default();
+            names.insert(entry.name.clone());
+        }
+        self.counted.insert(entry.name.clone(), present);
+    }
+
+    fn discount(&mut self, name: &str) {
+        let Some((source, identity)) = self.counted.remove(name) else {
+            return;
+        };
+        if let Some(count) = self.of_source.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_source.remove(&source);
+            }
+        }
+        if let Some(identity) = identity
+            && let Some(names) = self.of_identity.get_mut(&identity)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.of_identity.remove(&identity);
+            }
+        }
+    }
+
+    /// Takes a stream out.
+    fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+        self.discount(name);
+        self.recent.retain(|(_, entry)| entry.name != name);
+        self.ready.remove(name)
     }
 }
 
@@ -274,7 +346,7 @@ impl PendingStream<'_> {
     /// Waits until the definition is safe.
     pub(crate) async fn finish(self) -> Result<Arc<Entry>, CatalogueError> {
         let log = self.opening.await?;
-        Ok(self.reserved.catalogue.insert(log)?)
+        Ok(self.reserved.catalogue.insert(log))
     }
 }
 
@@ -312,7 +384,7 @@ impl Catalogue {
         let mut entries = Entries::default();
         let run_state = Arc::<OnceLock<Arc<RunState>>>::default();
         for log in store.streams() {
-            entries.insert(Entry::new(log, &run_state)?);
+            entries.insert(Entry::new(log, &run_state));
         }
         Ok(Self {
             store,
@@ -455,14 +527,16 @@ impl Catalogue {
     }
 
     /// Adds a stream that is ready for use.
-    fn insert(&self, log: StreamLog) -> Result<Arc<Entry>, StoreError> {
-        if let Some(entry) = self.get(log.name()) {
-            return Ok(entry);
-        }
-        let entry = Entry::new(log, &self.run_state)?;
+    fn insert(&self, log: StreamLog) -> Arc<Entry> {
+        let known = self.get(log.name());
+        let is_new = known.is_none();
+        // A known one may have another source now.
+        let entry = known.unwrap_or_else(|| Entry::new(log, &self.run_state));
         let entry = self.write().insert(entry);
-        self.changes.send_modify(|number| *number += 1);
-        Ok(entry)
+        if is_new {
+            self.changes.send_modify(|number| *number += 1);
+        }
+        entry
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Entries> {
@@ -484,11 +558,12 @@ impl Catalogue {
     /// The number of streams that belong to `source`, pending ones included.
     pub(crate) fn stream_count(&self, source: &str) -> usize {
         let is_own = owner_test(source);
+        let former = crate::devices::former_key(source);
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let ready = entries.ready.values().map(|entry| entry.source());
+        let owners = std::iter::once(source).chain(former.as_deref().filter(|it| *it != source));
+        let ready = owners.filter_map(|owner| entries.of_source.get(owner));
         let pending = entries.pending.values().filter(|claim| claim.is_new);
-        ready.filter(|owner| is_own(owner)).count()
-            + pending.filter(|claim| is_own(&claim.source)).count()
+        ready.sum::<usize>() + pending.filter(|claim| is_own(&claim.source)).count()
     }
 
     /// The stream of this name.
@@ -505,11 +580,25 @@ impl Catalogue {
 
     /// The streams of devices with this durable identity, by name.
     pub(crate) fn streams_of_identity(&self, identity: &str) -> Vec<Arc<Entry>> {
-        let has_identity = |entry: &Arc<Entry>| {
-            let device = entry.log.device();
-            device.is_some_and(|device| device.identity == identity)
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let names = entries.of_identity.get(identity).into_iter().flatten();
+        let found = names.filter_map(|name| entries.ready.get(name));
+        found.cloned().collect()
+    }
+
+    /// The streams defined after the change `seen`, with the number of the newest change; all streams by
+    /// name if that is too long ago, or with `seen` 0.
+    pub(crate) fn defined_after(&self, seen: u64) -> (u64, Vec<Arc<Entry>>) {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let oldest = entries.recent.front().map(|(change, _)| *change);
+        let is_remembered = seen > 0 && oldest.is_none_or(|oldest| oldest <= seen + 1);
+        let defined = if is_remembered && (oldest.is_some() || seen == entries.change) {
+            let new = entries.recent.iter().filter(|(change, _)| *change > seen);
+            new.map(|(_, entry)| entry.clone()).collect()
+        } else {
+            entries.ready.values().cloned().collect()
         };
-        self.entries().into_iter().filter(has_identity).collect()
+        (entries.change, defined)
     }
 
     /// Changes when a stream is defined, and when a removal ends.
@@ -529,7 +618,7 @@ impl Catalogue {
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
         let pending = self.try_define(name, schema, source, level, None, owner_test(source))?;
-        Ok(self.insert(pending.opening.wait()?)?)
+        Ok(self.insert(pending.opening.wait()?))
     }
 }
 
@@ -579,6 +668,43 @@ mod tests {
         };
         assert_eq!(kept("a", None), 100);
         assert_eq!(kept("b", Some(Retention::default())), 1_000);
+    }
+
+    #[test]
+    fn streams_are_counted_by_their_present_source_and_new_ones_are_found() {
+        let disk = Box::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        let catalogue = Catalogue::open(store, Level::Process, &Config::default()).unwrap();
+        let schema = StreamSchema::default();
+        let create = |name: &str, source: &str| {
+            let created = catalogue.create_blocking(name, &schema, source, None);
+            created.unwrap()
+        };
+        let names = |defined: Vec<Arc<Entry>>| {
+            let names = defined.iter().map(|entry| entry.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        for number in 0..3 {
+            create(&format!("s{number}"), "urn:uuid:1");
+        }
+        assert_eq!(catalogue.stream_count("urn:uuid:1"), 3);
+        let key = crate::devices::device_key("urn:uuid:1");
+        // Its former key counts too, and the stream that it takes over counts once.
+        assert_eq!(catalogue.stream_count(&key), 3);
+        create("s0", &key);
+        assert_eq!(catalogue.stream_count(&key), 3);
+        assert_eq!(catalogue.stream_count("urn:uuid:1"), 2);
+        let (seen, all) = catalogue.defined_after(0);
+        assert_eq!(names(all), ["s0", "s1", "s2"]);
+        create("a", "urn:uuid:2");
+        assert_eq!(names(catalogue.defined_after(seen).1), ["a"]);
+        for number in 0..RECENT_MAX + 1 {
+            create(&format!("m{number}"), "urn:uuid:2");
+        }
+        let (newest, all) = catalogue.defined_after(seen);
+        assert_eq!(all.len(), RECENT_MAX + 5);
+        assert_eq!(names(catalogue.defined_after(newest - 1).1), ["m1024"]);
+        assert!(catalogue.defined_after(newest).1.is_empty());
     }
 
     #[test]

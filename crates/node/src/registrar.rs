@@ -81,12 +81,10 @@ impl Registrar {
             let search = Search {
                 kind: Some(kind),
                 owner: Some(NODE_OWNER.to_owned()),
-                limit: Some(chappe_registry::MAX_SEARCH_LIMIT),
                 ..Search::default()
             };
-            let found = self.registry.search(&search, &Principal::Operator);
-            let keys = found.entities.into_iter().map(|entity| entity.key);
-            self.remove(keys.collect()).await;
+            let keys = self.registry.search_keys(&search, &Principal::Operator);
+            self.remove(keys).await;
         }
     }
 

@@ -197,6 +197,13 @@ impl Registry {
         crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
     }
 
+    /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
+    /// `search` names one.
+    #[must_use]
+    pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
+        crate::search::keys(&self.inner.snapshot_of_memory(), search, principal)
+    }
+
     /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
     /// the calling thread; a deep query is evaluated on a thread of its own, for its stack.
     ///

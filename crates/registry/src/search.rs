@@ -30,6 +30,8 @@ pub struct Search {
     pub kind: Option<EntityKind>,
     /// One of its types, `{namespace}local`, exactly.
     pub entity_type: Option<String>,
+    /// One of its types has this local part: what follows `}`, or all of a type without a namespace.
+    pub local_type: Option<String>,
     /// One of its scopes lies under this URI by the WS-Discovery rule `rfc3986`.
     pub scope: Option<String>,
     /// IRI of a property that its triples say is observed.
@@ -65,6 +67,8 @@ struct Asked {
     prefix: String,
     kind: Option<EntityKind>,
     entity_type: Option<Id>,
+    /// A local part, with the types that have it in the partition searched.
+    local_type: Option<(String, Vec<Id>)>,
     scope: Option<String>,
     observed: Option<Id>,
     about: Option<Id>,
@@ -82,6 +86,7 @@ fn understand(state: &State, search: &Search) -> Option<Asked> {
         prefix: fold(search.name_prefix.as_deref().unwrap_or_default()),
         kind: search.kind,
         entity_type: known(search.entity_type.as_ref(), |text| dictionary.text(text))?,
+        local_type: search.local_type.clone().map(|local| (local, Vec::new())),
         scope: known(search.scope.as_ref(), scope::normalize)?,
         observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
         about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
@@ -101,18 +106,38 @@ impl Asked {
         ];
         let pairs = fields.into_iter().filter_map(|(first, set)| {
             let first = first?;
-            let end = set.rank(|key| *key <= [first, Id::MAX]);
-            Some((
-                end - set.rank(|key| *key < [first, 0]),
-                List::Pairs(set, first),
-            ))
+            Some((pairs_of(set, first), List::Pairs(set, first)))
         });
         let scopes = self.scope.iter().map(|scope| {
             let set = &partition.scopes;
             let count = set.rank(past(scope)) - set.rank(before(scope));
             (count, List::Scopes(set, scope))
         });
-        pairs.chain(scopes).collect()
+        let local_types = self.local_type.iter().map(|(_, types)| {
+            let set = &partition.types;
+            let count = types.iter().map(|first| pairs_of(set, *first)).sum();
+            (count, List::Any(set, types))
+        });
+        pairs.chain(scopes).chain(local_types).collect()
+    }
+
+    /// Finds the types with the local part asked for. A partition has few distinct types.
+    fn find_local_types(&mut self, state: &State, partition: &Partition) {
+        let Some((local, types)) = &mut self.local_type else {
+            return;
+        };
+        types.clear();
+        let set = &partition.types;
+        let mut next = 0;
+        while let Some([first, _]) = set.first_from(|key| *key < [next, 0]) {
+            if local_part(state.dictionary.value(*first)) == local.as_str() {
+                types.push(*first);
+            }
+            let Some(after) = first.checked_add(1) else {
+                return;
+            };
+            next = after;
+        }
     }
 
     /// Who fits all that is asked but the name; `None` when no field is rare among `named`.
@@ -148,6 +173,10 @@ impl Asked {
         };
         self.kind.is_none_or(|kind| kind == fields.kind())
             && has(&partition.types, self.entity_type)
+            && self.local_type.as_ref().is_none_or(|(_, types)| {
+                let mut types = types.iter();
+                types.any(|first| partition.types.contains(&[*first, entity]))
+            })
             && has(&partition.observed, self.observed)
             && has(&partition.about, self.about)
             && has(&partition.owners, self.owner)
@@ -162,6 +191,8 @@ impl Asked {
 enum List<'a> {
     /// Pairs that begin with this.
     Pairs(&'a OrderedSet<[Id; 2]>, Id),
+    /// Pairs that begin with one of these.
+    Any(&'a OrderedSet<[Id; 2]>, &'a [Id]),
     /// Normal forms that lie under this.
     Scopes(&'a OrderedSet<Text>, &'a str),
 }
@@ -175,6 +206,10 @@ impl<'a> List<'a> {
                 let keys = keys.take_while(move |key| key[0] == first);
                 Box::new(keys.map(|[_, entity]| entity))
             }
+            Self::Any(set, firsts) => {
+                let lists = firsts.iter().map(move |first| Self::Pairs(set, *first));
+                Box::new(lists.flat_map(|list| list.ids()))
+            }
             Self::Scopes(set, asked) => {
                 let keys = set.iter_from(before(asked));
                 let keys = keys.take_while(move |key| key.text.starts_with(asked));
@@ -183,6 +218,16 @@ impl<'a> List<'a> {
             }
         }
     }
+}
+
+/// How many pairs begin with this.
+fn pairs_of(set: &OrderedSet<[Id; 2]>, first: Id) -> usize {
+    set.rank(|key| *key <= [first, Id::MAX]) - set.rank(|key| *key < [first, 0])
+}
+
+/// What follows the namespace of a type.
+fn local_part(name: &str) -> &str {
+    name.rsplit_once('}').map_or(name, |(_, local)| local)
 }
 
 fn before(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
@@ -199,21 +244,41 @@ pub(crate) fn run(state: &State, search: &Search, principal: &Principal) -> Foun
         .limit
         .unwrap_or(DEFAULT_SEARCH_LIMIT)
         .min(MAX_SEARCH_LIMIT);
-    let Some(asked) = understand(state, search) else {
-        return Found::default();
-    };
-    let mut matches: Vec<(String, String, Id)> = Vec::new();
-    for partition in state.visible(principal) {
-        collect(state, &asked, &partition, limit, &mut matches);
-    }
-    matches.sort_unstable();
-    matches.dedup();
+    let matches = matching(state, search, principal, limit);
     let truncated = matches.len() > limit;
     let found = matches.into_iter().take(limit);
     Found {
         entities: found.filter_map(|(_, _, id)| state.entity(id)).collect(),
         truncated,
     }
+}
+
+/// The keys of all that match, in the order of names (case folded), then keys.
+pub(crate) fn keys(state: &State, search: &Search, principal: &Principal) -> Vec<String> {
+    let limit = search.limit.unwrap_or(usize::MAX - 1);
+    let matches = matching(state, search, principal, limit);
+    let keys = matches.into_iter().take(limit);
+    keys.map(|(_, key, _)| key).collect()
+}
+
+/// The first `limit` matches by name and key, and one more if there is one.
+fn matching(
+    state: &State,
+    search: &Search,
+    principal: &Principal,
+    limit: usize,
+) -> Vec<(String, String, Id)> {
+    let Some(mut asked) = understand(state, search) else {
+        return Vec::new();
+    };
+    let mut matches = Vec::new();
+    for partition in state.visible(principal) {
+        asked.find_local_types(state, &partition);
+        collect(state, &asked, &partition, limit, &mut matches);
+    }
+    matches.sort_unstable();
+    matches.dedup();
+    matches
 }
 
 /// Adds the first `limit` matches of one access rule, and one more if there is one.
@@ -229,7 +294,7 @@ fn collect(
     let fitting = asked.fitting(state, partition, named);
     if let Some(fitting) = &fitting
         && fitting.len().saturating_mul(WALKED_FOR_EACH)
-            <= named.saturating_mul(limit + 1) / fitting.len().max(1)
+            <= named.saturating_mul(limit.saturating_add(1)) / fitting.len().max(1)
     {
         for entity in fitting {
             let Some(fields) = state.fields(*entity) else {

@@ -4,7 +4,7 @@
 //! while it matches, unbinds it when it no longer does, and binds the replacement. This is pure logic: it
 //! sees neither registry nor clock, and the same candidates give the same binding in any order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{StreamSchema, Timestamp};
 
@@ -125,13 +125,17 @@ impl Binding {
             .filter(|(stream, bound)| !chosen.get(*stream).is_some_and(|c| same(c, bound)))
             .map(|(stream, _)| stream.clone())
             .collect();
+        let matching: BTreeSet<&str> = match gone.is_empty() {
+            true => BTreeSet::new(),
+            false => candidates.iter().map(|c| &*c.stream).collect(),
+        };
         for stream in gone {
             let Some(bound) = self.bound.remove(&stream) else {
                 continue;
             };
             let reason = match chosen.get(&stream) {
                 Some(_) => "its fields or its device changed".to_owned(),
-                None if candidates.iter().any(|c| c.stream == stream) => {
+                None if matching.contains(&*stream) => {
                     format!("the source takes no more than {}", self.limits.streams)
                 }
                 None => match &bound.candidate.device {

@@ -272,8 +272,14 @@ impl StreamStore {
             return Ok(false);
         };
         let removed = self.store.remove(name)?;
+        let mut open = lock(&self.open);
         // Unless it was created again meanwhile.
-        lock(&self.open).retain(|_, log| log.stream.epoch() != stream.epoch());
+        if open
+            .get(name)
+            .is_some_and(|log| log.stream.epoch() == stream.epoch())
+        {
+            open.remove(name);
+        }
         Ok(removed)
     }
 

@@ -174,7 +174,7 @@ impl Pass {
 }
 
 /// The numbers of the segments that exist, ascending.
-fn segments(disk: &dyn Disk) -> Result<Vec<u32>, Error> {
+pub(crate) fn segments(disk: &dyn Disk) -> Result<Vec<u32>, Error> {
     let names = at("list", "the directory", disk.list())?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|it| segment_number(it)).collect();
     numbers.sort_unstable();

@@ -178,7 +178,7 @@ impl Catalogue {
                 source_key: claim.source.clone(),
             });
         }
-        let entry = entries.ready.remove(name);
+        let entry = entries.remove(name);
         let entry = entry.ok_or_else(|| RemovalError::Unknown(stream()))?;
         entries.removing.insert(stream());
         Ok(HiddenStream {

@@ -244,8 +244,9 @@ pub struct Log {
     /// up over all runs of the node; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
-    /// Streams at once; one more is refused and counted.
-    #[schemars(range(min = 1, max = 1_000_000))]
+    /// Streams at once; one more is refused and counted. Each takes memory even when it is silent: see
+    /// docs/data.md.
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: u32,
 }
 

@@ -145,6 +145,7 @@ pub(super) async fn search(
         name_prefix: params.prefix,
         kind,
         entity_type: params.entity_type,
+        local_type: None,
         scope: params.scope,
         observed_property: params.observed_property,
         about: params.about,

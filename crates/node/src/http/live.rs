@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::params::Params;
 use super::problem::Problem;
-use crate::live::{self, After, STREAMS_MAX, Vector, Wanted};
+use crate::live::{self, After, STREAMS_MAX, Wanted};
 use crate::shared::App;
 
 /// Queued events of a connection; reason: one is being sent while the next is prepared.
@@ -35,8 +35,10 @@ pub(crate) struct LiveParams {
 
 /// Live data of many streams as server-sent events.
 ///
-/// `elements` events carry `{elements: [...]}` and, as their id, the positions of all streams of
-/// this client. `rollback` events `{stream, have, want}` report that the log rolled back past the
+/// `elements` events carry `{elements: [...]}`. Their id is the client's position: with up to 32
+/// streams the position in each, with more a place in the node's log and the positions of the up to 32
+/// streams that lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than
+/// 32 streams it may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that the log rolled back past the
 /// client's position. `notice` events `{at, kind, subject, text}` carry notices.
 #[utoipa::path(get, path = "/api/v1/live", tag = "streams", params(LiveParams),
     responses((status = 200, content_type = "text/event-stream", body = String),
@@ -52,10 +54,7 @@ pub(super) async fn live(
     let last_event = last_event.filter(|id| !id.is_empty());
     let complete = last_event.is_some();
     let after = match last_event.or(params.after) {
-        Some(text) => {
-            let vector = Vector::parse(&text).map_err(Problem::bad_request)?;
-            Some(After { vector, complete })
-        }
+        Some(text) => Some(After::parse(&text, complete).map_err(Problem::bad_request)?),
         None => None,
     };
     let permit = app.permits.live_client().ok_or_else(|| {

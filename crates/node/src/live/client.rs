@@ -37,6 +37,8 @@ pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: 
         app,
         wanted,
         sender,
+        seen: 0,
+        left_out: false,
     };
     client.app.observability.metrics.live_clients.inc();
     let gauge = client.app.observability.metrics.live_clients.clone();
@@ -54,6 +56,10 @@ struct Client {
     sender: Sender,
     notices: broadcast::Receiver<Notice>,
     cursors: Cursors,
+    /// The catalogue's newest change that was looked at.
+    seen: u64,
+    /// It was notified that it has too many streams.
+    left_out: bool,
     /// Bytes of the last event, an estimate for the next one. Large events are prepared outside the
     /// serving thread.
     event_bytes: usize,
@@ -94,20 +100,34 @@ impl Client {
         }
     }
 
-    /// Sets the cursors: after the positions of the vector, else after the newest element. A stream
-    /// missing from a complete vector is new and starts with its first element.
+    /// Sets the cursors: after the positions of the vector or the place in the log, else after the newest
+    /// element. A stream missing from a complete vector is new and starts with its first element.
     async fn begin(&mut self, after: Option<After>) -> Result<(), Gone> {
-        for entry in self.app.catalogue.entries() {
+        let place = after.as_ref().and_then(|after| after.place);
+        let continuation = match place.map(|place| self.app.storage.log.continue_after(place)) {
+            Some(Err(error)) => return self.fail(&error.into()),
+            Some(Ok(continuation)) => Some(continuation),
+            None => None,
+        };
+        if continuation.is_some_and(|it| !it.is_exact) {
+            let text = "the log went back, or no longer has the elements after the last event: \
+                        elements may be missing, and some come twice";
+            self.notify(NoticeKind::Lag, "", text.to_owned()).await?;
+        }
+        let (seen, entries) = self.app.catalogue.defined_after(0);
+        self.seen = seen;
+        for entry in entries {
             if !self.wanted.takes(&entry.name) {
                 continue;
             }
             let next = match &after {
                 None => Ok(entry.log.log().last() + 1),
-                Some(after) => match after.vector.0.get(&entry.name) {
-                    Some(have) if have.sequence == 0 => Ok(0),
-                    Some(have) => entry.log.resume(*have),
-                    None if after.complete => Ok(0),
-                    None => Ok(entry.log.log().last() + 1),
+                Some(after) => match (after.vector.0.get(&entry.name), continuation) {
+                    (Some(have), _) if have.sequence == 0 => Ok(0),
+                    (Some(have), _) => entry.log.resume(*have),
+                    (None, Some(continuation)) => Ok(entry.log.log().continue_from(continuation)),
+                    (None, None) if after.complete => Ok(0),
+                    (None, None) => Ok(entry.log.log().last() + 1),
                 },
             };
             let next = match next {
@@ -119,17 +139,26 @@ impl Client {
             };
             self.follow(entry, next).await?;
         }
-        // An empty event gives the client its vector before the first element.
-        let text = format!(
-            "retry: 1000\nevent: elements\nid: {}\ndata: {{\"elements\":[]}}\n\n",
-            self.cursors.vector()
-        );
+        // An empty event gives the client its position before the first element.
+        let id = match self.cursors.id(&self.app.storage.log) {
+            Ok(id) => id,
+            Err(error) => return self.fail(&error),
+        };
+        let text = format!("retry: 1000\nevent: elements\nid: {id}\ndata: {{\"elements\":[]}}\n\n");
         self.send(text).await
+    }
+
+    /// Disconnects the client: it continues with its last id.
+    fn fail(&self, error: &StoreError) -> Result<(), Gone> {
+        tracing::error!(%error, "a client of live data was disconnected");
+        Err(Gone)
     }
 
     /// Follows streams that are new.
     async fn follow_new_streams(&mut self) -> Result<(), Gone> {
-        for entry in self.app.catalogue.entries() {
+        let (seen, entries) = self.app.catalogue.defined_after(self.seen);
+        self.seen = seen;
+        for entry in entries {
             let known = self.cursors.follows(&entry.name);
             if !known && self.wanted.takes(&entry.name) {
                 self.follow(entry, 0).await?;
@@ -140,7 +169,12 @@ impl Client {
 
     async fn follow(&mut self, entry: Arc<Entry>, next: u64) -> Result<(), Gone> {
         if self.cursors.len() >= STREAMS_MAX {
-            let text = format!("not included: a client has at most {STREAMS_MAX} streams");
+            if std::mem::replace(&mut self.left_out, true) {
+                return Ok(());
+            }
+            let text = format!(
+                "not included, like the streams after it: a client has at most {STREAMS_MAX} streams"
+            );
             return self.notify(NoticeKind::Lag, &entry.name, text).await;
         }
         self.cursors.follow(entry, next);
@@ -163,8 +197,9 @@ impl Client {
             }
         }
         let mut cursors = std::mem::take(&mut self.cursors);
+        let store = self.app.storage.log.clone();
         let reading = move || {
-            let piece = cursors.read();
+            let piece = cursors.read(&store);
             (cursors, piece)
         };
         let readers = &self.app.permits.live_readers;
@@ -183,6 +218,9 @@ impl Client {
             self.app.observability.metrics.live_lagged.inc();
             let text = format!("lags by {behind} elements, which are sent from the log");
             self.notify(NoticeKind::Lag, &name, text).await?;
+        }
+        if let Some(error) = piece.failure {
+            return self.fail(&error);
         }
         if let Some(event) = piece.event {
             self.app
@@ -221,10 +259,10 @@ impl Client {
                 let text = format!("cannot be read: {error}");
                 self.notify(NoticeKind::Lag, name, text).await?;
                 // A new stream of the same name may have been defined while this one was followed.
-                if is_removed {
-                    self.follow_new_streams().await
-                } else {
-                    Ok(())
+                let defined = is_removed.then(|| self.app.catalogue.get(name)).flatten();
+                match defined.filter(|entry| !entry.log.log().is_removed()) {
+                    Some(entry) => self.follow(entry, 0).await,
+                    None => Ok(()),
                 }
             }
         }

@@ -3,15 +3,15 @@
 //! An event of 256 KiB takes milliseconds, and many clients may lag far. Nothing here waits, so that
 //! it can run outside the serving thread.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use chappe_log::Store;
 use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamSchema};
 
-use super::Vector;
+use super::{VECTOR_MAX, Vector, id};
 use crate::catalogue::Entry;
 use crate::view::ElementView;
 
@@ -49,6 +49,8 @@ pub(super) struct Piece {
     pub(super) bytes: usize,
     /// Streams in which the client has become slow, with its lag in elements.
     pub(super) lagging: Vec<(String, u64)>,
+    /// Why there is no event though elements were read.
+    pub(super) failure: Option<StoreError>,
     /// The stream whose reading failed, with the error; its earlier elements are in the event.
     pub(super) interruption: Option<(String, StoreError)>,
 }
@@ -107,14 +109,24 @@ impl Cursors {
         }
     }
 
-    /// The position of the last element read in each stream.
-    pub(super) fn vector(&self) -> Vector {
-        let positions = self.of_stream.iter();
-        Vector(
-            positions
-                .map(|(name, cursor)| (name.clone(), cursor.position))
-                .collect(),
-        )
+    /// The id of an event that ends here.
+    ///
+    /// # Errors
+    /// The disk does not read.
+    pub(super) fn id(&self, store: &Store) -> Result<String, StoreError> {
+        let position = |(name, cursor): (&String, &Cursor)| (name.clone(), cursor.position);
+        if self.of_stream.len() <= VECTOR_MAX {
+            let vector = self.of_stream.iter().map(position).collect();
+            return Ok(id(None, &Vector(vector)));
+        }
+        let reading = self.of_stream.values();
+        let reading = reading.map(|it| (it.entry.log.log(), it.position.sequence + 1));
+        let (place, behind) = store.place(&reading.collect::<Vec<_>>(), VECTOR_MAX)?;
+        let behind: BTreeSet<usize> = behind.into_iter().collect();
+        let streams = self.of_stream.iter().enumerate();
+        let vector = streams.filter(|(number, _)| behind.contains(number));
+        let vector = vector.map(|(_, stream)| position(stream)).collect();
+        Ok(id(Some(place), &Vector(vector)))
     }
 
     /// Waits until there is something to read, without reading it.
@@ -131,7 +143,7 @@ impl Cursors {
     }
 
     /// Reads available elements, at most one event, and encodes them.
-    pub(super) fn read(&mut self) -> Piece {
+    pub(super) fn read(&mut self, store: &Store) -> Piece {
         let mut piece = Piece::default();
         let mut all = Vec::new();
         while piece.bytes <= EVENT_BYTES {
@@ -145,7 +157,10 @@ impl Cursors {
             }
         }
         if !all.is_empty() {
-            piece.event = Some(self.write(&all, &mut piece.elements));
+            match self.id(store) {
+                Ok(id) => piece.event = Some(write(&id, &all, &mut piece.elements)),
+                Err(error) => piece.failure = Some(error),
+            }
         }
         piece
     }
@@ -198,26 +213,25 @@ impl Cursors {
             elements,
         })
     }
+}
 
-    /// The event of these elements; its id is the position after them.
-    fn write(&self, all: &[Gathered], count: &mut u64) -> String {
-        let mut data = String::from("event: elements\nid: ");
-        let _ = write!(data, "{}\ndata: {{\"elements\":[", self.vector());
-        for gathered in all {
-            for element in &gathered.elements {
-                let view = ElementView {
-                    stream: Some(&gathered.entry.name),
-                    element,
-                    schema: &gathered.schema,
-                };
-                if let Ok(json) = serde_json::to_string(&view) {
-                    data.push_str(if *count == 0 { "" } else { "," });
-                    data.push_str(&json);
-                    *count += 1;
-                }
+/// The event of these elements; its id is the position after them.
+fn write(id: &str, all: &[Gathered], count: &mut u64) -> String {
+    let mut data = format!("event: elements\nid: {id}\ndata: {{\"elements\":[");
+    for gathered in all {
+        for element in &gathered.elements {
+            let view = ElementView {
+                stream: Some(&gathered.entry.name),
+                element,
+                schema: &gathered.schema,
+            };
+            if let Ok(json) = serde_json::to_string(&view) {
+                data.push_str(if *count == 0 { "" } else { "," });
+                data.push_str(&json);
+                *count += 1;
             }
         }
-        data.push_str("]}\n\n");
-        data
     }
+    data.push_str("]}\n\n");
+    data
 }

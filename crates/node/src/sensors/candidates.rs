@@ -13,8 +13,8 @@ use chappe_stream::{Candidate, Selection, StreamQuery};
 use crate::catalogue::{key, stream_name};
 use crate::shared::App;
 
-/// Streams considered for one source; reason: a query that matches more is too broad.
-const MATCHES_MAX: usize = 1_000;
+/// Rows of a source's SPARQL query; reason: as many as the log can have streams.
+const SPARQL_ROWS_MAX: usize = chappe_log::MAX_STREAMS;
 /// Time limit of a source's SPARQL query.
 const SPARQL_TIME: Duration = Duration::from_secs(1);
 
@@ -26,13 +26,13 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
     let found = match &source.selection {
         Selection::Stream(name) => {
             let entity = app.registry.get(&key(name), &Principal::Operator);
-            entity.into_iter().collect()
+            entity.into_iter().map(|entity| entity.key).collect()
         }
         Selection::Query(query) => search(app, query)?,
     };
     let mut candidates = Vec::new();
-    for entity in found {
-        let Some(entry) = stream_name(&entity.key).and_then(|name| app.catalogue.get(name)) else {
+    for key in found {
+        let Some(entry) = stream_name(&key).and_then(|name| app.catalogue.get(name)) else {
             continue;
         };
         let schema = entry.log.schema();
@@ -48,7 +48,7 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
         candidates.push(Candidate {
             stream: entry.name.clone(),
             device: Some(entry.source()).filter(|source| !source.is_empty()),
-            registered: app.registrar.registered_at(&entity.key),
+            registered: app.registrar.registered_at(&key),
             why,
             schema,
         });
@@ -56,49 +56,35 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
     Ok(candidates)
 }
 
-fn search(app: &App, query: &StreamQuery) -> Result<Vec<Entity>, String> {
+/// The keys of the streams that a query selects, found by the registry's indexes.
+fn search(app: &App, query: &StreamQuery) -> Result<Vec<String>, String> {
     let named = match &query.sparql {
         Some(sparql) => Some(streams_by_sparql(app, sparql)?),
         None => None,
     };
+    // A type is named in full or by its local part.
+    let is_full = |name: &String| name.contains('}');
     let search = Search {
         name_prefix: query.name_prefix.clone(),
         kind: Some(EntityKind::Stream),
+        entity_type: query.entity_type.clone().filter(is_full),
+        local_type: query.entity_type.clone().filter(|name| !is_full(name)),
         scope: query.scope.clone(),
         observed_property: query.observed_property.clone(),
-        limit: Some(MATCHES_MAX),
         ..Search::default()
     };
-    let found = app.registry.search(&search, &Principal::Operator);
-    let mut entities = found.entities;
-    entities.retain(|entity| {
-        let by_sparql = named
-            .as_ref()
-            .is_none_or(|named| named.contains(&entity.key));
-        by_sparql
-            && query
-                .entity_type
-                .as_ref()
-                .is_none_or(|wanted| has_type(entity, wanted))
-    });
-    Ok(entities)
-}
-
-/// Whether an entity has a type, named in full or by its local part.
-fn has_type(entity: &Entity, wanted: &str) -> bool {
-    entity.types.iter().any(|known| {
-        let local = known
-            .rsplit_once('}')
-            .map_or(known.as_str(), |(_, local)| local);
-        known == wanted || local == wanted
-    })
+    let mut keys = app.registry.search_keys(&search, &Principal::Operator);
+    if let Some(named) = named {
+        keys.retain(|key| named.contains(key));
+    }
+    Ok(keys)
 }
 
 fn streams_by_sparql(app: &App, sparql: &str) -> Result<HashSet<String>, String> {
     let deadline = Instant::now() + SPARQL_TIME;
     let interrupt = Interrupt::when(move || Instant::now() >= deadline);
     let limits = SparqlLimits {
-        rows: MATCHES_MAX,
+        rows: SPARQL_ROWS_MAX,
         ..SparqlLimits::default()
     };
     let answer = app
@@ -171,4 +157,64 @@ pub(super) fn sensor_entity(name: &str, stream: &str) -> Entity {
         NamedNode::new_unchecked(key(stream)),
     ));
     entity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::tests::on_node;
+    use crate::streams::StreamSpec;
+    use chappe_stream::{Field, FieldType, StreamSchema};
+    use tokio::task::JoinSet;
+
+    #[test]
+    fn all_streams_are_searched_not_the_first_by_name() {
+        const STREAMS: usize = 2_500;
+        on_node(
+            |_| {},
+            async |app| {
+                let field = |observed: &str| Field {
+                    name: "value".to_owned(),
+                    field_type: FieldType::Double,
+                    unit: None,
+                    observed_property: Some(observed.to_owned()),
+                    description: None,
+                };
+                let mut opening = JoinSet::new();
+                for number in 0..STREAMS {
+                    // The last by name has the unit that is asked for.
+                    let mut field = field("urn:p");
+                    field.unit = (number + 1 == STREAMS).then(|| "Cel".to_owned());
+                    let spec = StreamSpec {
+                        name: format!("s{number:04}"),
+                        schema: StreamSchema {
+                            fields: vec![field],
+                            key: None,
+                        },
+                        source: "urn:source".to_owned(),
+                        level: Some(chappe_log::Level::Memory),
+                    };
+                    let app = app.clone();
+                    opening.spawn(async move { spec.open(&app, |_| true).await.map(drop) });
+                }
+                while let Some(opened) = opening.join_next().await {
+                    opened.unwrap().unwrap();
+                }
+                let found = |toml: &str| {
+                    let text = format!(
+                        "name = 'x'\n[[source]]\nalias = 'src'\n{toml}\n[output]\n\
+                         sql = 'select value from src'\n[[output.field]]\nname = 'value'\n\
+                         type = 'double'\n"
+                    );
+                    let descriptor = chappe_stream::Descriptor::parse("x.toml", &text).unwrap();
+                    candidates(app, &descriptor.sources[0], "x").unwrap()
+                };
+                let all = found("query = { observed_property = \"urn:p\" }");
+                assert_eq!(all.len(), STREAMS);
+                let one = found("query = { observed_property = \"urn:p\", unit = \"Cel\" }");
+                assert_eq!(one.len(), 1);
+                assert_eq!(one[0].stream, "s2499");
+            },
+        );
+    }
 }

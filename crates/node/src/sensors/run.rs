@@ -223,9 +223,39 @@ pub(super) struct Running {
     pub(super) history: VecDeque<Event>,
 }
 
+/// When the bindings are next updated. A search among very many streams takes a while, and streams may
+/// appear at any rate: the pause between two updates is nine times as long as the last one took.
+#[derive(Default)]
+struct Rebinding {
+    is_requested: bool,
+    not_before: Option<Instant>,
+}
+
+impl Rebinding {
+    fn request(&mut self) {
+        self.is_requested = true;
+    }
+
+    /// Resolves when an update is requested and its time has come.
+    async fn due(&self) {
+        match (self.is_requested, self.not_before) {
+            (false, _) => std::future::pending().await,
+            (true, Some(time)) => tokio::time::sleep_until(time.into()).await,
+            (true, None) => {}
+        }
+    }
+
+    fn done(&mut self, started: Instant) {
+        let now = Instant::now();
+        self.is_requested = false;
+        self.not_before = Some(now + 9 * now.duration_since(started));
+    }
+}
+
 impl Running {
     async fn follow(mut self, mut feed: Subscription) {
         let clock = Clock::process();
+        let mut rebinding = Rebinding::default();
         self.bind().await;
         let mut flush = tokio::time::interval(FLUSH_PERIOD);
         flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -252,8 +282,13 @@ impl Running {
                         changed |= concerns_streams(&item);
                     }
                     if changed {
-                        self.bind().await;
+                        rebinding.request();
                     }
+                }
+                () = rebinding.due() => {
+                    let started = Instant::now();
+                    self.bind().await;
+                    rebinding.done(started);
                 }
                 () = timeout => {
                     self.step(vec![Input::Timeout]).await;

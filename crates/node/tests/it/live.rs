@@ -50,6 +50,59 @@ async fn take(live: &mut Live, count: usize) -> (Vec<i64>, String) {
     (values, id)
 }
 
+/// With many streams the id of an event is a place in the log, not the position of each.
+#[test]
+fn a_client_of_many_streams_loses_nothing_and_its_ids_stay_short() {
+    const STREAMS: i64 = 200;
+    const ID_BYTES_MAX: usize = 40;
+    let directory = tempfile::tempdir().unwrap();
+    let name = |number: i64| format!("many.s{number:03}");
+    block(async {
+        let mut node = start(directory.path()).await;
+        for number in 0..STREAMS {
+            store(&node, &name(number), 0..1).await;
+        }
+        let mut live = Live::open(&node, "streams=*", None).await;
+        let mut id = live.next_of("elements").await.id;
+        assert!(id.starts_with("log:"), "{id}");
+        for round in 1..6 {
+            // What arrives while nobody listens, and a new stream.
+            drop(live);
+            let expected = (0..STREAMS).filter(|number| number % 7 < round);
+            for number in expected.clone() {
+                store(&node, &name(number), round..round + 1).await;
+            }
+            store(&node, &format!("many.new{round}"), round..round + 1).await;
+            if round % 2 == 0 {
+                node.shutdown().await.unwrap();
+                node = start(directory.path()).await;
+            }
+            live = Live::open(&node, "streams=*", Some(&id)).await;
+            let mut missing: std::collections::BTreeSet<String> = expected.map(name).collect();
+            missing.insert(format!("many.new{round}"));
+            while !missing.is_empty() {
+                let event = live.next_of("elements").await;
+                let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+                for element in data["elements"].as_array().unwrap() {
+                    if element["values"]["n"] == round {
+                        missing.remove(element["stream"].as_str().unwrap());
+                    }
+                }
+                assert!(event.id.len() <= ID_BYTES_MAX, "{}", event.id);
+                id = event.id;
+            }
+        }
+        // An id of a log that is not this one.
+        drop(live);
+        let (place, _) = id.rsplit_once('.').unwrap();
+        let mut live = Live::open(&node, "streams=*", Some(&format!("{place}.1"))).await;
+        let notice = live.next_of("notice").await;
+        assert!(notice.data.contains("the log went back"), "{}", notice.data);
+        drop(live);
+        node.shutdown().await.unwrap();
+    });
+}
+
 #[test]
 fn a_client_that_comes_back_gets_what_it_missed_once() {
     let directory = tempfile::tempdir().unwrap();

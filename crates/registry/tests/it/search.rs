@@ -15,6 +15,7 @@ fn search() -> impl Strategy<Value = Search> {
         text(&["", "al", "ALP", "alpha", "ä", "zz"]),
         option::weighted(0.3, proptest::sample::select(EntityKind::ALL.to_vec())),
         text(&["{http://example.com/t}Pump", "{http://example.com/t}None"]),
+        text(&["Pump", "None", "ump", ""]),
         text(&["http://h/a", "http://h", "urn:x:y"]),
         option::weighted(0.3, (0_u8..8).prop_map(key)),
         option::weighted(0.3, (0_u8..8).prop_map(key)),
@@ -22,11 +23,22 @@ fn search() -> impl Strategy<Value = Search> {
         option::of(0_usize..5),
     )
         .prop_map(
-            |(name_prefix, kind, entity_type, scope, observed_property, about, owner, limit)| {
+            |(
+                name_prefix,
+                kind,
+                entity_type,
+                local_type,
+                scope,
+                observed_property,
+                about,
+                owner,
+                limit,
+            )| {
                 Search {
                     name_prefix,
                     kind,
                     entity_type,
+                    local_type,
                     scope,
                     observed_property,
                     about,
@@ -51,6 +63,11 @@ proptest! {
             for search in &searches {
                 let found = registry.search(search, &principal);
                 prop_assert_eq!(&found, &model.search(search, &principal), "{:?}", search);
+                let all = Search { limit: Some(1_000), ..search.clone() };
+                let found = registry.search(&all, &principal).entities.into_iter();
+                let all: Vec<String> = found.map(|entity| entity.key).collect();
+                let limited = all[..all.len().min(search.limit.unwrap_or(all.len()))].to_vec();
+                prop_assert_eq!(registry.search_keys(search, &principal), limited);
             }
             for number in 0..8 {
                 let expected = model.visible(&principal).find(|entity| entity.key == key(number));

@@ -123,6 +123,10 @@ fn matches(entity: &Entity, search: &Search) -> bool {
             .entity_type
             .as_ref()
             .is_none_or(|name| entity.types.contains(name))
+        && search.local_type.as_ref().is_none_or(|wanted| {
+            let local = |name: &String| name.rsplit('}').next() == Some(wanted);
+            entity.types.iter().any(local)
+        })
         && search.scope.as_ref().is_none_or(scope)
         && search.observed_property.as_ref().is_none_or(observed)
         && search.about.as_ref().is_none_or(about)
