@@ -223,8 +223,14 @@ pub(super) struct Running {
     pub(super) history: VecDeque<Event>,
 }
 
+/// An update of the bindings that took less is followed by the next one without a pause: a new stream is
+/// read from its binding on.
+const UPDATE_PROMPT: Duration = Duration::from_millis(50);
+/// The longest pause between two updates of the bindings.
+const UPDATE_PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// When the bindings are next updated. A search among very many streams takes a while, and streams may
-/// appear at any rate: the pause between two updates is nine times as long as the last one took.
+/// appear at any rate: after a long update, the pause is nine times as long as it took.
 #[derive(Default)]
 struct Rebinding {
     is_requested: bool,
@@ -248,7 +254,8 @@ impl Rebinding {
     fn done(&mut self, started: Instant) {
         let now = Instant::now();
         self.is_requested = false;
-        self.not_before = Some(now + 9 * now.duration_since(started));
+        let spent = now.duration_since(started);
+        self.not_before = (spent > UPDATE_PROMPT).then(|| now + (9 * spent).min(UPDATE_PAUSE_MAX));
     }
 }
 
