@@ -533,7 +533,7 @@ impl Replica {
             *refused.entry(reason.as_str().to_owned()).or_default() += 1;
         });
         let host = &self.link.shared.host;
-        host.dead_letter(&self.local, shown, at, source_time);
+        host.dead_letter(&self.local, reason, at, source_time);
         host.notice(LinkNotice::DeadLetter {
             link: self.link.config.name.clone(),
             stream: self.local.clone(),
