@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::absence::{Absences, absences};
 use super::ledger::{Ledger, Loss, LossKind, NODE, SourceEntry, UNNAMED};
 use crate::catalogue::Entry;
-use crate::clock::{now, rfc3339};
+use crate::clock::now;
 
 /// Losses and absences that an answer lists, the newest of each; the totals cover all.
 const LISTED_MAX: usize = 1_000;
@@ -159,7 +159,7 @@ pub(crate) fn completeness(
     let all = Timestamp(i64::MIN)..Timestamp(i64::MAX);
     let times = span.cloned().unwrap_or(all);
     let log = entry.log.log();
-    let bound = |time: Timestamp, open: i64| (time.0 != open).then(|| rfc3339(time));
+    let bound = |time: Timestamp, open: i64| (time.0 != open).then(|| time.to_string());
     let mut answer = Completeness {
         stream: entry.name.clone(),
         from: bound(times.start, i64::MIN),
@@ -184,7 +184,7 @@ pub(crate) fn completeness(
     answer.add_missing(missing, &times);
     if recorded.is_cut {
         let oldest = recorded.entries.first().map(|(time, _)| Timestamp(*time));
-        let since = oldest.map_or("their start".to_owned(), rfc3339);
+        let since = oldest.map_or("their start".to_owned(), |time| time.to_string());
         answer.note(format!(
             "losses noticed before {since} may no longer be on record"
         ));
@@ -379,7 +379,7 @@ fn recorded_losses(log: &Stream, losses: &[(i64, Loss)]) -> Vec<Missing> {
                 is_of_origin: loss.is_of_origin,
                 from: known(times.0),
                 to: known(times.1),
-                noticed: Some(rfc3339(Timestamp(loss.noticed.1))),
+                noticed: Some(Timestamp(loss.noticed.1).to_string()),
             },
         })
     });
@@ -433,11 +433,11 @@ fn overlap((low, high): (i64, i64), span: &Span) -> Overlap {
 }
 
 fn known(time: i64) -> Option<String> {
-    (time != i64::MIN && time != i64::MAX).then(|| rfc3339(Timestamp(time)))
+    (time != i64::MIN && time != i64::MAX).then(|| Timestamp(time).to_string())
 }
 
 fn time_or(time: i64) -> String {
-    rfc3339(Timestamp(time))
+    Timestamp(time).to_string()
 }
 
 #[cfg(test)]

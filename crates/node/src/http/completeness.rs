@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use chappe_stream::sqlite::{FunctionTable, Scope, table_calls};
-use chappe_stream::{QueryError, Value};
+use chappe_stream::{QueryError, Timestamp, Value};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +14,6 @@ use super::parts;
 use super::problem::Problem;
 use super::streams::find;
 use crate::catalogue::Entry;
-use crate::clock::parse_rfc3339;
 use crate::completeness::{self, Completeness, Count, Ledger, Reader};
 use crate::shared::App;
 use crate::why::{self, SubjectKind, Why};
@@ -185,7 +184,8 @@ fn table_rows(answer: &Completeness) -> Vec<Vec<Value>> {
         rows.extend(counts.map(|(reason, count)| counted(kind, Some(reason), count)));
     }
     rows.push(counted("removed", None, &answer.removed));
-    let time = |text: &str| parse_rfc3339(text).map_or(Value::Null, |time| Value::Integer(time.0));
+    let time =
+        |text: &str| Timestamp::parse(text).map_or(Value::Null, |time| Value::Integer(time.0));
     rows.extend(answer.away.iter().map(|away| {
         let to = away.to.as_deref().map_or(Value::Null, time);
         let cause = Value::Text(away.cause.clone());

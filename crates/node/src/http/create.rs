@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chappe_log::Level;
 use chappe_registry::oxrdf::NamedNode;
 use chappe_stream::ucum::Unit;
 use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name};
@@ -16,9 +17,8 @@ use super::problem::Problem;
 use super::streams::Stream;
 use super::write::busy;
 use crate::catalogue::CatalogueError;
-use crate::config::DurabilityLevel;
+
 use crate::shared::App;
-use crate::storage;
 use crate::streams::StreamSpec;
 use crate::written::{self, Definition};
 
@@ -39,7 +39,7 @@ pub(crate) struct NewStream {
     /// Its durability level: memory, process or power. Default: `log.level` of the node.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
-    level: Option<DurabilityLevel>,
+    level: Option<Level>,
     /// What an element's key identifies (a bed, a machine), for a stream whose elements have keys.
     #[serde(default)]
     key: Option<String>,
@@ -92,7 +92,7 @@ impl NewStream {
         let definition = Definition {
             schema,
             title: self.title,
-            level: self.level.map(storage::level),
+            level: self.level,
         };
         Ok((self.name, definition))
     }

@@ -14,7 +14,6 @@ use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::streams::{find, store_problem};
-use crate::clock::rfc3339;
 use crate::shared::App;
 
 /// Buckets of an answer that does not say how many it wants.
@@ -149,8 +148,8 @@ fn view(stream: String, range: RangeBuckets, schema: &StreamSchema) -> RangeView
     });
     RangeView {
         stream,
-        from: rfc3339(range.from),
-        to: rfc3339(Timestamp(to)),
+        from: range.from.to_string(),
+        to: Timestamp(to).to_string(),
         width_s: range.width_ns as f64 / 1e9,
         fields: fields.collect(),
         count: range.counts,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use chappe_identity::AddressPolicy;
 use chappe_links::http::KeptSubscription;
 use chappe_links::{
-    Arrivals, DeadLetterReason, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice,
-    LossReason, Opened, Reader,
+    Arrivals, DeadLetterReason, DirectoryEntry, HostError, LinkHost, LinkNotice, LossReason,
+    Opened, Reader,
 };
 use chappe_log::Level;
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};

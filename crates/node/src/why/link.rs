@@ -28,13 +28,13 @@ impl Path<'_> {
 
     /// A link, with one of its streams or all.
     pub(super) fn link(&mut self, status: &LinkStatus, stream: Option<&str>) {
-        let name = status.config.name.as_str();
+        let name = status.name.as_str();
         let is_new = self.enter("link", name);
         if !is_new && stream.is_none() {
             return;
         }
         let error = status.last_error.clone().unwrap_or_default();
-        let address = &status.config.address;
+        let address = &status.address;
         match status.state {
             LinkState::Connected => {
                 let detail = format!("connected to {address}");
@@ -75,7 +75,7 @@ impl Path<'_> {
             let hint = Some(format!("chappe link show {link}"));
             return self.add("origin", name, HopState::Blocked, refusal.clone(), hint);
         }
-        let letters: u64 = stream.counts.refused.values().sum();
+        let letters: u64 = stream.refused.values().sum();
         if letters > 0 && status.dead_letters > 0 {
             let detail = format!("{letters} elements became dead letters");
             let hint = Some(format!("chappe link dead-letters {link}"));
@@ -123,7 +123,7 @@ impl Path<'_> {
             let hint = Some("compare the clocks of both nodes".to_owned());
             self.add("origin", name, HopState::Degraded, detail, hint);
         } else {
-            let detail = format!("{} elements received", stream.counts.received);
+            let detail = format!("{} elements received", stream.received);
             self.add("origin", name, HopState::Ok, detail, None);
         }
     }

@@ -216,7 +216,7 @@ impl<'a> Path<'a> {
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());
-        names.extend(links.into_iter().flatten().map(|link| link.config.name));
+        names.extend(links.into_iter().flatten().map(|link| link.name));
         names
     }
 

@@ -6,7 +6,7 @@ use chappe_stream::Timestamp;
 
 use super::{HopState, Path};
 use crate::catalogue::Entry;
-use crate::clock::{now, rfc3339};
+use crate::clock::now;
 use crate::completeness;
 use crate::links::link_name;
 
@@ -76,7 +76,7 @@ impl Path<'_> {
                 );
             }
             time => {
-                let time = time.map_or("an unknown time".to_owned(), rfc3339);
+                let time = time.map_or("an unknown time".to_owned(), |time| time.to_string());
                 let detail = format!(
                     "element {} of {time} is the newest; {} elements per second",
                     log.last(),

@@ -15,7 +15,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::super::problem::Problem;
-use super::super::streams::level_name;
 use super::Numbering;
 use super::busy::{busy, store_problem};
 use super::outcome::Written;
@@ -103,7 +102,7 @@ impl Writing {
         let future_s = i64::try_from(app.config.limits.future_s).unwrap_or(i64::MAX);
         let future_ns = future_s.saturating_mul(1_000_000_000);
         let schema = Arc::new(entry.log.schema());
-        let level = level_name(entry.log.log().level());
+        let level = entry.log.log().level().as_str();
         Ok(Self {
             reader: ElementReader::new(format, schema, future_ns),
             is_atomic,
