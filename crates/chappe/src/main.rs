@@ -55,6 +55,7 @@ fn run(cli: Cli) -> Outcome {
                 command::data::restore(&from, &directory, json)
             }
         },
+        Command::Account(verb) => command::account::run(verb, json),
         Command::Stream(verb) => command::stream::run(verb, json),
         Command::Link(verb) => command::link::run(verb, json),
         Command::Dds(flags) => command::dds::run(flags, json),

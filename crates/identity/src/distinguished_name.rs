@@ -147,7 +147,7 @@ fn attribute(object: &[u8]) -> Option<String> {
 /// The text of a value in DER: the escaped string, or `#` and its bytes in hexadecimal.
 fn text_of(value: &[u8]) -> Option<String> {
     let (tag, contents, rest) = der::value(value)?;
-    if !rest.is_empty() {
+    if !rest.is_empty() || contents.is_empty() {
         return None;
     }
     let is_text = match tag {
@@ -202,7 +202,7 @@ fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
 /// `attribute=value` in its normal form.
 fn normal_pair(pair: &str) -> Option<String> {
     let (name, value) = pair.split_once('=')?;
-    let name = name.trim().to_ascii_uppercase();
+    let name = name.trim_matches(' ').to_ascii_uppercase();
     let is_name = !name.is_empty()
         && name
             .bytes()
@@ -214,7 +214,7 @@ fn normal_pair(pair: &str) -> Option<String> {
     if !is_name || !(known || is_number) {
         return None;
     }
-    let value = value.trim_start();
+    let value = value.trim_start_matches(' ');
     if let Some(hexadecimal) = value.strip_prefix('#') {
         let bytes = hex_decode(hexadecimal.trim_end()).filter(|bytes| !bytes.is_empty())?;
         return Some(format!("{name}=#{}", hex_encode(&bytes)));

@@ -54,6 +54,7 @@ impl Node {
         data::check_secrets(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
         let (token, new_token) = data::read_or_create_token(&directory)?;
+        let (accounts, owners) = data::accounts(&directory, token)?;
         let tls = data::tls(&config, &identity::name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
@@ -75,12 +76,18 @@ impl Node {
             })?;
         let (drain, draining) = watch::channel(false);
         let observability = Arc::new(Observability::new(drops, config.limits.clone()));
-        let registrar = Registrar::new(registry.clone(), observability.clone(), draining.clone());
+        let registrar = Registrar::new(
+            registry.clone(),
+            owners.clone(),
+            observability.clone(),
+            draining.clone(),
+        );
         let identity = Identity::new(&config, key, address, tls);
         let app = Arc::new(Shared {
             identity,
             trusted_proxies: config.http.proxies().collect(),
-            token,
+            accounts,
+            owners,
             permits: Permits::new(&config),
             devices: Devices::new(&config, size_limit.bytes),
             sensors: Sensors::default(),

@@ -17,6 +17,7 @@ use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
+use crate::accounts::AUDIT;
 use crate::devices::{DeviceState, device_key};
 use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
@@ -107,6 +108,8 @@ impl Entry {
             device.is_some_and(|device| device.state != DeviceState::Gone)
         } else if let Some(link) = links::link_name(&source) {
             !links::is_removed(app, link)
+        } else if self.name == AUDIT {
+            true
         } else if source.starts_with("urn:chappe:") {
             // The program itself or a DDS topic: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use chappe_links::{
     DeadLetter, LinkConfig, LinkError, LinkStatus, PacingStatus, PeerStatus, StreamStatus,
 };
@@ -14,9 +14,11 @@ use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::guard::Subject;
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::Caller;
 use crate::clock::rfc3339;
 use crate::config::nearest;
 use crate::links::{ChangeError, Exchange, Listening};
@@ -344,13 +346,18 @@ pub(crate) struct NewLink {
     responses((status = 201, body = Link), (status = 401, body = Problem),
         (status = 409, body = Problem, description = "a link with this name exists"),
         (status = 422, body = Problem, description = "the link is invalid; nothing was changed")))]
-pub(super) async fn add(State(app): State<App>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, Problem> {
     let link: LinkConfig = params::json(&app, body).await?;
     let name = link.name.clone();
-    crate::links::add(&app, link)
+    crate::links::add(&app, link, caller.name())
         .await
         .map_err(|error| change_problem(&app, error))?;
-    Ok((StatusCode::CREATED, Json(find_link(&app, &name)?)).into_response())
+    let link = Json(find_link(&app, &name)?);
+    Ok((StatusCode::CREATED, Extension(Subject(name)), link).into_response())
 }
 
 /// Removes a link. Its streams and their elements stay.

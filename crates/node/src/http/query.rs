@@ -8,15 +8,18 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use chappe_identity::Role;
 use chappe_stream::sqlite::{Answer, HistoryLimits, HistoryQuery, Scope, StopHandle};
 use chappe_stream::{QueryError, QueryLimits, StreamLog};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
+use super::guard::outside_problem;
 use super::params;
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
 use crate::shared::App;
 use crate::view::ValueView;
@@ -89,7 +92,11 @@ pub(crate) struct Read {
         (status = 400, body = Problem, description = "the statement is invalid, or a stream has more \
             elements than one query reads and `partial` is not set"),
         (status = 403, body = Problem), (status = 503, body = Problem)))]
-pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn query(
+    State(app): State<App>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, Problem> {
     let question: Question = params::json(&app, body).await?;
     let scope = question.scope()?;
     let limits = &app.config.limits;
@@ -97,12 +104,18 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let rows = rows.min(limits.query_rows) as usize;
     let time = Duration::from_millis(u64::from(limits.query_time_ms));
     let permit = parts::query_permit(&app)?;
-    let entries = app.catalogue.entries();
+    let view = View::of_reader(&app, &caller);
+    let mut entries = app.catalogue.entries();
+    entries.retain(|entry| view.has(entry));
+    let is_whole = view.is_whole();
     let (handle_sender, handle) = oneshot::channel();
     let work = tokio::task::spawn_blocking(move || {
         let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
         // Rows may be 64 MiB: encode them here, not on the serving thread.
-        let answer = answer.map(response).map_err(query_problem);
+        let answer = answer.map(response).map_err(|error| match is_whole {
+            true => query_problem(error),
+            false => restricted_problem(&caller, error),
+        });
         drop(permit);
         answer
     });
@@ -173,6 +186,17 @@ fn rows_of(answer: Answer, partial: bool) -> Rows {
         truncated: answer.truncated,
         partial,
         read: read.collect(),
+    }
+}
+
+/// The error of a restricted account's query. A stream that the account may not read is unknown to its
+/// query, whether it exists or not.
+fn restricted_problem(caller: &Caller, error: QueryError) -> Problem {
+    match &error {
+        QueryError::Statement { .. } if error.to_string().contains("no such table") => {
+            outside_problem(caller, Role::Read, "not for all streams of the query")
+        }
+        _ => query_problem(error),
     }
 }
 
