@@ -63,6 +63,7 @@ fn run(cli: Cli) -> Outcome {
                 command::data::restore(&from, &directory, json)
             }
         },
+        Command::Account(verb) => command::account::run(verb, json),
         Command::Stream(verb) => command::stream::run(verb, json),
         Command::Why(flags) => command::why::run(flags, json),
         Command::Link(verb) => command::link::run(verb, json),

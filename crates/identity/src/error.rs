@@ -24,4 +24,28 @@ pub enum Error {
     /// Not the text of a token.
     #[error("a token is 43 characters of base64url")]
     Token,
+    /// Not the name of a role.
+    #[error("a role is read, write, operate or administer")]
+    Role,
+    /// Not a stream, a prefix or a scope.
+    #[error(
+        "a role is restricted to streams (`ward.pulse`), prefixes (`ward.*`) or scopes (a URI), \
+         separated by commas"
+    )]
+    Area,
+    /// An account without a role.
+    #[error("an account has at least one role")]
+    NoRole,
+    /// More than the limit.
+    #[error("{0}: at most {1}")]
+    TooMany(&'static str, usize),
+    /// Not the name of an account.
+    #[error(
+        "the name of an account is 1 to 64 letters, digits, `.`, `_`, `-` or `@`, and starts with a \
+         letter or a digit"
+    )]
+    Name,
+    /// Not a distinguished name.
+    #[error("a distinguished name is written as CN=ada,O=Ward 3 (RFC 4514)")]
+    DistinguishedName,
 }

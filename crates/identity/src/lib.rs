@@ -2,33 +2,44 @@
 //!
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
 //! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
-//! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is who
-//! asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages; [`Shares`] divides a
-//! bounded table among the hosts that fill it.
+//! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`DistinguishedName`] is
+//! the subject of a client certificate; [`Principal`] is who asks and [`Rights`] what that account may do;
+//! [`Attempts`] limits failed credentials by host; [`AddressPolicy`] is the one judge of addresses that
+//! arrive in messages; [`Shares`] divides a bounded table among the hosts that fill it.
 //!
 //! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
-//! are made from bytes the caller gives), certificates.
+//! are made from bytes the caller gives), the verification of certificates.
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod agreement;
+mod attempts;
 mod curve;
+pub mod der;
+mod distinguished_name;
 mod error;
 mod key;
 mod principal;
+mod role;
 mod shares;
 mod token;
 mod z85;
 
 pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
 pub use agreement::AGREED_BYTES;
+pub use attempts::{Attempts, FAILURES_MAX, HOSTS_MAX, RECOVERY};
 pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
+pub use distinguished_name::{DISTINGUISHED_NAME_BYTES_MAX, DistinguishedName};
 pub use error::Error;
 pub use key::{Key, PublicKey, SEED_BYTES, id_of};
 pub use principal::Principal;
+pub use role::{
+    AREA_BYTES_MAX, AREAS_MAX, Area, GRANTS_MAX, Grant, NAME_BYTES_MAX, Reach, Rights, Role,
+    check_account_name,
+};
 pub use shares::{Host, Quota, Room, Shares};
-pub use token::{Token, TokenHash};
+pub use token::{Token, TokenHash, bearer};
 
 /// Formats bytes as lower-case hexadecimal digits.
 #[must_use]

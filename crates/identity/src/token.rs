@@ -70,10 +70,26 @@ impl TokenHash {
     /// Whether `token` is the one this was made from, in constant time.
     #[must_use]
     pub fn accepts(&self, token: &Token) -> bool {
-        let difference = self.0.iter().zip(token.hash().0);
+        self.is_same(&token.hash())
+    }
+
+    /// Whether both are the hash of one token, in constant time.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let difference = self.0.iter().zip(other.0);
         // No early end: every byte is looked at.
         difference.fold(0, |sum, (left, right)| sum | (left ^ right)) == 0
     }
+}
+
+/// The token in the value of an `Authorization` field (RFC 6750, section 2.1); `None` for another scheme or
+/// a malformed token.
+#[must_use]
+pub fn bearer(field: &[u8]) -> Option<Token> {
+    let text = std::str::from_utf8(field).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then(|| token.trim().parse().ok()).flatten()
 }
 
 impl fmt::Display for TokenHash {
@@ -113,5 +129,24 @@ mod tests {
             assert_eq!(text.parse::<Token>().unwrap_err(), Error::Token);
         }
         assert!("zz".repeat(32).parse::<TokenHash>().is_err());
+    }
+
+    #[test]
+    fn only_a_bearer_token_is_a_credential() {
+        let token = Token::from_seed([3; 32]);
+        let text = token.reveal();
+        for field in [format!("Bearer {text}"), format!("bearer  {text} ")] {
+            let read = bearer(field.as_bytes()).unwrap();
+            assert!(token.hash().accepts(&read), "{field}");
+        }
+        for field in [
+            text.clone(),
+            format!("Basic {text}"),
+            "Bearer ".into(),
+            "Bearer".into(),
+        ] {
+            assert!(bearer(field.as_bytes()).is_none(), "{field}");
+        }
+        assert!(bearer(b"Bearer \xff").is_none());
     }
 }

@@ -6,6 +6,7 @@ import { h, replace, setAttribute, setText } from './dom.js';
 import { age, perSecond } from './format.js';
 import * as live from './live.js';
 import { errors, model, refreshAll, start, watch } from './model.js';
+import * as accounts from './page-accounts.js';
 import * as devices from './page-devices.js';
 import * as dropped from './page-dropped.js';
 import * as links from './page-links.js';
@@ -51,6 +52,7 @@ const PAGES = [
     alert: () => needsLook(model.topics),
   },
   { path: 'dropped', label: 'Dropped', page: dropped, count: () => model.drops?.length },
+  { path: 'accounts', label: 'Accounts', page: accounts },
   { path: 'node', label: 'Node', page: node },
 ];
 
@@ -144,7 +146,7 @@ setInterval(() => {
   showLink();
   current?.view?.tick?.();
 }, 1000);
-// A node beyond loopback needs its token for reading too.
+// Accounts need an administrator's token, and a node beyond loopback one for reading too.
 let gate = null;
 onRefused(() => {
   if (gate) return;
@@ -160,12 +162,13 @@ onRefused(() => {
   gate = h(
     'form',
     { class: 'gate', onsubmit: enter },
-    h('p', null, h('b', null, 'This node needs its token.')),
+    h('p', null, h('b', null, 'This needs the token of an account.')),
     h(
       'p',
       { class: 'quiet' },
-      'The first start of the node wrote it to the file new-token in its data directory. To get a ',
-      'new one, remove the file token there and restart the node. This tab forgets it when closed.',
+      'An administrator adds accounts. The first start of the node wrote the token of the first ',
+      'administrator to the file new-token in its data directory. To get a new one, remove the file ',
+      'token there and restart the node. This tab forgets the token when it is closed.',
     ),
     h('label', null, h('span', null, 'Token'), box),
     h('button', { class: 'main', type: 'submit' }, 'Enter'),

@@ -34,6 +34,7 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("mark.svg", SVG),
     ("model.js", JS),
     ("pace.js", JS),
+    ("page-accounts.js", JS),
     ("page-devices.js", JS),
     ("page-dropped.js", JS),
     ("page-links.js", JS),

@@ -13,6 +13,7 @@ use chappe_stream::{
 };
 use tokio::sync::watch;
 
+use crate::accounts::AUDIT;
 use crate::completeness::{RunState, Slot};
 use crate::config::Config;
 
@@ -513,8 +514,10 @@ impl Catalogue {
             }
             Some(_) => {}
             None => {
-                let count = entries.ready.len() + entries.new_count;
-                if count >= self.streams_max {
+                // The audit stream does not count: a node that is full of streams still records changes.
+                let audit = usize::from(entries.ready.contains_key(AUDIT));
+                let count = entries.ready.len() - audit + entries.new_count;
+                if count >= self.streams_max && name != AUDIT {
                     return Err(CatalogueError::TooMany(count));
                 }
             }

@@ -6,6 +6,8 @@
 //! http.pem    the self-signed certificate with its key, 0600, if configured
 //! token       the hash of the token, 0600; the next start creates a new token if you remove it
 //! new-token   the token itself, 0600, written when it is created; remove it once you have it
+//! accounts.json, owners.json
+//!             accounts with the hashes of their tokens, and what they own, 0600
 //! run-state   when this run was last alive, and how far streams of level memory are acknowledged
 //! links.json, subscriptions.json
 //!             links and subscriptions added at run time, 0600
@@ -17,20 +19,30 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chappe_identity::{Key, Token, TokenHash};
 use chappe_transport::{key_file, tls};
 
 use crate::StartError;
-use crate::config::Config;
-use crate::links::{LINKS, SUBSCRIPTIONS};
+use crate::accounts::{ACCOUNTS, Accounts, OWNERS, Owners};
+use crate::config::{Config, HttpTls};
+use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
 
 /// The file with a new token in clear text, which no backup copies.
 const NEW_TOKEN: &str = "new-token";
 
-/// The files of a data directory that hold secrets: key, certificate, token, and the secrets of links
-/// and subscriptions. Not every node has all of them.
-pub const SECRET_FILES: [&str; 5] = ["key.pem", "http.pem", "token", LINKS, SUBSCRIPTIONS];
+/// The files of a data directory that hold secrets: key, certificate, token, accounts with their owners, and
+/// the secrets of links and subscriptions. Not every node has all of them.
+pub const SECRET_FILES: [&str; 7] = [
+    "key.pem",
+    "http.pem",
+    "token",
+    ACCOUNTS,
+    OWNERS,
+    LINKS,
+    SUBSCRIPTIONS,
+];
 
 /// The directory of the log within a data directory.
 #[must_use]
@@ -140,6 +152,18 @@ pub(crate) fn read_or_create_token(
     }
 }
 
+/// The accounts of the node, and the owners of what they made.
+pub(crate) fn accounts(
+    directory: &Path,
+    operator: TokenHash,
+) -> Result<(Accounts, Arc<Owners>), StartError> {
+    let accounts = Accounts::open(operator, StateFile::new(directory, ACCOUNTS));
+    let accounts = accounts.map_err(StartError::Accounts)?;
+    let owners = Owners::open(StateFile::new(directory, OWNERS));
+    let owners = owners.map_err(StartError::Accounts)?;
+    Ok((accounts, Arc::new(owners)))
+}
+
 /// The file with a new token of the node in `directory`.
 pub(crate) fn new_token_path(directory: &Path) -> PathBuf {
     directory.join(NEW_TOKEN)
@@ -169,7 +193,7 @@ pub(crate) fn tls(
     }
     if !settings.self_signed {
         let server = tls::Server::from_files(&settings.certificate, &settings.key)?;
-        return Ok(Some(server));
+        return Ok(Some(with_clients(settings, server)?));
     }
     let mut names = config.http.hosts.clone();
     names.extend([host_name(), config.http.listen.ip().to_string()]);
@@ -180,7 +204,15 @@ pub(crate) fn tls(
     let path = config.data_directory.join("http.pem");
     let uri = format!("urn:chappe:node:{}", key.public());
     let (server, _) = tls::Server::self_signed(&path, name, &uri, &names)?;
-    Ok(Some(server))
+    Ok(Some(with_clients(settings, server)?))
+}
+
+/// Lets clients show certificates, if their authorities are configured.
+fn with_clients(settings: &HttpTls, server: tls::Server) -> Result<tls::Server, StartError> {
+    match settings.client_authorities.as_os_str().is_empty() {
+        true => Ok(server),
+        false => Ok(server.with_client_authorities(&settings.client_authorities)?),
+    }
 }
 
 /// The public keys and fingerprint by which others recognize a node.

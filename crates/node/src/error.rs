@@ -46,6 +46,9 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
+    /// The file of accounts or of their owners cannot be used.
+    #[error("cannot read the accounts: {0}")]
+    Accounts(String),
     /// A log cannot be opened.
     #[error("cannot open log {}: {source}", path.display())]
     Log {
@@ -161,6 +164,11 @@ impl StartError {
                 "chmod 600 {0}; or remove {0}: the next start creates a new token",
                 path.display()
             )),
+            Self::Accounts(_) => Some(
+                "restore the file from a backup; or move it away: the node then starts with its first \
+                 administrator only"
+                    .to_owned(),
+            ),
             Self::Log { path, source } => match source {
                 chappe_log::Error::Full { .. } => Some("free space on that disk".to_owned()),
                 chappe_log::Error::NewerFormat { .. } => None,

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod catalogue;
 mod certificate;
 mod clock;

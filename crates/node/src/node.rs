@@ -56,6 +56,7 @@ impl Node {
         data::check_secrets(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
         let (token, new_token) = data::read_or_create_token(&directory)?;
+        let (accounts, owners) = data::accounts(&directory, token)?;
         let tls = data::tls(&config, &identity::name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
@@ -85,12 +86,18 @@ impl Node {
         let ledger = Arc::new(ledger);
         let observability = Observability::new(drops, config.limits.clone(), ledger.clone());
         let observability = Arc::new(observability);
-        let registrar = Registrar::new(registry.clone(), observability.clone(), draining.clone());
+        let registrar = Registrar::new(
+            registry.clone(),
+            owners.clone(),
+            observability.clone(),
+            draining.clone(),
+        );
         let identity = Identity::new(&config, key, address, tls);
         let app = Arc::new(Shared {
             identity,
             trusted_proxies: config.http.proxies().collect(),
-            token,
+            accounts,
+            owners,
             permits: Permits::new(&config),
             devices: Devices::open(&config, size_limit.bytes)
                 .map_err(|reason| StartError::Devices { reason })?
@@ -119,7 +126,12 @@ impl Node {
                 .notices
                 .notify(NoticeKind::Health, "log", text);
         }
-        app.registrar.remove_stale().await;
+        // The registry alone knows the owners and titles of streams that clients write.
+        let is_written = |key: &str| {
+            let entry = catalogue::stream_name(key).and_then(|name| app.catalogue.get(name));
+            entry.is_some_and(|entry| entry.source() == written::SOURCE)
+        };
+        app.registrar.remove_stale(is_written).await;
         publish_node(&app).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;

@@ -8,6 +8,7 @@ use chappe_registry::{Entity, EntityKind, Error, Principal, Publication, Registr
 use chappe_transport::Hop;
 use tokio::sync::watch;
 
+use crate::accounts::Owners;
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
 use crate::tasks::yield_every;
@@ -18,6 +19,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// stay full, and the caller has other work.
 const RETRIES_MAX: u32 = 1_200;
 
+/// The prefix of the keys of the node's own entities.
+pub(crate) const OWN_KEYS: &str = "urn:chappe:";
 /// The owner of entities that the node itself publishes.
 pub(crate) const NODE_OWNER: &str = "node";
 
@@ -33,6 +36,7 @@ type Submission = Result<Option<Publication>, Error>;
 /// Writes to the registry on behalf of the parts of the node.
 pub(crate) struct Registrar {
     registry: Registry,
+    owners: Arc<Owners>,
     /// The revision at which each entity was registered in this run.
     registered: Mutex<HashMap<String, u64>>,
     observability: Arc<Observability>,
@@ -43,11 +47,13 @@ pub(crate) struct Registrar {
 impl Registrar {
     pub(crate) fn new(
         registry: Registry,
+        owners: Arc<Owners>,
         observability: Arc<Observability>,
         drain: watch::Receiver<bool>,
     ) -> Self {
         Self {
             registry,
+            owners,
             registered: Mutex::default(),
             observability,
             drain,
@@ -55,8 +61,13 @@ impl Registrar {
     }
 
     /// Publishes entities, except those that are unchanged in the registry. Waits while too many changes
-    /// are pending.
-    pub(crate) async fn publish(&self, entities: Vec<Entity>) {
+    /// are pending. They belong to the account that made them or their producer, or to the node.
+    pub(crate) async fn publish(&self, mut entities: Vec<Entity>) {
+        for entity in &mut entities {
+            if let Some(owner) = self.owners.of(entity) {
+                entity.owner = owner;
+            }
+        }
         let changes = entities.into_iter().map(Box::new).map(Change::Publish);
         self.apply(changes).await;
     }
@@ -69,21 +80,28 @@ impl Registrar {
         self.apply(keys.into_iter().map(Change::Remove)).await;
     }
 
-    /// Removes the node's own devices, services, streams and sensors of an earlier run. Those that still
-    /// exist are published again later.
-    pub(crate) async fn remove_stale(&self) {
-        for kind in [
-            EntityKind::Stream,
-            EntityKind::VirtualSensor,
-            EntityKind::Service,
-            EntityKind::Device,
+    /// Removes the devices, services, streams, sensors and links of an earlier run. Those that still exist
+    /// are published again later.
+    /// `is_kept` tells the keys of those that nobody publishes again.
+    pub(crate) async fn remove_stale(&self, is_kept: impl Fn(&str) -> bool) {
+        for (kind, entity_type) in [
+            (EntityKind::Stream, None),
+            (EntityKind::VirtualSensor, None),
+            (EntityKind::Service, None),
+            (EntityKind::Device, None),
+            (
+                EntityKind::Other,
+                Some(crate::links::ENTITY_TYPE.to_owned()),
+            ),
         ] {
             let search = Search {
                 kind: Some(kind),
-                owner: Some(NODE_OWNER.to_owned()),
+                entity_type,
                 ..Search::default()
             };
-            let keys = self.registry.search_keys(&search, &Principal::Operator);
+            let mut keys = self.registry.search_keys(&search, &Principal::Operator);
+            // Those of clients have other keys.
+            keys.retain(|key| key.starts_with(OWN_KEYS) && !is_kept(key));
             self.remove(keys).await;
         }
     }

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use chappe_identity::{Prefix, TokenHash};
+use chappe_identity::Prefix;
 use chappe_registry::Registry;
 use tokio::sync::watch;
 
+use crate::accounts::{Accounts, Owners};
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::devices::Devices;
@@ -27,8 +28,8 @@ pub(crate) struct Shared {
     pub(crate) identity: Identity,
     /// The proxies whose `Forwarded` headers count.
     pub(crate) trusted_proxies: Vec<Prefix>,
-    /// The hash of the operator's token.
-    pub(crate) token: TokenHash,
+    pub(crate) accounts: Accounts,
+    pub(crate) owners: Arc<Owners>,
     pub(crate) storage: Storage,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,

@@ -3,6 +3,18 @@
 //! Scheme and authority match whatever the case, the path by whole segments from the left; query
 //! and fragment are not looked at. Dot segments make a scope match nothing, as the rule demands.
 
+/// Whether `scope` lies under `asked`.
+///
+/// ```
+/// use chappe_registry::is_in_scope;
+/// assert!(is_in_scope("sdc.ctxt.loc:/ward", "sdc.ctxt.loc:/ward/bed?x=1"));
+/// assert!(!is_in_scope("sdc.ctxt.loc:/ward", "sdc.ctxt.loc:/wards"));
+/// ```
+#[must_use]
+pub fn is_in_scope(asked: &str, scope: &str) -> bool {
+    normalize(asked).is_some_and(|asked| lies_under(&asked, scope))
+}
+
 /// The part of `scope` the rule looks at, scheme and authority in lower case, no trailing slash;
 /// `None` when a path segment is `.` or `..`.
 pub(crate) fn normalize(scope: &str) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The verbs, one module each.
 
+pub(crate) mod account;
 pub(crate) mod call;
 mod client;
 mod completeness;

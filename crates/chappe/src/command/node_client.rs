@@ -266,6 +266,16 @@ fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure>
             return Err(Failure::new(text).hint(hint));
         }
     };
+    let client = match (&address.client_certificate, &address.client_key) {
+        (Some(certificate), Some(key)) => {
+            let shown = client.with_certificate(certificate, key);
+            shown.map_err(|error| {
+                let hint = error.hint();
+                Failure::from(error).hint_if(hint)
+            })?
+        }
+        _ => client,
+    };
     let host = authority
         .rsplit_once(':')
         .map_or(authority, |(host, _)| host);

@@ -1,5 +1,6 @@
 //! The integration tests of `chappe-chappe` in one program: linking one takes seconds.
 
+mod accounts;
 mod command_line;
 mod data;
 mod dead_letters;

@@ -6,7 +6,7 @@ use crate::{HttpRefusal, Reader, Serialization, directory};
 
 impl Links {
     /// The directory for other nodes: those of the streams `streams` (a name, or a prefix ending in
-    /// `*`; empty: the list of names) that `reader` may read, as documents.
+    /// `*`; empty: the list of names) that `reader` may read and `is_visible` accepts, as documents.
     ///
     /// # Errors
     /// A selection that is none.
@@ -15,8 +15,10 @@ impl Links {
         streams: &str,
         serialization: Serialization,
         reader: &Reader,
+        is_visible: impl Fn(&str) -> bool,
     ) -> Result<bytes::Bytes, HttpRefusal> {
-        let entries = self.shared().host.directory(reader);
+        let mut entries = self.shared().host.directory(reader);
+        entries.retain(|entry| is_visible(&entry.name));
         let question = format!("{streams}\n{}", serialization.as_str());
         directory::answer(question.as_bytes(), &entries, DOCUMENT_BYTES_MAX)
             .map_err(|error| HttpRefusal::new(400, "no selection", error.to_string()))

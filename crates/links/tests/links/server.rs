@@ -200,7 +200,7 @@ async fn answer(
         (&Method::GET, ["api", "v1", "directory"]) => {
             let streams = query.get("streams").map(String::as_str).unwrap_or_default();
             let form = form.unwrap_or(Serialization::Xml);
-            match links.http_directory(streams, form, &reader) {
+            match links.http_directory(streams, form, &reader, |_| true) {
                 Ok(bytes) => full(200, bytes),
                 Err(refusal) => refused(refusal),
             }

@@ -17,6 +17,7 @@ use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, Entry, key};
+use crate::accounts::AUDIT;
 use crate::devices::device_key;
 use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
@@ -110,6 +111,8 @@ impl Entry {
         } else if source == written::SOURCE {
             // A client that writes it later gets an error.
             false
+        } else if self.name == AUDIT {
+            true
         } else if source.starts_with("urn:chappe:") {
             // The program itself or a DDS topic: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())

@@ -151,6 +151,10 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
             "http.tls.self_signed",
             "http.tls.certificate is set as well",
         ),
+        (false, false, false) if !tls.client_authorities.as_os_str().is_empty() => (
+            "http.tls.client_authorities",
+            "TLS is off: http.tls.certificate is not set",
+        ),
         _ => return None,
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";

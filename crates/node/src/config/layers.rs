@@ -334,6 +334,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "rules_directory"
             | "http.tls.certificate"
             | "http.tls.key"
+            | "http.tls.client_authorities"
     );
     match (value.as_str(), file.parent()) {
         (Some(text), Some(parent)) if is_path && !text.is_empty() => {

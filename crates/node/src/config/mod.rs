@@ -127,6 +127,9 @@ pub struct HttpTls {
     /// Create a certificate instead, once, for this host's names and `http.hosts`. Clients trust it by
     /// its fingerprint, which the node prints at start and `chappe key show` prints at any time.
     pub self_signed: bool,
+    /// File of the authorities (PEM) that sign certificates of clients; empty: clients are not asked for
+    /// one. The subject of a client's certificate is compared with the accounts. Relative to this file.
+    pub client_authorities: PathBuf,
 }
 
 impl Http {
@@ -149,7 +152,8 @@ impl HttpTls {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
-    /// Whether reading is open to every client or needs the token. Writing always needs the token.
+    /// Whether reading is open to every client or needs an account. Changing always needs an account, which
+    /// `chappe account add` makes. Restrictions of accounts matter only if reading needs one.
     pub read: Read,
     /// Listen beyond loopback even though reading is open or TLS is off, so that others on the network can
     /// see the token and the data; and push to `http://` contact points beyond loopback.
@@ -163,7 +167,7 @@ pub struct Access {
 pub enum Read {
     /// Nothing.
     Open,
-    /// The token.
+    /// The token or the certificate of an account with the role `read`.
     Token,
 }
 

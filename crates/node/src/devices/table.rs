@@ -203,6 +203,13 @@ impl Devices {
         }
     }
 
+    /// Whether a device has a scope that fits.
+    pub(crate) fn has_scope(&self, key: &str, fits: impl Fn(&str) -> bool) -> bool {
+        let table = self.lock();
+        let device = table.devices.get(key);
+        device.is_some_and(|device| device.scopes.iter().any(|scope| fits(scope)))
+    }
+
     /// Records another way in which a present device was found.
     pub(crate) fn mark(&self, key: &str, way: Way) {
         if let Some(device) = self.lock().get_mut(key)

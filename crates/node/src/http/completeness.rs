@@ -13,6 +13,7 @@ use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::streams::find;
+use crate::accounts::Caller;
 use crate::catalogue::Entry;
 use crate::completeness::{self, Completeness, Count, Ledger, Reader};
 use crate::shared::App;
@@ -36,10 +37,11 @@ pub(crate) struct SpanParams {
         (status = 404, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn completeness(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<SpanParams>,
 ) -> Result<Json<Completeness>, Problem> {
-    let entry = find(&app, &name)?;
+    let entry = find(&app, &caller, &name)?;
     let span = params::times(params.from.as_deref(), params.to.as_deref())?;
     let permit = parts::query_permit(&app)?;
     let ledger = app.observability.ledger.clone();

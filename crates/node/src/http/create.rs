@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chappe_identity::Role;
 use chappe_log::Level;
 use chappe_registry::oxrdf::NamedNode;
 use chappe_stream::ucum::Unit;
@@ -12,10 +13,12 @@ use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::params::{self, Caller};
+use super::guard::outside_problem;
+use super::params;
 use super::problem::Problem;
 use super::streams::Stream;
 use super::write::busy;
+use crate::accounts::{Caller, View};
 use crate::catalogue::CatalogueError;
 
 use crate::shared::App;
@@ -158,13 +161,16 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 429, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn create(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, Problem> {
     let new: NewStream = params::json(&app, body).await?;
     let (name, definition) = new.definition()?;
+    if !View::new(&app, &caller, Role::Write).has_stream(&name) {
+        return Err(outside_problem(&caller, Role::Write, &format!("not for the stream {name:?}")));
+    }
     // A definition that has begun runs to its end, even if the client disconnects.
-    let owner = principal.to_string();
+    let owner = caller.name().to_owned();
     let defining = tokio::spawn(async move { define(&app, &name, definition, &owner).await });
     defining
         .await

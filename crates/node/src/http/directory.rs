@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::exchange;
+use super::paging::Paging;
 use super::params::{Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::streams::find;
+use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
 use crate::shared::App;
 use crate::view::FieldView;
@@ -25,6 +27,8 @@ use crate::view::FieldView;
 pub(crate) struct Directory {
     /// By name.
     streams: Vec<StreamDescription>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// A readable stream.
@@ -77,6 +81,10 @@ pub(crate) struct DirectoryParams {
     streams: Option<String>,
     /// xml, postcard or message_pack: the formats of links between nodes, instead of JSON.
     serialization: Option<String>,
+    /// Maximum number of streams in JSON; without it, all.
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
 }
 
 /// The readable streams of this node, with their structure.
@@ -85,29 +93,37 @@ pub(crate) struct DirectoryParams {
 pub(super) async fn list(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    caller: Caller,
     Params(params): Params<DirectoryParams>,
 ) -> Result<Response, Problem> {
     let streams = params.streams.unwrap_or_default();
+    let view = View::of_reader(&app, &caller);
     if let Some(name) = params.serialization {
         let serialization = exchange::serialization(&name)?;
         let links = parts::exchange(&app)?.links();
-        let answer = links.http_directory(&streams, serialization, &exchange::reader(peer));
+        let answer =
+            links.http_directory(&streams, serialization, &exchange::reader(peer), |name| {
+                view.has_stream(name)
+            });
         let answer = answer.map_err(exchange::refusal_problem)?;
         let kind = serialization.media_type();
         return Ok(([(header::CONTENT_TYPE, kind)], answer).into_response());
     }
     let mut entries = app.catalogue.entries();
+    entries.retain(|entry| view.has(entry));
     if !streams.is_empty() {
         let selection: Selection = streams
             .parse()
             .map_err(|error: LinkError| Problem::bad_request(error.to_string()))?;
         entries.retain(|entry| selection.takes(&entry.name));
     }
+    let (limit, cursor) = (params.limit, params.cursor);
+    let (entries, next) = Paging { limit, cursor }.cut(entries, |entry| &entry.name)?;
     let streams = entries
         .iter()
         .map(|entry| StreamDescription::of(entry))
         .collect();
-    Ok(Json(Directory { streams }).into_response())
+    Ok(Json(Directory { streams, next }).into_response())
 }
 
 /// One stream of the directory, by its name.
@@ -116,7 +132,9 @@ pub(super) async fn list(
     responses((status = 200, body = StreamDescription), (status = 404, body = Problem)))]
 pub(super) async fn one(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
 ) -> Result<Json<StreamDescription>, Problem> {
-    Ok(Json(StreamDescription::of(&*find(&app, &name)?)))
+    let entry = find(&app, &caller, &name)?;
+    Ok(Json(StreamDescription::of(&entry)))
 }

@@ -8,13 +8,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::Term;
-use chappe_registry::{EntityKind, Interrupt, Principal, Search, SparqlError, SparqlLimits};
+use chappe_registry::{
+    DEFAULT_SEARCH_LIMIT, EntityKind, Found, Interrupt, MAX_SEARCH_LIMIT, Principal, Search,
+    SparqlError, SparqlLimits,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::params::{self, Caller, Name, Params};
+use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::{Caller, View};
 use crate::config::nearest;
 use crate::shared::App;
 
@@ -134,7 +138,7 @@ impl Triple {
     responses((status = 200, body = Entities), (status = 400, body = Problem)))]
 pub(super) async fn search(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     Params(params): Params<SearchParams>,
 ) -> Result<Json<Entities>, Problem> {
     let kind = match &params.kind {
@@ -152,11 +156,29 @@ pub(super) async fn search(
         owner: params.owner,
         limit: params.limit,
     };
-    let found = app.registry.search(&search, &principal);
+    let found = visible(&app, search, &caller);
     Ok(Json(Entities {
         entities: found.entities.into_iter().map(Entity::of).collect(),
         truncated: found.truncated,
     }))
+}
+
+/// The found entities that the caller may see.
+fn visible(app: &App, mut search: Search, caller: &Caller) -> Found {
+    let view = View::of_reader(app, caller);
+    if view.is_whole() {
+        return app.registry.search(&search, &caller.reader());
+    }
+    let limit = search
+        .limit
+        .unwrap_or(DEFAULT_SEARCH_LIMIT)
+        .min(MAX_SEARCH_LIMIT);
+    search.limit = Some(MAX_SEARCH_LIMIT);
+    let mut found = app.registry.search(&search, &caller.reader());
+    found.entities.retain(|entity| view.has_entity(entity));
+    found.truncated |= found.entities.len() > limit;
+    found.entities.truncate(limit);
+    found
 }
 
 pub(super) fn unknown_kind(name: &str) -> Problem {
@@ -175,10 +197,12 @@ pub(super) fn unknown_kind(name: &str) -> Problem {
     responses((status = 200, body = Entity), (status = 404, body = Problem)))]
 pub(super) async fn one(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     Name(key): Name,
 ) -> Result<Json<Entity>, Problem> {
-    match app.registry.get(&key, &principal) {
+    let view = View::of_reader(&app, &caller);
+    let entity = app.registry.get(&key, &caller.reader());
+    match entity.filter(|entity| view.has_entity(entity)) {
         Some(entity) => Ok(Json(Entity::of(entity))),
         None => Err(Problem::not_found(format!("there is no entity {key:?}"))
             .hint("percent-encode the key in the path; GET /api/v1/entities searches entities")),
@@ -199,10 +223,10 @@ pub(crate) struct SparqlQuery {
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn sparql_get(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     Params(SparqlQuery { query }): Params<SparqlQuery>,
 ) -> Result<Response, Problem> {
-    answer(&app, query, principal).await
+    answer(&app, query, caller.reader()).await
 }
 
 /// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
@@ -213,7 +237,7 @@ pub(super) async fn sparql_get(
         (status = 503, body = Problem)))]
 pub(super) async fn sparql_post(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -231,7 +255,7 @@ pub(super) async fn sparql_post(
                 .hint("send it as application/sparql-query"));
         }
     };
-    answer(&app, query, principal).await
+    answer(&app, query, caller.reader()).await
 }
 
 fn form_query(bytes: &[u8]) -> Result<String, Problem> {

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chappe_identity::Principal;
+use chappe_identity::{Reach, Role};
 use chappe_links::http::{
     CONTACT_ELEMENTS_MAX, Credential, ELEMENTS_MAX_HEADER, PullRequest, SECRET_HEADER,
     SubscriptionAnswer, SubscriptionRequest, positions,
@@ -23,9 +23,11 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::params::{self, Caller, Name, Params};
+use super::guard::outside_problem;
+use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::{Caller, View};
 use crate::shared::App;
 
 /// Bytes of a body at a contact point; reason: the largest document that a link accepts.
@@ -85,6 +87,7 @@ pub(super) fn serialization(name: &str) -> Result<Serialization, Problem> {
 pub(super) async fn pull(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    caller: Caller,
     Name(stream): Name,
     Params(params): Params<PullParams>,
 ) -> Result<Response, Problem> {
@@ -124,8 +127,10 @@ pub(super) async fn pull(
     let mut drain = app.drain.clone();
     tokio::spawn(async move {
         let _permit = permit;
+        let mut ended = std::pin::pin!(app.accounts.ended(&caller));
         loop {
             let part = tokio::select! {
+                () = &mut ended => return,
                 part = body.next() => part,
                 () = sender.closed() => return,
                 () = crate::tasks::shutdown(&mut drain) => return,
@@ -202,9 +207,13 @@ impl From<SubscriptionAnswer> for Subscription {
 pub(super) async fn subscribe(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    caller: Caller,
     body: Body,
 ) -> Result<(StatusCode, Json<Subscription>), Problem> {
     let request: SubscriptionRequest = params::json(&app, body).await?;
+    if !View::of_reader(&app, &caller).has_stream(&request.stream) {
+        return Err(outside_problem(&caller, Role::Read, "not for this stream"));
+    }
     let links = parts::exchange(&app)?.links();
     let subscription = links.http_subscribe(&request, &reader(peer)).await;
     let subscription = subscription.map_err(refusal_problem)?;
@@ -212,15 +221,15 @@ pub(super) async fn subscribe(
 }
 
 /// The credential with which a request may renew or end a subscription.
-fn credential(principal: Principal, headers: &HeaderMap) -> Credential<'_> {
-    if principal.is_operator() {
+fn credential<'a>(caller: &Caller, headers: &'a HeaderMap) -> Credential<'a> {
+    if caller.reach(Role::Operate) == Reach::All {
         return Credential::Operator;
     }
     let secret = headers.get(SECRET_HEADER);
     Credential::Secret(secret.and_then(|it| it.to_str().ok()).unwrap_or_default())
 }
 
-/// Renews a subscription, authorized by its secret in a header or by the node's token.
+/// Renews a subscription, authorized by its secret in a header or by the role `operate`.
 #[utoipa::path(put, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
     params(("id" = String, Path, description = "The subscription's id"),
         ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
@@ -230,15 +239,15 @@ fn credential(principal: Principal, headers: &HeaderMap) -> Credential<'_> {
 pub(super) async fn renew(
     State(app): State<App>,
     Name(id): Name,
-    Caller(principal): Caller,
+    caller: Caller,
     headers: HeaderMap,
 ) -> Result<Json<Subscription>, Problem> {
     let links = parts::exchange(&app)?.links();
-    let renewed = links.http_renew(&id, credential(principal, &headers));
+    let renewed = links.http_renew(&id, credential(&caller, &headers));
     Ok(Json(renewed.map_err(refusal_problem)?.into()))
 }
 
-/// Ends a subscription, authorized by its secret in a header or by the node's token.
+/// Ends a subscription, authorized by its secret in a header or by the role `operate`.
 #[utoipa::path(delete, path = "/api/v1/exchange/subscriptions/{id}", tag = "links",
     params(("id" = String, Path, description = "The subscription's id"),
         ("chappe-subscription-secret" = Option<String>, Header, description = "Its secret")),
@@ -248,11 +257,11 @@ pub(super) async fn renew(
 pub(super) async fn end(
     State(app): State<App>,
     Name(id): Name,
-    Caller(principal): Caller,
+    caller: Caller,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
     let links = parts::exchange(&app)?.links();
-    let ended = links.http_end(&id, credential(principal, &headers));
+    let ended = links.http_end(&id, credential(&caller, &headers));
     ended.map_err(refusal_problem)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,30 +9,54 @@
 //! answer costs work. Programs other than browsers send neither field. Browsers also omit
 //! `Sec-Fetch-Site` where the address is neither https nor this host; there a browser's GET of a
 //! SPARQL query is refused, and the console sends its queries by POST.
+//!
+//! Then the caller is determined, by a token or by the certificate of its connection, and compared with the
+//! decision of the route ([`super::routes`]). A valid credential is accepted however often others failed from
+//! the same address: tokens are too long to be guessed, and a proxy's clients share its address. The limit
+//! of failures bounds what failures cost.
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use chappe_identity::{Principal, Token};
-use chappe_transport::Hop;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
+use axum::extract::{
+    ConnectInfo, FromRequestParts as _, MatchedPath, RawPathParams, Request, State,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chappe_identity::{DistinguishedName, Host, Reach, Role, bearer};
+use chappe_transport::Hop;
+
 use super::client_address::{self, Contradiction};
-use super::problem::Problem;
+use super::problem::{Problem, code};
+use super::routes::{Restriction, Rule, Rules};
+use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, View};
 use crate::config::Read;
 use crate::shared::App;
-use axum::extract::ConnectInfo;
-use axum::http::StatusCode;
 
 /// Only this node's scripts, styles and images; no frames, forms or plugins.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
-/// Checks a request, passes it on with its [`Principal`], and adds headers to the response.
-pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// The state of the guard.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) app: App,
+    pub(super) rules: Arc<Rules>,
+}
+
+/// What a handler changed, for the audit stream, if the path does not name it.
+#[derive(Debug, Clone)]
+pub(super) struct Subject(pub(super) String);
+
+/// Checks a request, passes it on with its [`Caller`], records changes, and adds headers to the response.
+pub(super) async fn guard(
+    State(Guard { app, rules }): State<Guard>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
     let client = client(&app, &request);
@@ -43,16 +67,43 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
     let path = request.uri().path().to_owned();
-    let mut response = match client.and_then(|_| admit(&app, &request)) {
-        Ok(principal) => {
-            request.extensions_mut().insert(principal);
-            next.run(request).await
+    let matched = request.extensions().get::<MatchedPath>();
+    let rule = matched.and_then(|matched| rules.find(&method, matched.as_str()));
+    let address = client.as_ref().ok().copied().flatten();
+    let address = address.map(|client| client.ip());
+    let audited = rule.filter(|rule| rule.needs.is_audited);
+    let identified = client.and_then(|_| identify(&app, &request, address));
+    let (request, name) = with_stream_name(request).await;
+    let (caller, admitted) = match identified {
+        Ok(caller) => {
+            let admitted = authorize(&app, &request, rule, name.as_deref(), &caller);
+            (caller, admitted)
+        }
+        Err(refusal) => (Caller::default(), Err(refusal)),
+    };
+    let change = audited
+        .filter(|_| !caller.is_anonymous())
+        .map(|rule| Change {
+            account: caller.name().to_owned(),
+            address,
+            operation: rule.operation,
+            method: method.to_string(),
+            path: path.clone(),
+            subject: None,
+            status: 0,
+        });
+    let mut response = match admitted {
+        Ok(()) => {
+            let mut request = request;
+            request.extensions_mut().insert(caller);
+            recorded(&app, change, next.run(request)).await
         }
         Err((reason, problem)) => {
             let (detail, hint) = (problem.detail.clone(), problem.hint.clone());
             let drops = &app.observability.drops;
-            drops.record(Hop::Http, reason, &peer, detail, hint);
-            problem.into_response()
+            drops.record(Hop::Http, reason, &peer, detail, hint.map(String::from));
+            let refusal = std::future::ready(problem.into_response());
+            recorded(&app, change, refusal).await
         }
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -63,6 +114,29 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         .metrics
         .request(&method, response.status(), started.elapsed());
     response
+}
+
+/// Answers a request, and records the change, if it is one. The change and its record complete even if the
+/// client disconnects meanwhile.
+async fn recorded(
+    app: &App,
+    change: Option<Change>,
+    response: impl Future<Output = Response> + Send + 'static,
+) -> Response {
+    let Some(mut change) = change else {
+        return response.await;
+    };
+    let app = app.clone();
+    let running = tokio::spawn(async move {
+        let mut response = response.await;
+        let subject = response.extensions_mut().remove::<Subject>();
+        change.subject = subject.map(|Subject(subject)| subject);
+        change.status = response.status().as_u16();
+        Audit::record(&app, change).await;
+        response
+    });
+    let failed = |_| Problem::internal("the request failed").into_response();
+    running.await.unwrap_or_else(failed)
 }
 
 /// The reason of a refusal, for the drop counters, and the response.
@@ -82,34 +156,105 @@ fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refusal> {
     })
 }
 
-fn admit(app: &App, request: &Request) -> Result<Principal, Refusal> {
+/// Checks the host and the origin of a request, and determines its caller.
+fn identify(app: &App, request: &Request, address: Option<IpAddr>) -> Result<Caller, Refusal> {
     let headers = request.headers();
     let host = check_host(app, headers, request.uri())?;
     check_origin(headers, &host)?;
     check_site(request)?;
-    let principal = principal(app, headers)?;
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD)
-        || request.uri().path() == "/api/v1/sparql"
-        || request.uri().path() == "/api/v1/streams/query"
-        || request
-            .uri()
-            .path()
-            .starts_with("/api/v1/exchange/subscriptions");
-    let path = request.uri().path();
-    // The secret in the path of a contact point is its credential.
-    let has_secret = path.starts_with("/api/v1/exchange/contact-points/");
-    let open = reads && (app.config.access.read == Read::Open || !is_guarded(path));
-    if !open && !has_secret && !principal.is_operator() {
-        let access = if reads { "reading" } else { "changing" };
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{access} needs a token"));
-        let problem = problem.hint(
-            "pass --token TOKEN or CHAPPE_TOKEN to `chappe`, or send `Authorization: Bearer TOKEN` \
-             over HTTP; the node's first start wrote the token to `new-token` in its data \
-             directory; to get a new one, remove the file `token` there and restart the node",
-        );
-        return Err(("no_token", problem));
+    let subject = request.extensions().get::<DistinguishedName>();
+    let caller = caller(app, headers, subject, address)?;
+    Ok(match app.config.access.read {
+        Read::Open => caller.with_open_reading(),
+        Read::Token => caller,
+    })
+}
+
+/// The part `{name}` of the path, decoded.
+async fn with_stream_name(request: Request) -> (Request, Option<String>) {
+    let (mut parts, body) = request.into_parts();
+    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
+    let params = params.ok();
+    let name = params.as_ref().and_then(|params| {
+        let mut params = params.iter();
+        let named = params.find(|(key, _)| *key == "name");
+        named.map(|(_, value)| value.to_owned())
+    });
+    (Request::from_parts(parts, body), name)
+}
+
+/// Compares the caller with the decision of the route.
+fn authorize(
+    app: &App,
+    request: &Request,
+    rule: Option<&Rule>,
+    name: Option<&str>,
+    caller: &Caller,
+) -> Result<(), Refusal> {
+    let Some(rule) = rule else {
+        // There is nothing at this path, or not with this method; strangers learn that only by reading.
+        let is_safe = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_open = !is_guarded(request.uri().path()) || caller.reach(Role::Read) != Reach::None;
+        return match (is_safe && is_open) || !caller.is_anonymous() {
+            true => Ok(()),
+            false => Err(no_credential(if is_safe { "reading" } else { "changing" })),
+        };
+    };
+    let Some(role) = rule.needs.role else {
+        return Ok(());
+    };
+    match (caller.reach(role), rule.needs.restriction) {
+        (Reach::None, _) if caller.is_anonymous() => Err(no_credential(match role {
+            Role::Read => "reading",
+            _ => "changing",
+        })),
+        (Reach::None, _) => {
+            let detail = format!(
+                "the account {:?} does not have the role {role}",
+                caller.name()
+            );
+            let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::ROLE_MISSING);
+            let hint = "`chappe account list` shows roles; an administrator can add an account with \
+                        this role";
+            Err(("role", problem.hint(hint)))
+        }
+        (_, Restriction::ByStream) => {
+            let view = View::new(app, caller, role);
+            match name.is_some_and(|name| view.has_stream(name)) {
+                true => Ok(()),
+                false => Err(outside(caller, role, "not for this stream")),
+            }
+        }
+        (Reach::Some, Restriction::Refused) => Err(outside(
+            caller,
+            role,
+            "not for the whole node, which this needs",
+        )),
+        (Reach::Some | Reach::All, _) => Ok(()),
     }
-    Ok(principal)
+}
+
+fn outside(caller: &Caller, role: Role, extent: &str) -> Refusal {
+    ("restricted", outside_problem(caller, role, extent))
+}
+
+/// The caller has a role, but not for what the request concerns.
+pub(super) fn outside_problem(caller: &Caller, role: Role, extent: &str) -> Problem {
+    let name = caller.name();
+    let detail = format!("the account {name:?} has the role {role}, but {extent}");
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::OUTSIDE_ROLE);
+    problem.hint(format!("its roles are {}", caller.roles().join(" ")))
+}
+
+fn no_credential(access: &str) -> Refusal {
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, format!("{access} needs a token"));
+    let problem = problem.code(code::NO_CREDENTIAL).hint(
+        "pass --token TOKEN or CHAPPE_TOKEN to `chappe`, or send `Authorization: Bearer TOKEN` \
+         over HTTP; `chappe account add` makes a token; the node's first start wrote that of its first \
+         administrator to `new-token` in its data directory; to get a new one, remove the file `token` \
+         there and restart the node",
+    );
+    ("no_token", problem)
 }
 
 /// Whether the path belongs to the API rather than to the console's page.
@@ -208,26 +353,63 @@ fn check_site(request: &Request) -> Result<(), Refusal> {
 
 fn foreign_origin(detail: String) -> Refusal {
     let problem = Problem::new(StatusCode::FORBIDDEN, detail)
+        .code(code::FOREIGN_ORIGIN)
         .hint("open the console under the node's own address");
     ("origin", problem)
 }
 
-fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, Refusal> {
+fn caller(
+    app: &App,
+    headers: &HeaderMap,
+    subject: Option<&DistinguishedName>,
+    address: Option<IpAddr>,
+) -> Result<Caller, Refusal> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let Some(credential) = credentials.next() else {
-        return Ok(Principal::Anonymous);
+        let Some(subject) = subject else {
+            return Ok(Caller::default());
+        };
+        let admitted = app.accounts.by_certificate(subject);
+        return admitted.or_else(|refusal| match refusal {
+            // A certificate of an authority that the node trusts, for other purposes.
+            CredentialRefusal::Unknown => Ok(Caller::default()),
+            CredentialRefusal::Expired => Err(refused(app, refusal, address)),
+        });
     };
-    let token = credential
-        .to_str()
-        .ok()
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .and_then(|(_, token)| token.trim().parse::<Token>().ok());
-    if token.is_some_and(|token| app.token.accepts(&token)) && credentials.next().is_none() {
-        return Ok(Principal::Operator);
+    let token = bearer(credential.as_bytes()).filter(|_| credentials.next().is_none());
+    let admitted = match token {
+        Some(token) => app.accounts.by_token(&token),
+        None => Err(CredentialRefusal::Unknown),
+    };
+    admitted.map_err(|refusal| refused(app, refusal, address))
+}
+
+/// A refused credential, counted for its address.
+fn refused(app: &App, refusal: CredentialRefusal, address: Option<IpAddr>) -> Refusal {
+    let failed = address.map(|address| app.accounts.fail(Host::from_address(address)));
+    if let Some(Err(wait)) = failed {
+        let detail = "too many credentials from this address were not valid";
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        let problem = problem.code(code::TOO_MANY_FAILURES);
+        let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
+        let hint = format!("retry in {seconds} s; a valid credential is accepted at any time");
+        return ("failed_too_often", problem.hint(hint).retry_after(seconds));
     }
-    let problem = Problem::new(StatusCode::UNAUTHORIZED, "the token is not valid here");
-    Err(("wrong_token", problem))
+    let problem = |detail| Problem::new(StatusCode::UNAUTHORIZED, detail);
+    match refusal {
+        CredentialRefusal::Unknown => {
+            let problem = problem("the token is not valid here").code(code::BAD_CREDENTIAL);
+            let hint = "it may be misspelt, revoked, or of another node";
+            ("wrong_token", problem.hint(hint))
+        }
+        CredentialRefusal::Expired => {
+            let problem = problem("the account has expired").code(code::EXPIRED_CREDENTIAL);
+            (
+                "expired",
+                problem.hint("an administrator can add a new account"),
+            )
+        }
+    }
 }
 
 fn method_not_allowed(method: &Method, path: &str, response: &Response) -> Response {

@@ -1,17 +1,19 @@
 //! Links in both directions: this node's own links, and the peers that read here.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use chappe_links::{DeadLetter, LinkConfig, LinkError, LinkStatus, PeerStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::guard::Subject;
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::Caller;
 use crate::config::nearest;
 use crate::links::{ChangeError, Exchange, Listening};
 use crate::shared::App;
@@ -107,13 +109,18 @@ pub(crate) struct NewLink {
     responses((status = 201, body = Link), (status = 401, body = Problem),
         (status = 409, body = Problem, description = "a link with this name exists"),
         (status = 422, body = Problem, description = "the link is invalid; nothing was changed")))]
-pub(super) async fn add(State(app): State<App>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, Problem> {
     let link: LinkConfig = params::json(&app, body).await?;
     let name = link.name.clone();
-    crate::links::add(&app, link)
+    crate::links::add(&app, link, caller.name())
         .await
         .map_err(|error| change_problem(&app, error))?;
-    Ok((StatusCode::CREATED, Json(find_link(&app, &name)?)).into_response())
+    let link = Json(find_link(&app, &name)?);
+    Ok((StatusCode::CREATED, Extension(Subject(name)), link).into_response())
 }
 
 /// Removes a link. Its streams and their elements stay.

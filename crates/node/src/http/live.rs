@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 
 use super::params::Params;
 use super::problem::Problem;
+use crate::accounts::Caller;
 use crate::live::{self, After, STREAMS_MAX, Wanted};
 use crate::shared::App;
 
@@ -39,12 +40,14 @@ pub(crate) struct LiveParams {
 /// streams the position in each, with more a place in the node's log and the positions of the up to 32
 /// streams that lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than
 /// 32 streams it may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that the log rolled back past the
-/// client's position. `notice` events `{at, kind, subject, text}` carry notices.
+/// client's position. `notice` events `{at, kind, subject, text}` carry notices. A restricted account gets its
+/// streams and the notices about them. The stream of events ends when the account is revoked or expires.
 #[utoipa::path(get, path = "/api/v1/live", tag = "streams", params(LiveParams),
     responses((status = 200, content_type = "text/event-stream", body = String),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn live(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     Params(params): Params<LiveParams>,
 ) -> Result<Response, Problem> {
@@ -63,7 +66,7 @@ pub(super) async fn live(
     })?;
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
     tokio::spawn(async move {
-        live::run(app, wanted, after, sender).await;
+        live::run(app, caller, wanted, after, sender).await;
         drop(permit);
     });
     let body = Body::from_stream(ReceiverStream::new(receiver));

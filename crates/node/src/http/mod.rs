@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accounts;
 mod bodies;
 mod client_address;
 mod completeness;
@@ -17,115 +18,257 @@ mod live;
 mod node;
 mod openapi;
 mod page;
+mod paging;
 mod params;
 mod parts;
 mod problem;
 mod publish;
 mod query;
 mod range;
+mod routes;
 mod sensors;
 mod server;
 mod streams;
 mod units;
 mod write;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::Uri;
-use axum::routing::get;
 
 pub use openapi::openapi;
 pub(crate) use server::{Serving, serve};
 
 use crate::shared::App;
 use problem::Problem;
+use routes::{ADMINISTER, OPEN, OPERATE, READ, Routes, Rules, WRITE};
+
+/// The operations of the REST interface, each with the role that it needs.
+pub(crate) fn routes() -> Routes {
+    let restricted = READ.filtered();
+    Routes::default()
+        .get("/health", "get_health", OPEN, node::health)
+        .get("/ready", "get_readiness", OPEN, node::ready)
+        .get("/metrics", "get_metrics", READ, node::metrics)
+        .under("/api/v1")
+        .get(
+            "/openapi.json",
+            "get_description",
+            restricted,
+            openapi::route,
+        )
+        .get("/node", "get_node", restricted, node::node)
+        .get("/drops", "list_drops", READ, node::drops)
+        .get("/notices", "list_notices", READ, node::notices)
+        .get("/kad", "get_kad", READ, kad::status)
+        .get("/devices", "list_devices", restricted, devices::list)
+        .get(
+            "/devices/exclusions",
+            "list_exclusions",
+            READ,
+            devices::exclusions,
+        )
+        .post(
+            "/devices/exclusions",
+            "exclude_devices",
+            OPERATE,
+            devices::exclude,
+        )
+        .delete(
+            "/devices/exclusions/{id}",
+            "include_devices",
+            OPERATE,
+            devices::include,
+        )
+        .get("/devices/places", "list_places", READ, devices::places)
+        .get("/devices/{key}", "get_device", restricted, devices::one)
+        .post(
+            "/devices/{key}/replace",
+            "replace_device",
+            OPERATE,
+            devices::replace,
+        )
+        .get("/entities", "search_entities", restricted, entities::search)
+        .post("/entities", "publish_entity", WRITE, publish::publish)
+        .get("/entities/{key}", "get_entity", restricted, entities::one)
+        .delete("/entities/{key}", "remove_entity", WRITE, publish::remove)
+        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .post(
+            "/sparql",
+            "query_registry_by_post",
+            READ,
+            entities::sparql_post,
+        )
+        .get("/streams", "list_streams", restricted, streams::list)
+        .post("/streams", "create_stream", WRITE.filtered(), create::create)
+        .post("/streams/query", "query_streams", restricted, query::query)
+        .get(
+            "/streams/{name}",
+            "get_stream",
+            READ.by_stream(),
+            streams::one,
+        )
+        .delete(
+            "/streams/{name}",
+            "remove_stream",
+            OPERATE.by_stream(),
+            streams::delete,
+        )
+        .get(
+            "/streams/{name}/elements",
+            "list_elements",
+            READ.by_stream(),
+            streams::elements,
+        )
+        .post(
+            "/streams/{name}/elements",
+            "write_elements",
+            WRITE.by_stream().unaudited(),
+            write::write,
+        )
+        .get(
+            "/streams/{name}/range",
+            "get_range",
+            READ.by_stream(),
+            range::range,
+        )
+        .get(
+            "/streams/{name}/completeness",
+            "get_completeness",
+            READ.by_stream(),
+            completeness::completeness,
+        )
+        .get("/readers", "list_readers", READ, completeness::readers)
+        .get("/why/{name}", "explain", READ, completeness::why)
+        .get("/live", "follow_streams", restricted, live::live)
+        .get(
+            "/virtual-sensors",
+            "list_virtual_sensors",
+            restricted,
+            sensors::list,
+        )
+        .get(
+            "/virtual-sensors/{name}",
+            "get_virtual_sensor",
+            restricted,
+            sensors::one,
+        )
+        // A sensor's statement can read any stream, so that restricted accounts define none.
+        .put(
+            "/virtual-sensors/{name}",
+            "put_virtual_sensor",
+            OPERATE,
+            sensors::put,
+        )
+        .delete(
+            "/virtual-sensors/{name}",
+            "remove_virtual_sensor",
+            OPERATE,
+            sensors::delete,
+        )
+        .get("/links", "list_links", READ, links::list)
+        .post("/links", "add_link", OPERATE, links::add)
+        .get("/links/{name}", "get_link", READ, links::one)
+        .delete("/links/{name}", "remove_link", OPERATE, links::delete)
+        .get(
+            "/links/{name}/dead-letters",
+            "list_dead_letters",
+            READ,
+            links::dead_letters,
+        )
+        .post(
+            "/links/{name}/dead-letters/{verb}",
+            "act_on_dead_letters",
+            OPERATE,
+            links::act_on_letters,
+        )
+        .get("/dds", "get_dds", READ, dds::status)
+        .get("/dds/idl/{name}", "get_idl", READ.by_stream(), dds::idl)
+        .get("/directory", "list_directory", restricted, directory::list)
+        .get(
+            "/directory/{name}",
+            "get_directory_entry",
+            READ.by_stream(),
+            directory::one,
+        )
+        .get(
+            "/exchange/streams/{name}",
+            "pull_stream",
+            READ.by_stream(),
+            exchange::pull,
+        )
+        .post(
+            "/exchange/subscriptions",
+            "subscribe",
+            restricted,
+            exchange::subscribe,
+        )
+        // The secret of the subscription is its credential, or the role `operate`.
+        .put(
+            "/exchange/subscriptions/{id}",
+            "renew_subscription",
+            restricted,
+            exchange::renew,
+        )
+        .delete(
+            "/exchange/subscriptions/{id}",
+            "end_subscription",
+            restricted,
+            exchange::end,
+        )
+        // The secret in the path is the credential.
+        .post(
+            "/exchange/contact-points/{link}/{secret}",
+            "deliver",
+            OPEN,
+            exchange::take,
+        )
+        .put(
+            "/exchange/contact-points/{link}/{secret}",
+            "confirm_contact_point",
+            OPEN,
+            exchange::confirm,
+        )
+        .get("/self", "get_self", OPEN, accounts::own)
+        .get(
+            "/accounts",
+            "list_accounts",
+            ADMINISTER.unaudited(),
+            accounts::list,
+        )
+        .post("/accounts", "add_account", ADMINISTER, accounts::add)
+        .get(
+            "/accounts/{name}",
+            "get_account",
+            ADMINISTER.unaudited(),
+            accounts::one,
+        )
+        .delete(
+            "/accounts/{name}",
+            "revoke_account",
+            ADMINISTER,
+            accounts::revoke,
+        )
+        .post(
+            "/accounts/{name}/token",
+            "renew_token",
+            ADMINISTER,
+            accounts::renew,
+        )
+}
 
 /// All routes, protected by the guard.
 pub(crate) fn router(app: App) -> Router {
-    let api = Router::new()
-        .route("/node", get(node::node))
-        .route("/drops", get(node::drops))
-        .route("/notices", get(node::notices))
-        .route("/kad", get(kad::status))
-        .route("/devices", get(devices::list))
-        .route(
-            "/devices/exclusions",
-            get(devices::exclusions).post(devices::exclude),
-        )
-        .route(
-            "/devices/exclusions/{id}",
-            axum::routing::delete(devices::include),
-        )
-        .route("/devices/places", get(devices::places))
-        .route("/devices/{key}", get(devices::one))
-        .route(
-            "/devices/{key}/replace",
-            axum::routing::post(devices::replace),
-        )
-        .route("/entities", get(entities::search).post(publish::publish))
-        .route(
-            "/entities/{key}",
-            get(entities::one).delete(publish::remove),
-        )
-        .route(
-            "/sparql",
-            get(entities::sparql_get).post(entities::sparql_post),
-        )
-        .route("/streams", get(streams::list).post(create::create))
-        .route("/streams/query", axum::routing::post(query::query))
-        .route("/streams/{name}", get(streams::one).delete(streams::delete))
-        .route(
-            "/streams/{name}/elements",
-            get(streams::elements).post(write::write),
-        )
-        .route("/streams/{name}/range", get(range::range))
-        .route(
-            "/streams/{name}/completeness",
-            get(completeness::completeness),
-        )
-        .route("/readers", get(completeness::readers))
-        .route("/why/{name}", get(completeness::why))
-        .route("/virtual-sensors", get(sensors::list))
-        .route(
-            "/virtual-sensors/{name}",
-            get(sensors::one).put(sensors::put).delete(sensors::delete),
-        )
-        .route("/links", get(links::list).post(links::add))
-        .route("/links/{name}", get(links::one).delete(links::delete))
-        .route("/links/{name}/dead-letters", get(links::dead_letters))
-        .route(
-            "/links/{name}/dead-letters/{verb}",
-            axum::routing::post(links::act_on_letters),
-        )
-        .route("/dds", get(dds::status))
-        .route("/dds/idl/{name}", get(dds::idl))
-        .route("/exchange/streams/{name}", get(exchange::pull))
-        .route(
-            "/exchange/subscriptions",
-            axum::routing::post(exchange::subscribe),
-        )
-        .route(
-            "/exchange/subscriptions/{id}",
-            axum::routing::put(exchange::renew).delete(exchange::end),
-        )
-        .route(
-            "/exchange/contact-points/{link}/{secret}",
-            axum::routing::post(exchange::take).put(exchange::confirm),
-        )
-        .route("/directory", get(directory::list))
-        .route("/directory/{name}", get(directory::one))
-        .route("/live", get(live::live))
-        .route("/openapi.json", get(openapi::route));
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/health", get(node::health))
-        .route("/ready", get(node::ready))
-        .route("/metrics", get(node::metrics))
+    let (router, rules) = routes().into_parts();
+    let guard = guard::Guard {
+        app: app.clone(),
+        rules: Arc::new(Rules::new(rules)),
+    };
+    router
         .merge(console::routes())
         .fallback(not_found)
-        .layer(axum::middleware::from_fn_with_state(
-            app.clone(),
-            guard::guard,
-        ))
+        .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)
 }
 

@@ -2,11 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
+use serde_json::{Value, json};
 use utoipa::OpenApi;
 
+use super::routes::{Restriction, Rule};
 use super::{
-    completeness, create, dds, devices, directory, entities, exchange, kad, links, live, node,
-    publish, query, range, sensors, streams, write,
+    accounts, completeness, create, dds, devices, directory, entities, exchange, kad, links, live,
+    node, publish, query, range, sensors, streams, write,
 };
 use crate::shared::App;
 
@@ -14,9 +16,10 @@ use crate::shared::App;
 #[openapi(
     info(
         title = "Chappe",
-        description = "Devices, their streams and their metadata. Reading is open or needs the \
-            token, depending on the configuration; writing always needs `Authorization: Bearer \
-            TOKEN`. Errors are application/problem+json with a hint."
+        description = "Devices, their streams and their metadata. Each operation names the role that it \
+            needs (`x-chappe-role`). An account is recognized by `Authorization: Bearer TOKEN` or by its \
+            client certificate. Where `access.read` is `open`, reading needs no account. Errors are \
+            application/problem+json with a stable `code`."
     ),
     paths(
         node::node,
@@ -71,17 +74,131 @@ use crate::shared::App;
         exchange::confirm,
         directory::list,
         directory::one,
+        accounts::own,
+        accounts::list,
+        accounts::one,
+        accounts::add,
+        accounts::revoke,
+        accounts::renew,
     )
 )]
 struct Description;
 
 /// The OpenAPI document of the REST API, as JSON.
 #[must_use]
-pub fn openapi() -> serde_json::Value {
-    serde_json::to_value(Description::openapi()).unwrap_or_default()
+pub fn openapi() -> Value {
+    let mut document = serde_json::to_value(Description::openapi()).unwrap_or_default();
+    let (_, rules) = super::routes().into_parts();
+    for rule in &rules {
+        let method = rule.method.as_str().to_ascii_lowercase();
+        let operation = document["paths"].get_mut(&rule.path);
+        if let Some(operation) = operation.and_then(|path| path.get_mut(method)) {
+            decide(operation, rule);
+        }
+    }
+    document["components"]["securitySchemes"] = json!({
+        "token": {"type": "http", "scheme": "bearer", "description": "The token of an account."},
+        "certificate": {"type": "mutualTLS", "description": "A client certificate of an authority in \
+            `http.tls.client_authorities`, whose subject is that of an account."},
+    });
+    document
+}
+
+/// Adds the decision of a route to its operation.
+fn decide(operation: &mut Value, rule: &Rule) {
+    operation["operationId"] = rule.operation.into();
+    let role = rule
+        .needs
+        .role
+        .map_or("none", chappe_identity::Role::as_str);
+    operation["x-chappe-role"] = role.into();
+    let restricted = match rule.needs.restriction {
+        Restriction::Refused => "refused",
+        Restriction::ByStream => "by_stream",
+        Restriction::Filtered => "filtered",
+    };
+    operation["x-chappe-restricted"] = restricted.into();
+    let credentials = [json!({"token": []}), json!({"certificate": []})];
+    operation["security"] = match role {
+        "none" => json!([]),
+        // Reading may be open.
+        "read" => json!([{}, credentials[0], credentials[1]]),
+        _ => json!(credentials),
+    };
+    let mut refusals = vec![
+        (
+            "401",
+            "the credential is not valid, has expired or is missing",
+        ),
+        (
+            "429",
+            "too many credentials from this address were not valid; see `Retry-After`",
+        ),
+    ];
+    refusals.push(match rule.needs.role {
+        Some(_) => ("403", "the account does not have the role, or not for this"),
+        None => ("403", "a page of another site caused the request"),
+    });
+    let Some(responses) = operation["responses"].as_object_mut() else {
+        return;
+    };
+    for (status, description) in refusals {
+        let known = responses.entry(status).or_insert_with(|| json!({}));
+        let own = known
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let description = match own {
+            "" => description.to_owned(),
+            own => format!("{own}; or {description}"),
+        };
+        *known = json!({
+            "description": description,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        });
+    }
+    for response in responses.values_mut() {
+        let content = response.get_mut("content").and_then(Value::as_object_mut);
+        let Some(content) = content else { continue };
+        let is_problem = |body: &Value| {
+            let name = body.pointer("/schema/$ref").and_then(Value::as_str);
+            name == Some("#/components/schemas/Problem")
+        };
+        if content.get("application/json").is_some_and(is_problem)
+            && let Some(body) = content.remove("application/json")
+        {
+            content.insert("application/problem+json".to_owned(), body);
+        }
+    }
 }
 
 /// This document.
-pub(super) async fn route(State(_): State<App>) -> Json<serde_json::Value> {
+pub(super) async fn route(State(_): State<App>) -> Json<Value> {
     Json(openapi())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_is_described_and_every_described_operation_has_a_decision() {
+        let document = openapi();
+        let mut described = BTreeSet::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                assert!(operation["x-chappe-role"].is_string(), "{method} {path}");
+                described.insert(format!("{} {path}", method.to_uppercase()));
+            }
+        }
+        let (_, rules) = crate::http::routes().into_parts();
+        let decided: BTreeSet<String> = rules
+            .iter()
+            .filter(|rule| rule.operation != "get_description")
+            .map(|rule| format!("{} {}", rule.method, rule.path))
+            .collect();
+        assert_eq!(decided, described);
+    }
 }

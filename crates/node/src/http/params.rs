@@ -7,11 +7,11 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use chappe_identity::Principal;
 use chappe_stream::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
+use crate::accounts::Caller;
 use crate::shared::App;
 
 /// The query parameters; unknown ones are refused.
@@ -41,16 +41,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// The principal of a request, which the guard determined.
-pub(super) struct Caller(pub(super) Principal);
-
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = std::convert::Infallible;
+    /// The caller of a request, which the guard determined.
     async fn from_request_parts(
         parts: &mut Parts,
         _: &S,
     ) -> Result<Self, std::convert::Infallible> {
-        Ok(Self(parts.extensions.get().cloned().unwrap_or_default()))
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 

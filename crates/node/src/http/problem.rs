@@ -2,32 +2,133 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 /// An error as the client sees it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// The kind of error.
-    pub(crate) title: String,
+    /// `urn:chappe:problem:` and the code.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    pub(crate) problem_type: Type,
+    /// The kind of error for programs; docs/problems.md lists all codes.
+    pub(crate) code: &'static str,
+    /// The kind of error for people.
+    pub(crate) title: &'static str,
     /// The HTTP status.
     pub(crate) status: u16,
     /// The error of this request.
     pub(crate) detail: String,
     /// How to avoid it, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub(crate) hint: Option<Box<str>>,
+    /// The value of `Retry-After`.
+    #[serde(skip)]
+    pub(crate) retry_after_s: Option<u32>,
+}
+
+/// The type of a problem: its code as a URN.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Type(&'static str);
+
+impl Serialize for Type {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("urn:chappe:problem:{}", self.0))
+    }
+}
+
+/// The codes of problems. They are part of the interface: none changes its meaning.
+pub(crate) mod code {
+    use axum::http::StatusCode;
+
+    /// The request needs a credential and has none.
+    pub(crate) const NO_CREDENTIAL: &str = "no_credential";
+    /// The credential is malformed, unknown or revoked.
+    pub(crate) const BAD_CREDENTIAL: &str = "bad_credential";
+    /// The account has expired.
+    pub(crate) const EXPIRED_CREDENTIAL: &str = "expired_credential";
+    /// Too many bad credentials came from this address.
+    pub(crate) const TOO_MANY_FAILURES: &str = "too_many_failures";
+    /// The account does not have the role.
+    pub(crate) const ROLE_MISSING: &str = "role_missing";
+    /// The account has the role, but not for this stream or for the whole node.
+    pub(crate) const OUTSIDE_ROLE: &str = "outside_role";
+    /// A page of another site caused the request.
+    pub(crate) const FOREIGN_ORIGIN: &str = "foreign_origin";
+    /// There is an account of this name, or with this certificate.
+    pub(crate) const ACCOUNT_EXISTS: &str = "account_exists";
+    /// The account cannot be changed.
+    pub(crate) const ACCOUNT_FIXED: &str = "account_fixed";
+
+    /// All codes that say more than the status.
+    #[cfg(test)]
+    pub(crate) const SPECIAL: [&str; 9] = [
+        NO_CREDENTIAL,
+        BAD_CREDENTIAL,
+        EXPIRED_CREDENTIAL,
+        TOO_MANY_FAILURES,
+        ROLE_MISSING,
+        OUTSIDE_ROLE,
+        FOREIGN_ORIGIN,
+        ACCOUNT_EXISTS,
+        ACCOUNT_FIXED,
+    ];
+
+    /// The codes of statuses.
+    pub(crate) const BY_STATUS: [(StatusCode, &str); 16] = [
+        (StatusCode::BAD_REQUEST, "bad_request"),
+        (StatusCode::UNAUTHORIZED, "unauthorized"),
+        (StatusCode::FORBIDDEN, "forbidden"),
+        (StatusCode::NOT_FOUND, "not_found"),
+        (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
+        (StatusCode::CONFLICT, "conflict"),
+        (StatusCode::GONE, "gone"),
+        (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
+        (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+        (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+        (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        (StatusCode::BAD_GATEWAY, "bad_gateway"),
+        (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    ];
+
+    /// The code of a status.
+    pub(super) fn of(status: StatusCode) -> &'static str {
+        let known = BY_STATUS.iter().find(|(known, _)| *known == status);
+        known.map_or("error", |(_, code)| code)
+    }
 }
 
 impl Problem {
     /// An error with this status.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let code = code::of(status);
         Self {
-            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            problem_type: Type(code),
+            code,
+            title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
             detail: detail.into(),
             hint: None,
+            retry_after_s: None,
         }
+    }
+
+    /// Sets a code that is more exact than the status.
+    pub(crate) fn code(mut self, code: &'static str) -> Self {
+        self.problem_type = Type(code);
+        self.code = code;
+        self
+    }
+
+    /// Sets the time after which a request may succeed.
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     /// A fault of the client.
@@ -54,7 +155,7 @@ impl Problem {
 
     /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
     }
 }
@@ -66,6 +167,10 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if let Some(seconds) = self.retry_after_s {
+            let fields = response.headers_mut();
+            fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer realm=\"chappe\"");
             response
@@ -73,5 +178,19 @@ impl IntoResponse for Problem {
                 .insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_problems_lists_every_code() {
+        let page = include_str!("../../../../docs/problems.md");
+        let by_status = code::BY_STATUS.iter().map(|(_, code)| *code);
+        for code in by_status.chain(code::SPECIAL).chain(["error"]) {
+            assert!(page.contains(&format!("| `{code}` |")), "{code}");
+        }
     }
 }

@@ -11,14 +11,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::entities::{Entity, unknown_kind};
-use super::params::{self, Caller, Name};
+use super::params::{self, Name};
 use super::problem::Problem;
 use super::write::busy::{busy, with_pause};
-use crate::registrar::NODE_OWNER;
+use crate::accounts::Caller;
+use crate::registrar::{NODE_OWNER, OWN_KEYS};
 use crate::shared::App;
 
-/// The prefix of the keys of the node's own entities.
-const OWN_KEYS: &str = "urn:chappe:";
 /// Kinds that clients publish; the others exist when the node has them.
 const KINDS: [EntityKind; 3] = [EntityKind::Device, EntityKind::Service, EntityKind::Other];
 
@@ -164,13 +163,13 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 429, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn publish(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, Response> {
     let new: NewEntity = params::json(&app, body)
         .await
         .map_err(IntoResponse::into_response)?;
-    let entity = new.entity(&principal.to_string());
+    let entity = new.entity(caller.name());
     let entity = entity.map_err(IntoResponse::into_response)?;
     let known = app.registry.get(&entity.key, &Principal::Operator);
     let status = match known {
@@ -192,13 +191,14 @@ pub(super) async fn publish(
         (status = 429, body = Problem)))]
 pub(super) async fn remove(
     State(app): State<App>,
-    Caller(principal): Caller,
+    caller: Caller,
     Name(key): Name,
 ) -> Result<StatusCode, Response> {
     let unknown = || Problem::not_found(format!("there is no entity {key:?}")).into_response();
-    let entity = app.registry.get(&key, &principal).ok_or_else(unknown)?;
+    let entity = app.registry.get(&key, &caller.reader()).ok_or_else(unknown)?;
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
-    if !principal.may_act_for(&entity.owner)
+    let may_remove = caller.administers() || entity.owner == caller.name();
+    if !may_remove
         || entity.owner == NODE_OWNER
         || entity.kind == EntityKind::Stream
     {

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use chappe_identity::Role;
 use chappe_stream::sqlite::{
     Answer, FunctionTable, HistoryLimits, HistoryQuery, Scope, StopHandle,
 };
@@ -17,9 +18,11 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::completeness::completeness_calls;
+use super::guard::outside_problem;
 use super::params;
 use super::parts;
 use super::problem::Problem;
+use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
 use crate::shared::App;
 use crate::view::ValueView;
@@ -93,7 +96,11 @@ pub(crate) struct Read {
         (status = 400, body = Problem, description = "the statement is invalid, or a limit (time, \
             memory, rows) was reached and `partial` is not set"),
         (status = 403, body = Problem), (status = 503, body = Problem)))]
-pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response, Problem> {
+pub(super) async fn query(
+    State(app): State<App>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, Problem> {
     let question: Question = params::json(&app, body).await?;
     let scope = question.scope()?;
     let limits = &app.config.limits;
@@ -101,7 +108,10 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let rows = question.limit.unwrap_or(rows_max).min(rows_max) as usize;
     let time = Duration::from_millis(u64::from(limits.query_time_ms));
     let permit = parts::query_permit(&app)?;
-    let entries = app.catalogue.entries();
+    let view = View::of_reader(&app, &caller);
+    let mut entries = app.catalogue.entries();
+    entries.retain(|entry| view.has(entry));
+    let is_whole = view.is_whole();
     let (handle_sender, handle) = oneshot::channel();
     let ledger = app.observability.ledger.clone();
     let work = tokio::task::spawn_blocking(move || {
@@ -113,7 +123,8 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
         let answer = match answer {
             Ok(answer) if answer.truncated && !is_bounded => Err(too_many_rows(rows_max)),
             Ok(answer) => Ok(response(answer)),
-            Err(error) => Err(query_problem(error)),
+            Err(error) if is_whole => Err(query_problem(error)),
+            Err(error) => Err(restricted_problem(&caller, error)),
         };
         drop(permit);
         answer
@@ -202,6 +213,16 @@ fn rows_of(answer: Answer, partial: bool) -> Rows {
 /// The remedy for a query that reached a limit.
 const NARROW: &str = "restrict the source time with --from and --to, or allow an answer from the newest \
     elements with --partial; over REST these are the members from, to and partial";
+/// The error of a restricted account's query. A stream that the account may not read is unknown to its
+/// query, whether it exists or not.
+fn restricted_problem(caller: &Caller, error: QueryError) -> Problem {
+    match &error {
+        QueryError::Statement { .. } if error.to_string().contains("no such table") => {
+            outside_problem(caller, Role::Read, "not for all streams of the query")
+        }
+        _ => query_problem(error),
+    }
+}
 
 fn query_problem(error: QueryError) -> Problem {
     let detail = error.to_string();

@@ -14,6 +14,7 @@ use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::streams::{find, store_problem};
+use crate::accounts::Caller;
 use crate::shared::App;
 
 /// Buckets of an answer that does not say how many it wants.
@@ -80,10 +81,11 @@ pub(crate) struct RangeField {
         (status = 404, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn range(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<RangeParams>,
 ) -> Result<Json<RangeView>, Problem> {
-    let entry = find(&app, &name)?;
+    let entry = find(&app, &caller, &name)?;
     let buckets = params.buckets.unwrap_or(BUCKETS);
     if !(1..=RANGE_BUCKETS_MAX).contains(&buckets) {
         let detail = format!("buckets: {buckets} is not from 1 to {RANGE_BUCKETS_MAX}");

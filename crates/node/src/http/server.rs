@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use chappe_identity::DistinguishedName;
 use chappe_transport::http::{Place, Places, Taking, prepare};
 use chappe_transport::{Drops, Hop, tls};
 use hyper::body::Incoming;
@@ -152,8 +153,13 @@ impl Serving {
         let router = TowerToHyperService::new(self.router.clone());
         let place = Arc::new(place);
         let shared_place = place.clone();
+        let certificate = stream.client_certificate();
+        let subject = certificate.and_then(DistinguishedName::of_certificate);
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
+            if let Some(subject) = &subject {
+                request.extensions_mut().insert(subject.clone());
+            }
             let (router, place) = (router.clone(), shared_place.clone());
             let request = request.map(|body| Body::new(RequestBody::new(body, place.clone())));
             async move {

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::page::{Gaps, Page};
+use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::Problem;
 use super::units::Units;
+use crate::accounts::{Caller, View};
 use crate::catalogue::{self, Entry, RemovalError};
 use crate::config::nearest;
 use crate::shared::App;
@@ -26,6 +28,8 @@ use crate::view::{ElementShape, FieldView};
 pub(crate) struct Streams {
     /// By name.
     streams: Vec<Stream>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// A stream.
@@ -76,21 +80,31 @@ impl Stream {
 }
 
 /// All streams.
-#[utoipa::path(get, path = "/api/v1/streams", tag = "streams",
-    responses((status = 200, body = Streams)))]
-pub(super) async fn list(State(app): State<App>) -> Json<Streams> {
-    let entries = app.catalogue.entries();
-    Json(Streams {
-        streams: entries.iter().map(|entry| Stream::of(entry)).collect(),
-    })
+#[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(Paging),
+    responses((status = 200, body = Streams), (status = 400, body = Problem)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Streams>, Problem> {
+    let view = View::of_reader(&app, &caller);
+    let mut entries = app.catalogue.entries();
+    entries.retain(|entry| view.has(entry));
+    let (entries, next) = paging.cut(entries, |entry| &entry.name)?;
+    let streams = entries.iter().map(|entry| Stream::of(entry)).collect();
+    Ok(Json(Streams { streams, next }))
 }
 
 /// One stream.
 #[utoipa::path(get, path = "/api/v1/streams/{name}", tag = "streams",
     params(("name" = String, Path, description = "The stream's name")),
     responses((status = 200, body = Stream), (status = 404, body = Problem)))]
-pub(super) async fn one(State(app): State<App>, Name(name): Name) -> Result<Json<Stream>, Problem> {
-    Ok(Json(Stream::of(&*find(&app, &name)?)))
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    Name(name): Name,
+) -> Result<Json<Stream>, Problem> {
+    Ok(Json(Stream::of(&*find(&app, &caller, &name)?)))
 }
 
 /// Parameters of a removal.
@@ -111,10 +125,11 @@ pub(crate) struct RemovalParams {
             elements and `force` is not set")))]
 pub(super) async fn delete(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<RemovalParams>,
 ) -> Result<StatusCode, Problem> {
-    find(&app, &name)?;
+    find(&app, &caller, &name)?;
     match catalogue::remove(&app, &name, params.force).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(error) => {
@@ -173,10 +188,11 @@ pub(crate) struct Elements {
         (status = 410, body = Problem, description = "the elements are no longer kept")))]
 pub(super) async fn elements(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<ElementParams>,
 ) -> Result<Response, Problem> {
-    let entry = find(&app, &name)?;
+    let entry = find(&app, &caller, &name)?;
     let most = app.config.limits.elements;
     let units = Units::of(params.units.as_deref(), &entry.log.schema())?;
     let selection = Selection::of(params, most)?;
@@ -253,10 +269,12 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
     }
 }
 
-/// The stream, or a problem with the most similar name as hint.
-pub(super) fn find(app: &App, name: &str) -> Result<Arc<Entry>, Problem> {
+/// The stream, or a problem with the most similar name that the caller sees as hint.
+pub(super) fn find(app: &App, caller: &Caller, name: &str) -> Result<Arc<Entry>, Problem> {
     app.catalogue.get(name).ok_or_else(|| {
-        let entries = app.catalogue.entries();
+        let view = View::of_reader(app, caller);
+        let mut entries = app.catalogue.entries();
+        entries.retain(|entry| view.has(entry));
         let problem = Problem::not_found(format!("there is no stream {name:?}"));
         match nearest(name, entries.iter().map(|entry| entry.name.as_str())) {
             Some(near) => problem.hint(format!("did you mean {near:?}?")),

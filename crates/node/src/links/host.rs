@@ -17,6 +17,7 @@ use chappe_transport::Hop;
 use super::kept::StateFile;
 use super::opening::PendingOpens;
 use super::{is_removed, link_key, link_name};
+use crate::accounts::AUDIT;
 use crate::catalogue::{CatalogueError, Entry};
 use crate::completeness::{Loss, LossKind};
 use crate::notices::NoticeKind;
@@ -169,7 +170,7 @@ impl LinkHost for Host {
     }
 
     fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
-        let app = self.node.upgrade()?;
+        let app = self.node.upgrade().filter(|_| name != AUDIT)?;
         app.catalogue.get(name).map(|entry| entry.log.clone())
     }
 
@@ -180,6 +181,7 @@ impl LinkHost for Host {
         let entries = app.catalogue.entries();
         entries
             .iter()
+            .filter(|entry| entry.name != AUDIT)
             .map(|entry| DirectoryEntry::of(&entry.log))
             .collect()
     }
@@ -338,7 +340,7 @@ fn is_orphan(app: &App, owner: &str) -> bool {
 pub(super) fn entity(name: &str, address: &str) -> Entity {
     let key = link_key(name);
     let mut entity = Entity::new(key.clone(), EntityKind::Other, name);
-    entity.types = vec!["Link".to_owned()];
+    entity.types = vec![super::ENTITY_TYPE.to_owned()];
     let address = Literal::new_simple_literal(address);
     let subject = NamedNode::new_unchecked(key);
     entity

@@ -28,6 +28,9 @@ pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile};
 pub(crate) use listen::{Listening, Sockets, bind};
 use opening::PendingOpens;
 
+/// The type of a link in the registry.
+pub(crate) const ENTITY_TYPE: &str = "Link";
+
 /// The key of a link in the registry, which is also the source of its streams.
 pub(crate) fn link_key(link: &str) -> String {
     format!("urn:chappe:link:{link}")
@@ -44,12 +47,20 @@ pub(crate) fn is_removed(app: &App, link: &str) -> bool {
     links.is_some_and(|links| links.show(link).is_err())
 }
 
-/// Adds a link, which starts at once, is registered, and survives restarts.
-pub(crate) async fn add(app: &App, link: LinkConfig) -> Result<(), ChangeError> {
+/// Adds a link of the account `owner`, which starts at once, is registered, and survives restarts.
+pub(crate) async fn add(app: &App, link: LinkConfig, owner: &str) -> Result<(), ChangeError> {
     let entity = host::entity(&link.name, &link.address);
+    let (of, key, owner) = (app.clone(), link_key(&link.name), owner.to_owned());
     change(
         app,
-        |exchange| exchange.add(link),
+        move |exchange| {
+            let is_owned = of.owners.set(&key, &owner)?;
+            let added = exchange.add(link);
+            if added.is_err() && is_owned {
+                of.owners.forget(&key)?;
+            }
+            added
+        },
         |app| async move {
             app.registrar.publish(vec![entity]).await;
         },
@@ -63,9 +74,13 @@ pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     exchange.links.show(name)?;
     let key = link_key(name);
     let name = name.to_owned();
+    let (of, owned) = (app.clone(), key.clone());
     change(
         app,
-        move |exchange| exchange.remove(&name),
+        move |exchange| {
+            exchange.remove(&name)?;
+            Ok(of.owners.forget(&owned)?)
+        },
         |app| async move {
             if let Some(exchange) = app.exchange.get() {
                 exchange.opening.forget(&key);

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::reading::{Cursors, EVENT_BYTES, Piece};
 use super::{After, STREAMS_MAX, Wanted};
+use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
 use crate::notices::{Notice, NoticeKind};
 use crate::shared::App;
@@ -28,13 +29,20 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The connection's side of a client.
 pub(crate) type Sender = mpsc::Sender<Result<Bytes, std::convert::Infallible>>;
 
-/// Sends live data until the connection closes, stalls, or the node shuts down.
-pub(crate) async fn run(app: App, wanted: Wanted, after: Option<After>, sender: Sender) {
+/// Sends live data until the connection closes or stalls, the caller's account ends, or the node shuts down.
+pub(crate) async fn run(
+    app: App,
+    caller: Caller,
+    wanted: Wanted,
+    after: Option<After>,
+    sender: Sender,
+) {
     let client = Client {
         notices: app.observability.notices.watch(),
         cursors: Cursors::default(),
         event_bytes: EVENT_BYTES,
         app,
+        caller,
         wanted,
         sender,
         seen: 0,
@@ -52,6 +60,7 @@ struct Gone;
 
 struct Client {
     app: App,
+    caller: Caller,
     wanted: Wanted,
     sender: Sender,
     notices: broadcast::Receiver<Notice>,
@@ -72,12 +81,16 @@ enum Woken {
     Notice(Result<Notice, RecvError>),
     Quiet,
     Draining,
+    /// The account was revoked or has expired.
+    Ended,
 }
 
 impl Client {
     async fn serve(mut self, after: Option<After>) -> Result<(), Gone> {
         let mut streams = self.app.catalogue.changes();
         let mut drain = self.app.drain.clone();
+        let (app, caller) = (self.app.clone(), self.caller.clone());
+        let mut ended = std::pin::pin!(app.accounts.ended(&caller));
         streams.borrow_and_update();
         self.begin(after).await?;
         loop {
@@ -85,6 +98,7 @@ impl Client {
                 biased;
                 () = shutdown(&mut drain) => Woken::Draining,
                 _ = self.sender.closed() => return Err(Gone),
+                () = &mut ended => Woken::Ended,
                 _ = streams.changed() => Woken::Streams,
                 notice = self.notices.recv() => Woken::Notice(notice),
                 () = self.cursors.ready() => Woken::Elements,
@@ -92,6 +106,7 @@ impl Client {
             };
             match woken {
                 Woken::Draining => return self.send(": shutting down\n\n".into()).await,
+                Woken::Ended => return self.send(": the account has ended\n\n".into()).await,
                 Woken::Quiet => self.send(": keep-alive\n\n".into()).await?,
                 Woken::Streams => self.follow_new_streams().await?,
                 Woken::Notice(notice) => self.notice(notice).await?,
@@ -117,7 +132,7 @@ impl Client {
         let (seen, entries) = self.app.catalogue.defined_after(0);
         self.seen = seen;
         for entry in entries {
-            if !self.wanted.takes(&entry.name) {
+            if !self.takes(&entry) {
                 continue;
             }
             let next = match &after {
@@ -160,11 +175,17 @@ impl Client {
         self.seen = seen;
         for entry in entries {
             let known = self.cursors.follows(&entry.name);
-            if !known && self.wanted.takes(&entry.name) {
+            if !known && self.takes(&entry) {
                 self.follow(entry, 0).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether the client requests a stream and may read it.
+    fn takes(&self, entry: &Entry) -> bool {
+        let view = View::of_reader(&self.app, &self.caller);
+        self.wanted.takes(&entry.name) && view.has(entry)
     }
 
     async fn follow(&mut self, entry: Arc<Entry>, next: u64) -> Result<(), Gone> {
@@ -288,7 +309,13 @@ impl Client {
 
     async fn notice(&mut self, notice: Result<Notice, RecvError>) -> Result<(), Gone> {
         match notice {
-            Ok(notice) => self.send_notice(&notice).await,
+            Ok(notice) => {
+                let view = View::of_reader(&self.app, &self.caller);
+                match view.is_whole() || view.has_stream(&notice.subject) {
+                    true => self.send_notice(&notice).await,
+                    false => Ok(()),
+                }
+            }
             Err(RecvError::Lagged(missed)) => {
                 self.notify(NoticeKind::Lag, "", format!("{missed} notices missed"))
                     .await

@@ -142,7 +142,7 @@ pub(super) fn describe(query: &StreamQuery) -> String {
 }
 
 /// The key of a virtual sensor in the registry.
-pub(super) fn sensor_key(name: &str) -> String {
+pub(crate) fn sensor_key(name: &str) -> String {
     format!("urn:chappe:virtual-sensor:{name}")
 }
 

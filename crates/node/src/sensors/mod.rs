@@ -20,6 +20,7 @@ use chappe_stream::Descriptor;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub(crate) use candidates::sensor_key;
 pub(crate) use files::FileError;
 use files::Stamp;
 pub use files::{Checked, check};

@@ -21,6 +21,7 @@ mod quotas;
 mod rest;
 mod restart;
 mod retention;
+mod roles;
 mod sensor_drops;
 mod sensor_restart;
 mod sensor_schema;

@@ -2,8 +2,10 @@
 //! attacker is refused with a problem that gives the reason.
 //! Method: a node in this process, driven over real HTTP, header by header.
 
+use crate::common::elements::{element, schema};
 use crate::common::{config, get, raw, send, start};
 use chappe_node::Node;
+use chappe_stream::{FieldType, Value};
 
 fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
@@ -256,6 +258,46 @@ fn changing_needs_the_token_and_reading_too_when_it_is_so_configured() {
         let fields = [("Authorization", right.as_str())];
         let answer = send(&node, "GET", "/api/v1/node", &fields, b"").await;
         assert_eq!(answer.status, 200);
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn lists_are_read_in_parts() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        let names = ["a", "b.a", "b.b", "c", "d"];
+        let schema = schema(&[("value", FieldType::Double)]);
+        for name in names {
+            let element = element(1, vec![Value::Double(1.0)]);
+            node.store(name, &schema, &[element]).await.unwrap();
+        }
+        for list in ["streams", "directory"] {
+            let mut seen = Vec::new();
+            let mut cursor = String::new();
+            loop {
+                let path = format!("/api/v1/{list}?limit=2{cursor}");
+                let answer = get(&node, &path).await.json();
+                let part = answer["streams"].as_array().unwrap();
+                assert!(part.len() <= 2, "{answer}");
+                seen.extend(
+                    part.iter()
+                        .map(|one| one["name"].as_str().unwrap().to_owned()),
+                );
+                match answer["next"].as_str() {
+                    Some(next) => cursor = format!("&cursor={next}"),
+                    None => break,
+                }
+            }
+            assert_eq!(seen, names, "{list}");
+        }
+        for (query, status) in [("limit=0", 400), ("cursor=%3D", 400), ("limit=9", 200)] {
+            for list in ["streams", "devices", "virtual-sensors"] {
+                let answer = get(&node, &format!("/api/v1/{list}?{query}")).await;
+                assert_eq!(answer.status, status, "{list}?{query}: {}", answer.body);
+            }
+        }
         node.shutdown().await.unwrap();
     });
 }

@@ -2,9 +2,11 @@
 //! files; a node that cannot load its configured certificate does not start.
 //! Method: a node on loopback, queried by a client that trusts its fingerprint.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 
-use crate::common::{config, raw};
+use crate::common::{config, raw, send};
 use chappe_identity::{Contact, Scheme};
 use chappe_node::Node;
 use chappe_transport::http::{Answer, Client, ClientLimits, Error};
@@ -91,4 +93,62 @@ async fn files_are_used_or_the_node_does_not_start() {
     let error = Node::start(config).await.unwrap_err();
     assert!(error.to_string().contains("missing.pem"), "{error}");
     assert!(error.hint().unwrap().contains("self_signed"));
+}
+
+/// An authority, a client certificate of `CN=gateway,O=Ward 3` that it signed, and one of the same subject that a
+/// stranger signed; openssl made them, and nobody has the keys of the authorities.
+const AUTHORITY: &str = include_str!("certificates/authority.pem");
+const GATEWAY: &str = include_str!("certificates/gateway.pem");
+const STRANGER: &str = include_str!("certificates/stranger.pem");
+
+#[tokio::test]
+async fn a_client_certificate_is_the_credential_of_its_account() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        options
+            .open(&path)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        path
+    };
+    let mut config = config(directory.path());
+    let node = Node::start(config.clone()).await.unwrap();
+    let token = format!("Bearer {}", node.new_token().unwrap());
+    let body = r#"{"name": "ward", "roles": ["read"], "certificate": "cn=gateway, o=Ward 3"}"#;
+    let fields = [("Authorization", token.as_str())];
+    let added = send(&node, "POST", "/api/v1/accounts", &fields, body.as_bytes()).await;
+    assert_eq!(added.status, 201, "{}", added.body);
+    assert_eq!(added.json()["token"], serde_json::Value::Null);
+    node.shutdown().await.unwrap();
+
+    config.access.read = chappe_node::config::Read::Token;
+    config.http.tls.self_signed = true;
+    config.http.tls.client_authorities = file("authority.pem", AUTHORITY);
+    let node = Node::start(config).await.unwrap();
+    let client = || tls::Client::with_fingerprint(node.fingerprint().unwrap().parse().unwrap());
+    let shown = |path: &std::path::Path| client().with_certificate(path, path).unwrap();
+    let (gateway, stranger) = (file("gateway.pem", GATEWAY), file("stranger.pem", STRANGER));
+
+    let asked = get(node.address(), shown(&gateway), "/api/v1/self")
+        .await
+        .unwrap();
+    let own: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(own, serde_json::json!({"name": "ward", "roles": ["read"]}));
+    let asked = get(node.address(), shown(&gateway), "/api/v1/node")
+        .await
+        .unwrap();
+    assert_eq!(asked.status, 200);
+    // A client without a certificate is admitted to the connection only.
+    let asked = get(node.address(), client(), "/api/v1/node").await;
+    assert!(
+        matches!(asked, Err(Error::Status { status, .. }) if status == 401),
+        "{asked:?}"
+    );
+    let refused = get(node.address(), shown(&stranger), "/api/v1/node").await;
+    assert!(refused.is_err(), "{refused:?}");
+    node.shutdown().await.unwrap();
 }

@@ -9,7 +9,8 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
@@ -18,9 +19,26 @@ use tokio_rustls::TlsConnector;
 
 use super::error::{Refused, Why};
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, provider};
+use crate::key_file;
 
 /// The largest file of authorities; reason: the largest collections have 300 kB.
 const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
+
+/// The authorities in a PEM file.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, FileError> {
+    let text = super::server::read(path, AUTHORITIES_BYTES_MAX)?;
+    let content = |what: String| FileError::Content {
+        path: path.to_owned(),
+        what,
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| content(error.to_string()))?;
+        let added = roots.add(certificate);
+        added.map_err(|error| content(error.to_string()))?;
+    }
+    Ok(roots)
+}
 
 /// The client end. Clones share their sessions.
 #[derive(Clone)]
@@ -35,18 +53,11 @@ impl Client {
     /// # Errors
     /// The file cannot be read or contains no certificate.
     pub fn with_authorities(path: &Path) -> Result<Self, FileError> {
-        let text = super::server::read(path, AUTHORITIES_BYTES_MAX)?;
         let content = |what: String| FileError::Content {
             path: path.to_owned(),
             what,
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&text) {
-            let certificate = certificate.map_err(|error| content(error.to_string()))?;
-            roots
-                .add(certificate)
-                .map_err(|error| content(error.to_string()))?;
-        }
+        let roots = authorities(path)?;
         let provider = provider();
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
         let verifier = verifier.build();
@@ -58,6 +69,32 @@ impl Client {
     #[must_use]
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::trusting(Trust::Fingerprint(fingerprint), provider())
+    }
+
+    /// Shows the certificate (followed by its chain) in this PEM file to servers that ask for one. The key file
+    /// must be readable by its owner only.
+    ///
+    /// # Errors
+    /// A file cannot be used, or the key does not belong to the certificate.
+    pub fn with_certificate(self, certificate: &Path, key: &Path) -> Result<Self, FileError> {
+        let wrong = |path: &Path, what: String| FileError::Content {
+            path: path.to_owned(),
+            what,
+        };
+        let text = super::server::read(certificate, AUTHORITIES_BYTES_MAX)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let chain = chain.map_err(|error| wrong(certificate, error.to_string()))?;
+        let secret = key_file::read_secret(key)?;
+        let secret = PrivateKeyDer::from_pem_slice(secret.as_bytes())
+            .map_err(|error| wrong(key, format!("it contains no private key: {error}")))?;
+        let own = CertifiedKey::from_der(chain, secret, &provider());
+        let own = own.map_err(|error| wrong(certificate, error.to_string()))?;
+        let mut config = ClientConfig::clone(self.connector.config());
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        Ok(Self {
+            connector: Arc::new(config).into(),
+            ..self
+        })
     }
 
     fn trusting(trust: Trust, provider: Arc<CryptoProvider>) -> Self {

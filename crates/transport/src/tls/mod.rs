@@ -4,8 +4,9 @@
 //! file, or one certificate by its [`Fingerprint`] ([`Client`]). Handshake errors contain a hint, since most of them
 //! need a fix at the other end, or a comparison of fingerprints.
 //!
-//! Out of scope: the system's authorities (a node knows its peers), client certificates (tokens identify clients),
-//! revocation lists, HTTP/2.
+//! A server may accept certificates of clients; the caller decides what their subjects may do.
+//!
+//! Out of scope: the system's authorities (a node knows its peers), revocation lists, HTTP/2.
 
 mod certificate;
 mod client;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -73,6 +74,35 @@ impl Server {
         write_whole(path, &text).map_err(failed)?;
         let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
         Ok((server, true))
+    }
+
+    /// Also accepts certificates of clients that an authority in this PEM file has signed. A client without a
+    /// certificate is accepted as well; [`Stream::client_certificate`] tells them apart.
+    ///
+    /// # Errors
+    /// The file cannot be read or contains no certificate.
+    pub fn with_client_authorities(self, path: &Path) -> Result<Self, FileError> {
+        let content = |what: String| FileError::Content {
+            path: path.to_owned(),
+            what,
+        };
+        let roots = super::client::authorities(path)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+        let verifier = verifier.allow_unauthenticated().build();
+        let verifier = verifier.map_err(|_| content("it contains no certificate".to_owned()))?;
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = match builder.with_safe_default_protocol_versions() {
+            Ok(builder) => builder,
+            Err(_) => unreachable!("ring has suites for TLS 1.2 and 1.3"),
+        };
+        let builder = builder.with_client_cert_verifier(verifier);
+        let own = self.acceptor.config().cert_resolver.clone();
+        let mut config = builder.with_cert_resolver(own);
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self {
+            acceptor: Arc::new(config).into(),
+            ..self
+        })
     }
 
     fn from_pem(

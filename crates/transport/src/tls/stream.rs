@@ -30,6 +30,18 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// The verified certificate of the client in DER, at the server end, if it has shown one.
+    #[must_use]
+    pub fn client_certificate(&self) -> Option<&[u8]> {
+        let Self::Server(stream) = self else {
+            return None;
+        };
+        let certificates = stream.get_ref().1.peer_certificates()?;
+        certificates.first().map(|certificate| certificate.as_ref())
+    }
+}
+
 /// Forwards a call to the variant.
 macro_rules! on {
     ($self:ident, $stream:ident => $call:expr) => {

@@ -1,6 +1,8 @@
 //! Reads the end of a certificate's validity (RFC 5280, 4.1.2.5) from its DER. Nothing else is checked: its consumer
 //! has accepted the certificate.
 
+use chappe_identity::der::value;
+
 /// Tags (X.690, 8.1.2).
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
@@ -25,26 +27,6 @@ pub(super) fn end_of(certificate: &[u8]) -> Option<i64> {
     let (_, _, end) = value(validity)?;
     let (tag, text, _) = value(end)?;
     time(tag, text)
-}
-
-/// The tag of the first value, its contents, and the bytes after it.
-fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        // A certificate has no lengths of more than four bytes.
-        0x81..=0x84 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let length = length
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-            (length, rest)
-        }
-        _ => return None,
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((tag, contents, rest))
 }
 
 /// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.

@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use super::params::{Name, Params};
 use super::problem::Problem;
 use super::streams::find;
+use crate::accounts::Caller;
 use crate::shared::App;
 use crate::written;
 
@@ -80,13 +81,14 @@ struct Numbering {
         (status = 503, body = Problem), (status = 507, body = Problem, description = "the disk is full")))]
 pub(super) async fn write(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<WriteParams>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Response> {
     let refuse = |problem: Problem| with_pause(problem);
-    let entry = find(&app, &name).map_err(refuse)?;
+    let entry = find(&app, &caller, &name).map_err(refuse)?;
     let source = entry.source();
     if source != written::SOURCE {
         let detail = format!("the stream {name:?} is written by {source}");

@@ -232,19 +232,30 @@ impl Live {
         opened.expect("it is let in")
     }
 
+    /// Opens it with the token of an account.
+    pub(crate) async fn open_as(node: &Node, query: &str, token: &str) -> Self {
+        let field = format!("Authorization: Bearer {token}\r\n");
+        let opened = Self::open_with(node, query, &field).await;
+        opened.expect("it is let in")
+    }
+
     /// `None` when there are too many.
     pub(crate) async fn try_open(
         node: &Node,
         query: &str,
         last_event: Option<&str>,
     ) -> Option<Self> {
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        Self::open_with(node, query, &last).await
+    }
+
+    async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {
         // The system keeps little for who does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
         let mut stream = socket.connect(node.address()).await.unwrap();
-        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
         let request = format!(
-            "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{last}\r\n",
+            "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
             node.address()
         );
         stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,0 +1,198 @@
+//! The caller of a request, and its view of the node.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use chappe_identity::{Principal, Reach, Rights, Role};
+use chappe_registry::is_in_scope;
+use chappe_stream::Timestamp;
+
+use super::{AUDIT, Account, OPERATOR, operator_rights};
+use crate::catalogue::Entry;
+use crate::devices::Device;
+use crate::shared::Shared;
+
+/// Who sends a request, and what they may do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Caller {
+    principal: Principal,
+    rights: Rights,
+    /// When the account was created: a later account of the same name is another one.
+    since: Timestamp,
+}
+
+impl Caller {
+    /// The first administrator.
+    pub(crate) fn operator() -> Self {
+        Self {
+            principal: Principal::Operator,
+            rights: operator_rights(),
+            since: Timestamp(0),
+        }
+    }
+
+    /// An account.
+    pub(super) fn of(account: &Account) -> Self {
+        Self {
+            principal: Principal::Named(account.name.clone()),
+            rights: account.rights.clone(),
+            since: account.created_at,
+        }
+    }
+
+    /// Lets everyone read who has no role for reading.
+    pub(crate) fn with_open_reading(mut self) -> Self {
+        if self.rights.reach(Role::Read) == Reach::None {
+            let mut grants = self.rights.grants().to_vec();
+            grants.extend_from_slice(Rights::all(Role::Read).grants());
+            self.rights = Rights::new(grants).unwrap_or(self.rights);
+        }
+        self
+    }
+
+    /// The name in the registry and in the audit stream.
+    pub(crate) fn name(&self) -> &str {
+        self.principal.name().unwrap_or("anonymous")
+    }
+
+    /// The account in the file of accounts; `None` for the first administrator and for nobody.
+    pub(super) fn account(&self) -> Option<&str> {
+        self.principal.name().filter(|name| *name != OPERATOR)
+    }
+
+    pub(super) fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Whether the request carried no credential.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.principal == Principal::Anonymous
+    }
+
+    /// The roles as text.
+    pub(crate) fn roles(&self) -> Vec<String> {
+        let grants = self.rights.grants().iter();
+        grants.map(ToString::to_string).collect()
+    }
+
+    /// How far a role reaches.
+    pub(crate) fn reach(&self, role: Role) -> Reach {
+        self.rights.reach(role)
+    }
+
+    /// Whether the caller may manage accounts and read the audit stream.
+    pub(crate) fn administers(&self) -> bool {
+        self.reach(Role::Administer) == Reach::All
+    }
+
+    /// The principal in whose name the registry is read.
+    pub(crate) fn reader(&self) -> Principal {
+        match self.administers() {
+            true => Principal::Operator,
+            false => self.principal.clone(),
+        }
+    }
+}
+
+/// The streams, devices and entities that a caller has a role for.
+pub(crate) struct View<'a> {
+    app: &'a Shared,
+    caller: &'a Caller,
+    role: Role,
+    /// Answers about sources and scopes: many streams share a device.
+    in_scope: RefCell<HashMap<(String, String), bool>>,
+}
+
+impl<'a> View<'a> {
+    /// What `caller` may read.
+    pub(crate) fn of_reader(app: &'a Shared, caller: &'a Caller) -> Self {
+        Self::new(app, caller, Role::Read)
+    }
+
+    /// What `caller` has this role for.
+    pub(crate) fn new(app: &'a Shared, caller: &'a Caller, role: Role) -> Self {
+        Self {
+            app,
+            caller,
+            role,
+            in_scope: RefCell::default(),
+        }
+    }
+
+    /// Whether it is everything except the audit stream.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.caller.reach(self.role) == Reach::All
+    }
+
+    /// Whether it contains a stream, which need not exist.
+    pub(crate) fn has_stream(&self, name: &str) -> bool {
+        match self.app.catalogue.get(name) {
+            Some(entry) => self.has(&entry),
+            None => self.allows(name, ""),
+        }
+    }
+
+    /// Whether it contains a stream.
+    pub(crate) fn has(&self, entry: &Entry) -> bool {
+        match self.is_whole() && entry.name != AUDIT {
+            true => true,
+            false => self.allows(&entry.name, &entry.source()),
+        }
+    }
+
+    fn allows(&self, name: &str, source: &str) -> bool {
+        if name == AUDIT {
+            return self.caller.administers();
+        }
+        let in_scope = |scope: &str| {
+            let mut known = self.in_scope.borrow_mut();
+            let key = (source.to_owned(), scope.to_owned());
+            let ask = || {
+                self.app
+                    .devices
+                    .has_scope(source, |it| is_in_scope(scope, it))
+            };
+            *known.entry(key).or_insert_with(ask)
+        };
+        self.caller.rights.allow(self.role, name, in_scope)
+    }
+
+    /// Whether it contains a device: one that has no streams yet must be in a scope.
+    pub(crate) fn has_device(&self, device: &Device) -> bool {
+        let by_scope = |scope: &str| device.scopes.iter().any(|it| is_in_scope(scope, it));
+        // No stream has an empty name, so that only scopes and whole roles decide.
+        self.is_whole()
+            || self.caller.rights.allow(self.role, "", by_scope)
+            || device
+                .streams
+                .iter()
+                .any(|name| self.allows(name, &device.key))
+    }
+
+    /// Whether it contains an entity of the registry.
+    pub(crate) fn has_entity(&self, entity: &chappe_registry::Entity) -> bool {
+        use chappe_registry::EntityKind;
+        if self.is_whole() || Some(entity.owner.as_str()) == self.caller.account() {
+            return true;
+        }
+        match entity.kind {
+            EntityKind::Node => true,
+            EntityKind::Stream => {
+                let name = crate::catalogue::stream_name(&entity.key);
+                name.is_some_and(|name| self.has_stream(name))
+            }
+            EntityKind::Device => {
+                let device = self.app.devices.get(&entity.key);
+                device.is_some_and(|device| self.has_device(&device))
+            }
+            EntityKind::VirtualSensor => {
+                let sensor = self.app.sensors.get(&entity.name);
+                sensor.is_some_and(|sensor| self.has_stream(&sensor.stream))
+            }
+            EntityKind::Service | EntityKind::Other => {
+                let by_scope = |scope: &str| entity.scopes.iter().any(|it| is_in_scope(scope, it));
+                self.caller.rights.allow(self.role, "", by_scope)
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Accounts of people and programs: who they are, what they may do, and a record of their changes.
+//!
+//! An account is recognized by a token, of which only the hash is stored, or by the distinguished name of its
+//! client certificate. The first administrator, `operator`, is recognized by the file `token` of the data
+//! directory; all other accounts are in `accounts.json`. A revoked account stays listed, so that its name, which
+//! owns entities and stands in the audit stream, is not given to another by accident.
+
+mod audit;
+mod caller;
+mod owners;
+mod record;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use chappe_identity::{
+    Attempts, DistinguishedName, Host, Rights, Role, Token, TokenHash, check_account_name,
+};
+use chappe_stream::Timestamp;
+use tokio::sync::watch;
+
+pub(crate) use audit::{AUDIT, Audit, Change};
+pub(crate) use caller::{Caller, View};
+pub(crate) use owners::{OWNERS, Owners};
+pub(crate) use record::{Record, rights};
+
+use crate::clock;
+use crate::links::StateFile;
+
+/// The file of the accounts in the data directory.
+pub(crate) const ACCOUNTS: &str = "accounts.json";
+/// Accounts of a node, revoked ones included; reason: a credential is compared with that of each account.
+const ACCOUNTS_MAX: usize = 1_000;
+/// The name of the first administrator.
+pub(crate) const OPERATOR: &str = "operator";
+/// Names that accounts cannot have, in any case.
+const RESERVED: [&str; 3] = [OPERATOR, "node", "anonymous"];
+
+/// An account.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    pub(crate) name: String,
+    pub(crate) rights: Rights,
+    pub(crate) token: Option<TokenHash>,
+    pub(crate) certificate: Option<DistinguishedName>,
+    pub(crate) created_at: Timestamp,
+    /// The account that created it.
+    pub(crate) created_by: String,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) revoked_at: Option<Timestamp>,
+}
+
+impl Account {
+    /// Why its credentials are not accepted at this time.
+    fn refusal(&self, now: Timestamp) -> Option<Refusal> {
+        if self.revoked_at.is_some() {
+            return Some(Refusal::Unknown);
+        }
+        let is_expired = self.expires_at.is_some_and(|end| end <= now);
+        is_expired.then_some(Refusal::Expired)
+    }
+}
+
+/// A credential is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No account has it.
+    Unknown,
+    /// Its account has expired.
+    Expired,
+}
+
+/// A change of accounts is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccountError {
+    /// The request is invalid.
+    #[error(transparent)]
+    Invalid(#[from] chappe_identity::Error),
+    /// The name means something else.
+    #[error("{0:?} is not available as the name of an account")]
+    Reserved(String),
+    /// It exists already.
+    #[error("the account {0:?} exists")]
+    Exists(String),
+    /// It was revoked.
+    #[error("the account {0:?} was revoked")]
+    Revoked(String),
+    /// Another account has the certificate.
+    #[error("the certificate belongs to the account {0:?}")]
+    Certificate(String),
+    /// The end is in the past.
+    #[error("the account would expire before it starts")]
+    Expired,
+    /// There is none.
+    #[error("there is no account {0:?}")]
+    Unknown(String),
+    /// The first administrator cannot be changed over the network.
+    #[error("the first administrator cannot be changed over the network")]
+    Operator,
+    /// There are too many.
+    #[error("the node already has {ACCOUNTS_MAX} accounts")]
+    TooMany,
+    /// The change cannot be saved.
+    #[error("the change cannot be saved: {0}")]
+    NotSaved(#[from] std::io::Error),
+}
+
+/// The accounts of a node.
+pub(crate) struct Accounts {
+    operator: TokenHash,
+    file: StateFile<Record>,
+    accounts: RwLock<Arc<Vec<Account>>>,
+    /// Locked while the file is written.
+    writing: Mutex<()>,
+    changes: watch::Sender<u64>,
+    attempts: Mutex<Attempts>,
+    clock: Instant,
+}
+
+impl Accounts {
+    /// The accounts of a file, and the first administrator.
+    ///
+    /// # Errors
+    /// The file cannot be read. The node does not start without the accounts that it had.
+    pub(crate) fn open(operator: TokenHash, file: StateFile<Record>) -> Result<Self, String> {
+        let records = file.read()?;
+        let accounts: Result<Vec<Account>, String> =
+            records.into_iter().map(Account::try_from).collect();
+        Ok(Self {
+            operator,
+            file,
+            accounts: RwLock::new(Arc::new(accounts?)),
+            writing: Mutex::default(),
+            changes: watch::Sender::new(0),
+            attempts: Mutex::default(),
+            clock: Instant::now(),
+        })
+    }
+
+    /// All accounts except the first administrator, by name.
+    pub(crate) fn all(&self) -> Arc<Vec<Account>> {
+        let accounts = self.accounts.read();
+        accounts.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The account of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Account> {
+        self.all().iter().find(|one| one.name == name).cloned()
+    }
+
+    /// Follows changes of accounts.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The caller with this token. Takes the same time whether an account has it or not.
+    pub(crate) fn by_token(&self, token: &Token) -> Result<Caller, Refusal> {
+        let hash = token.hash();
+        let is_operator = self.operator.is_same(&hash);
+        let accounts = self.all();
+        let mut found = None;
+        for account in accounts.iter() {
+            let stored = account.token.as_ref();
+            if stored.is_some_and(|stored| stored.is_same(&hash)) {
+                found = Some(account);
+            }
+        }
+        if is_operator {
+            return Ok(Caller::operator());
+        }
+        admitted(found)
+    }
+
+    /// The caller with a verified client certificate of this subject.
+    pub(crate) fn by_certificate(&self, subject: &DistinguishedName) -> Result<Caller, Refusal> {
+        let accounts = self.all();
+        let has_it = |one: &&Account| one.certificate.as_ref() == Some(subject);
+        // A revoked account may have had the same name.
+        let mut having = accounts.iter().filter(has_it);
+        let active = having.find(|one| one.revoked_at.is_none());
+        admitted(active)
+    }
+
+    /// Counts a failed credential of a host.
+    ///
+    /// # Errors
+    /// The host has failed too often; the time until it may fail again.
+    pub(crate) fn fail(&self, host: Host) -> Result<(), Duration> {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.fail(host, self.clock.elapsed())
+    }
+
+    /// Adds an account.
+    pub(crate) fn add(&self, account: Account) -> Result<(), AccountError> {
+        let name = account.name.clone();
+        check_account_name(&name)?;
+        if RESERVED.iter().any(|one| one.eq_ignore_ascii_case(&name)) {
+            return Err(AccountError::Reserved(name));
+        }
+        if account.expires_at.is_some_and(|end| end <= clock::now()) {
+            return Err(AccountError::Expired);
+        }
+        self.change(|accounts| {
+            let same = |one: &&Account| one.name.eq_ignore_ascii_case(&name);
+            if let Some(one) = accounts.iter().find(same) {
+                return Err(match one.revoked_at {
+                    Some(_) => AccountError::Revoked(one.name.clone()),
+                    None => AccountError::Exists(one.name.clone()),
+                });
+            }
+            let certificate = account.certificate.as_ref();
+            let has_it = |one: &&Account| one.certificate.as_ref() == certificate;
+            let mut active = accounts.iter().filter(|one| one.revoked_at.is_none());
+            if certificate.is_some()
+                && let Some(one) = active.find(has_it)
+            {
+                return Err(AccountError::Certificate(one.name.clone()));
+            }
+            if accounts.len() >= ACCOUNTS_MAX {
+                return Err(AccountError::TooMany);
+            }
+            let at = accounts.partition_point(|one| one.name < account.name);
+            accounts.insert(at, account.clone());
+            Ok(())
+        })
+    }
+
+    /// Gives an account a new token; the old one is not valid any more.
+    pub(crate) fn renew(&self, name: &str, token: &TokenHash) -> Result<(), AccountError> {
+        self.change_one(name, |account| match account.revoked_at {
+            Some(_) => Err(AccountError::Revoked(account.name.clone())),
+            None => {
+                account.token = Some(token.clone());
+                Ok(())
+            }
+        })
+    }
+
+    /// Revokes an account: its credentials are not valid any more, and its open connections end.
+    pub(crate) fn revoke(&self, name: &str) -> Result<(), AccountError> {
+        self.change_one(name, |account| {
+            account.token = None;
+            account.revoked_at = account.revoked_at.or(Some(clock::now()));
+            Ok(())
+        })
+    }
+
+    /// Removes an account altogether, so that its name is free.
+    pub(crate) fn forget(&self, name: &str) -> Result<(), AccountError> {
+        self.change_one(name, |_| Ok(()))?;
+        self.change(|accounts| {
+            accounts.retain(|one| one.name != name);
+            Ok(())
+        })
+    }
+
+    fn change_one(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Account) -> Result<(), AccountError>,
+    ) -> Result<(), AccountError> {
+        if name == OPERATOR {
+            return Err(AccountError::Operator);
+        }
+        self.change(|accounts| {
+            let account = accounts.iter_mut().find(|one| one.name == name);
+            change(account.ok_or_else(|| AccountError::Unknown(name.to_owned()))?)
+        })
+    }
+
+    /// Changes the accounts and their file. A change that cannot be saved does not happen.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Vec<Account>) -> Result<(), AccountError>,
+    ) -> Result<(), AccountError> {
+        let _writing: MutexGuard<'_, ()> =
+            self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = Vec::clone(&self.all());
+        change(&mut accounts)?;
+        let records: Vec<Record> = accounts.iter().map(Record::from).collect();
+        self.file.write(&records)?;
+        *self
+            .accounts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(accounts);
+        self.changes.send_modify(|number| *number += 1);
+        Ok(())
+    }
+
+    /// Waits until a caller's account is revoked, expires or loses a right; forever if it has none.
+    pub(crate) async fn ended(&self, caller: &Caller) {
+        let Some(name) = caller.account() else {
+            return std::future::pending().await;
+        };
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            let now = clock::now();
+            let account = self.get(name).filter(|one| one.refusal(now).is_none());
+            let Some(account) = account.filter(|one| one.created_at == caller.since()) else {
+                return;
+            };
+            let left = account.expires_at.map(|end| end.0.saturating_sub(now.0));
+            let left = left.and_then(|left| u64::try_from(left).ok());
+            let expiry = async {
+                match left {
+                    Some(left) => tokio::time::sleep(Duration::from_nanos(left)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = expiry => {}
+            }
+        }
+    }
+}
+
+fn admitted(account: Option<&Account>) -> Result<Caller, Refusal> {
+    let account = account.ok_or(Refusal::Unknown)?;
+    match account.refusal(clock::now()) {
+        Some(refusal) => Err(refusal),
+        None => Ok(Caller::of(account)),
+    }
+}
+
+/// The source of the streams that an account defines.
+#[allow(dead_code, reason = "the source of streams that accounts write")]
+pub(crate) fn account_key(name: &str) -> String {
+    format!("urn:chappe:account:{name}")
+}
+
+/// The first administrator, for lists.
+pub(crate) fn operator_rights() -> Rights {
+    Rights::all(Role::Administer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounts(directory: &std::path::Path) -> Accounts {
+        let operator = Token::from_seed([1; 32]).hash();
+        Accounts::open(operator, StateFile::new(directory, ACCOUNTS)).unwrap()
+    }
+
+    fn account(name: &str, seed: u8) -> Account {
+        Account {
+            name: name.to_owned(),
+            rights: Rights::new(vec!["read=ward.*".parse().unwrap()]).unwrap(),
+            token: Some(Token::from_seed([seed; 32]).hash()),
+            certificate: format!("CN={name}").parse().ok(),
+            created_at: clock::now(),
+            created_by: OPERATOR.to_owned(),
+            expires_at: None,
+            revoked_at: None,
+        }
+    }
+
+    fn is_known(accounts: &Accounts, seed: u8) -> Result<String, Refusal> {
+        let caller = accounts.by_token(&Token::from_seed([seed; 32]))?;
+        Ok(caller.name().to_owned())
+    }
+
+    #[test]
+    fn accounts_survive_a_restart_and_tokens_are_stored_as_hashes() {
+        let directory = tempfile::tempdir().unwrap();
+        let before = accounts(directory.path());
+        before.add(account("bob", 3)).unwrap();
+        before.add(account("ada", 2)).unwrap();
+        let after = accounts(directory.path());
+        assert_eq!(is_known(&after, 1).unwrap(), OPERATOR);
+        assert_eq!(is_known(&after, 2).unwrap(), "ada");
+        assert_eq!(is_known(&after, 4), Err(Refusal::Unknown));
+        let subject = "CN=bob".parse().unwrap();
+        assert_eq!(after.by_certificate(&subject).unwrap().name(), "bob");
+        let text = std::fs::read_to_string(directory.path().join(ACCOUNTS)).unwrap();
+        assert!(
+            !text.contains(&Token::from_seed([2; 32]).reveal()),
+            "{text}"
+        );
+        assert!(text.contains("read=ward.*"), "{text}");
+    }
+
+    #[test]
+    fn revoked_and_expired_credentials_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(directory.path());
+        accounts.add(account("ada", 2)).unwrap();
+        accounts.revoke("ada").unwrap();
+        assert_eq!(is_known(&accounts, 2), Err(Refusal::Unknown));
+        let subject = "CN=ada".parse().unwrap();
+        assert!(accounts.by_certificate(&subject).is_err());
+        let again = accounts.add(account("Ada", 2)).unwrap_err();
+        assert!(matches!(again, AccountError::Revoked(_)), "{again}");
+        accounts.forget("ada").unwrap();
+        accounts.add(account("ada", 5)).unwrap();
+        let soon = Timestamp(clock::now().0 + 1);
+        let mut short = account("short", 6);
+        short.expires_at = Some(soon);
+        let _ = accounts.add(short);
+        let expired = is_known(&accounts, 6);
+        assert!(
+            matches!(expired, Err(Refusal::Expired | Refusal::Unknown)),
+            "{expired:?}"
+        );
+        let mut past = account("past", 7);
+        past.expires_at = Some(Timestamp(0));
+        assert!(matches!(accounts.add(past), Err(AccountError::Expired)));
+    }
+
+    #[test]
+    fn changes_that_make_no_sense_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(directory.path());
+        for name in ["operator", "Node", "anonymous", "", "a b"] {
+            accounts.add(account(name, 2)).unwrap_err();
+        }
+        accounts.add(account("ada", 2)).unwrap();
+        let mut same = account("bob", 3);
+        same.certificate = "CN=ada".parse().ok();
+        let error = accounts.add(same).unwrap_err();
+        assert!(matches!(error, AccountError::Certificate(_)), "{error}");
+        for name in ["bob", OPERATOR] {
+            accounts.revoke(name).unwrap_err();
+            accounts.forget(name).unwrap_err();
+        }
+        let token = Token::from_seed([9; 32]).hash();
+        accounts.renew("ada", &token).unwrap();
+        assert_eq!(is_known(&accounts, 2), Err(Refusal::Unknown));
+        assert_eq!(is_known(&accounts, 9).unwrap(), "ada");
+    }
+
+    #[tokio::test]
+    async fn a_caller_ends_with_its_account() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(directory.path());
+        accounts.add(account("ada", 2)).unwrap();
+        let caller = accounts.by_token(&Token::from_seed([2; 32])).unwrap();
+        tokio::select! {
+            () = accounts.ended(&caller) => panic!("it has not ended"),
+            () = tokio::task::yield_now() => {}
+        }
+        accounts.revoke("ada").unwrap();
+        accounts.ended(&caller).await;
+    }
+}

@@ -1,0 +1,315 @@
+//! Accounts: list, add, revoke, new tokens.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use chappe_identity::Token;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::guard::Subject;
+use super::paging::Paging;
+use super::params::{self, Name, Params};
+use super::problem::{Problem, code};
+use crate::accounts::{Account as Stored, AccountError, Caller, OPERATOR, operator_rights, rights};
+use crate::clock::{self, parse_rfc3339, rfc3339};
+use crate::config::nearest;
+use crate::shared::App;
+
+/// All accounts.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Accounts {
+    /// The first administrator, then the others by name, revoked ones included.
+    accounts: Vec<Account>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
+}
+
+/// An account of a person or a program.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Account {
+    name: String,
+    /// Its roles: read, write, operate or administer, each with the streams, prefixes and scopes to which it
+    /// is restricted: `read=ward.*,sdc.ctxt.loc:/ward`.
+    roles: Vec<String>,
+    /// active, expired or revoked.
+    state: &'static str,
+    /// Whether it has a token.
+    has_token: bool,
+    /// The subject of its client certificate.
+    certificate: Option<String>,
+    /// Time of its creation (RFC 3339); null for the first administrator.
+    created_at: Option<String>,
+    /// The account that created it.
+    created_by: Option<String>,
+    /// RFC 3339.
+    expires_at: Option<String>,
+    /// RFC 3339.
+    revoked_at: Option<String>,
+}
+
+impl Account {
+    fn of(account: &Stored) -> Self {
+        let is_expired = account.expires_at.is_some_and(|end| end <= clock::now());
+        let state = match (account.revoked_at, is_expired) {
+            (Some(_), _) => "revoked",
+            (None, true) => "expired",
+            (None, false) => "active",
+        };
+        let grants = account.rights.grants().iter();
+        Self {
+            name: account.name.clone(),
+            roles: grants.map(ToString::to_string).collect(),
+            state,
+            has_token: account.token.is_some(),
+            certificate: account.certificate.as_ref().map(ToString::to_string),
+            created_at: Some(rfc3339(account.created_at)),
+            created_by: Some(account.created_by.clone()),
+            expires_at: account.expires_at.map(rfc3339),
+            revoked_at: account.revoked_at.map(rfc3339),
+        }
+    }
+
+    /// The key by which accounts are listed: the first administrator comes first.
+    fn order(&self) -> &str {
+        match self.created_at {
+            None => "",
+            Some(_) => &self.name,
+        }
+    }
+
+    fn operator() -> Self {
+        let rights = operator_rights();
+        Self {
+            name: OPERATOR.to_owned(),
+            roles: rights.grants().iter().map(ToString::to_string).collect(),
+            state: "active",
+            has_token: true,
+            certificate: None,
+            created_at: None,
+            created_by: None,
+            expires_at: None,
+            revoked_at: None,
+        }
+    }
+}
+
+/// All accounts. Tokens are not stored and cannot be listed.
+#[utoipa::path(get, path = "/api/v1/accounts", tag = "accounts", params(Paging),
+    responses((status = 200, body = Accounts), (status = 400, body = Problem)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Accounts>, Problem> {
+    let stored = app.accounts.all();
+    let others = stored.iter().map(Account::of);
+    let accounts = std::iter::once(Account::operator()).chain(others).collect();
+    let (accounts, next) = paging.cut(accounts, Account::order)?;
+    Ok(Json(Accounts { accounts, next }))
+}
+
+/// One account.
+#[utoipa::path(get, path = "/api/v1/accounts/{name}", tag = "accounts",
+    params(("name" = String, Path, description = "The account's name")),
+    responses((status = 200, body = Account), (status = 404, body = Problem)))]
+pub(super) async fn one(
+    State(app): State<App>,
+    Name(name): Name,
+) -> Result<Json<Account>, Problem> {
+    if name == OPERATOR {
+        return Ok(Json(Account::operator()));
+    }
+    let account = app.accounts.get(&name);
+    let unknown = || account_problem(&app, AccountError::Unknown(name.clone()));
+    Ok(Json(Account::of(&account.ok_or_else(unknown)?)))
+}
+
+/// A new account.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewAccount {
+    /// 1 to 64 letters, digits, `.`, `_`, `-` or `@`.
+    name: String,
+    /// At least one: read, write, operate or administer, with the streams, prefixes and scopes to which it is
+    /// restricted: `read=ward.*,sdc.ctxt.loc:/ward`.
+    roles: Vec<String>,
+    /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514).
+    certificate: Option<String>,
+    /// Whether it gets a token. By default it does unless it has a certificate.
+    token: Option<bool>,
+    /// The time from which its credentials are not accepted (RFC 3339).
+    expires_at: Option<String>,
+}
+
+/// An account with its token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AddedAccount {
+    account: Account,
+    /// The token, which is shown only here: the node stores its hash.
+    token: Option<String>,
+}
+
+/// Adds an account. The answer contains its token, which cannot be read again.
+#[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = NewAccount,
+    responses((status = 201, body = AddedAccount), (status = 400, body = Problem),
+        (status = 409, body = Problem, description = "there is or was an account of this name"),
+        (status = 422, body = Problem, description = "the account is invalid; nothing was changed")))]
+pub(super) async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, Problem> {
+    let new: NewAccount = params::json(&app, body).await?;
+    let invalid = |error: chappe_identity::Error| account_problem(&app, error.into());
+    let certificate = new.certificate.as_deref().map(str::parse).transpose();
+    let certificate = certificate.map_err(invalid)?;
+    let expires_at = match &new.expires_at {
+        None => None,
+        Some(text) => Some(parse_rfc3339(text).ok_or_else(|| {
+            Problem::bad_request(format!("expires_at: {text:?} is not a time"))
+                .hint("write it as 2026-11-21T10:00:00Z")
+        })?),
+    };
+    let token = match new.token.unwrap_or(certificate.is_none()) {
+        true => Some(new_token()?),
+        false => None,
+    };
+    if token.is_none() && certificate.is_none() {
+        let detail = "an account has a token or a certificate";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    let account = Stored {
+        rights: rights(&new.roles).map_err(invalid)?,
+        name: new.name.clone(),
+        token: token.as_ref().map(Token::hash),
+        certificate,
+        created_at: clock::now(),
+        created_by: caller.name().to_owned(),
+        expires_at,
+        revoked_at: None,
+    };
+    let shown = Account::of(&account);
+    change(&app, move |app| app.accounts.add(account)).await?;
+    let body = Json(AddedAccount {
+        account: shown,
+        token: token.as_ref().map(Token::reveal),
+    });
+    let subject = format!("{} {}", new.name, new.roles.join(" "));
+    Ok((StatusCode::CREATED, Extension(Subject(subject)), body).into_response())
+}
+
+/// Gives an account a new token; the old one is not valid any more.
+#[utoipa::path(post, path = "/api/v1/accounts/{name}/token", tag = "accounts",
+    params(("name" = String, Path, description = "The account's name")),
+    responses((status = 200, body = AddedAccount), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "the account was revoked, or is the first administrator")))]
+pub(super) async fn renew(
+    State(app): State<App>,
+    Name(name): Name,
+) -> Result<Json<AddedAccount>, Problem> {
+    let token = new_token()?;
+    let hash = token.hash();
+    let renewed = name.clone();
+    change(&app, move |app| app.accounts.renew(&renewed, &hash)).await?;
+    let account = one(State(app), Name(name)).await?.0;
+    let token = Some(token.reveal());
+    Ok(Json(AddedAccount { account, token }))
+}
+
+/// Parameters of a revocation.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RevocationParams {
+    /// Whether to remove the account altogether, so that its name is free.
+    #[serde(default)]
+    forget: bool,
+}
+
+/// Revokes an account: its credentials are not valid any more, and its open connections end.
+#[utoipa::path(delete, path = "/api/v1/accounts/{name}", tag = "accounts",
+    params(("name" = String, Path, description = "The account's name"), RevocationParams),
+    responses((status = 204), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "the account is the first administrator")))]
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Name(name): Name,
+    Params(params): Params<RevocationParams>,
+) -> Result<StatusCode, Problem> {
+    let revoke = move |app: &App| match params.forget {
+        true => app.accounts.forget(&name),
+        false => app.accounts.revoke(&name),
+    };
+    change(&app, revoke).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The caller of a request.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OwnAccount {
+    /// The account's name, or `anonymous`.
+    name: String,
+    /// Its roles, with `read` where reading is open.
+    roles: Vec<String>,
+}
+
+/// The account of this request's credential, with its roles.
+#[utoipa::path(get, path = "/api/v1/self", tag = "accounts",
+    responses((status = 200, body = OwnAccount)))]
+pub(super) async fn own(caller: Caller) -> Json<OwnAccount> {
+    Json(OwnAccount {
+        name: caller.name().to_owned(),
+        roles: caller.roles(),
+    })
+}
+
+fn new_token() -> Result<Token, Problem> {
+    let seed = chappe_transport::seed();
+    let failed = |_| Problem::internal("the system provides no random numbers");
+    Ok(Token::from_seed(seed.map_err(failed)?))
+}
+
+/// Changes accounts, which syncs a file, on a thread that may block on the disk.
+async fn change(
+    app: &App,
+    change: impl FnOnce(&App) -> Result<(), AccountError> + Send + 'static,
+) -> Result<(), Problem> {
+    let of = app.clone();
+    let done = tokio::task::spawn_blocking(move || change(&of)).await;
+    let done = done.map_err(|_| Problem::internal("changing the accounts failed"))?;
+    done.map_err(|error| account_problem(app, error))
+}
+
+fn account_problem(app: &App, error: AccountError) -> Problem {
+    let problem = |status| Problem::new(status, error.to_string());
+    match &error {
+        AccountError::Exists(_) | AccountError::Certificate(_) => {
+            problem(StatusCode::CONFLICT).code(code::ACCOUNT_EXISTS)
+        }
+        AccountError::Revoked(name) => problem(StatusCode::CONFLICT)
+            .code(code::ACCOUNT_EXISTS)
+            .hint(format!(
+                "use another name, or remove the account altogether: chappe account revoke {name} --forget"
+            )),
+        AccountError::Operator => problem(StatusCode::CONFLICT)
+            .code(code::ACCOUNT_FIXED)
+            .hint("for a new token, remove the file `token` in the data directory and restart the node"),
+        AccountError::Unknown(name) => {
+            let accounts = app.accounts.all();
+            let problem = problem(StatusCode::NOT_FOUND);
+            match nearest(name, accounts.iter().map(|one| one.name.as_str())) {
+                Some(near) => problem.hint(format!("did you mean {near:?}?")),
+                None => problem.hint("GET /api/v1/accounts lists all accounts"),
+            }
+        }
+        AccountError::TooMany => problem(StatusCode::CONFLICT)
+            .hint("remove revoked accounts: chappe account revoke NAME --forget"),
+        AccountError::NotSaved(_) => problem(StatusCode::INTERNAL_SERVER_ERROR)
+            .hint("free space on the disk of the data directory"),
+        AccountError::Invalid(_) | AccountError::Reserved(_) | AccountError::Expired => {
+            problem(StatusCode::UNPROCESSABLE_ENTITY)
+        }
+    }
+}
