@@ -150,6 +150,21 @@ struct Copy {
     holds: Option<Vec<(At, u64)>>,
 }
 
+impl Copy {
+    /// Whether the gap around a missing element has a number that was reported as lost: the copy does not know
+    /// which of the gap's numbers are damaged, and requests none.
+    fn lost_beside(&self, held: &BTreeSet<At>, at: At) -> bool {
+        let place = |number| At { number, ..at };
+        let in_gap = |number: &u64| !held.contains(&place(*number));
+        let below = (1..at.number).rev().take_while(in_gap);
+        let last = held.range(at..).next().filter(|it| it.epoch == at.epoch);
+        let above = at.number + 1..last.map_or(at.number + 1, |it| it.number);
+        below
+            .chain(above)
+            .any(|number| self.said.contains_key(&place(number)))
+    }
+}
+
 /// What a subscriber was told, and what the product has counted of it.
 #[derive(Debug, Default)]
 struct Told {
@@ -582,9 +597,10 @@ impl Judge {
             copy.stored.push(newest);
             copy.has.insert(newest);
         }
+        // A report of a loss lasts once the position after it is safe. An earlier one is forgotten: the numbers are
+        // reported again, or their elements come if the origin has them again.
+        copy.said.retain(|at, _| it.order(*at) <= end);
         if allows == Allows::Loss {
-            // What was told once is forgotten with it, and will be told again.
-            copy.said.retain(|at, _| it.order(*at) <= end);
             copy.warned = true;
             copy.rolled = true;
             copy.damaged.clone_from(&copy.ever_damaged);
@@ -843,7 +859,8 @@ impl Judge {
                 || copy.said.contains_key(at)
                 || at.number < copy.granted_from;
             let missing = !has(at) && !excused;
-            let may_be_torn = copy.maybe_torn.contains(at) && !theirs.contains(at);
+            let requested = theirs.contains(at) && !copy.lost_beside(&held, *at);
+            let may_be_torn = copy.maybe_torn.contains(at) && !requested;
             torn += u64::from(missing && may_be_torn);
             if missing && (!may_be_torn || torn > copy.torn) {
                 return wrong(format!(
