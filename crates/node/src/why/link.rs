@@ -131,6 +131,8 @@ impl Path<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::node::tests::on_node;
     use chappe_links::LinkConfig;
@@ -140,7 +142,12 @@ mod tests {
             "address": "tcp://192.0.2.7:8471" });
         let config: LinkConfig = serde_json::from_value(config).unwrap();
         LinkStatus {
-            config,
+            name: config.name,
+            kind: config.kind,
+            address: config.address,
+            selects: config.streams,
+            as_prefix: None,
+            serialization: config.serialization,
             state,
             last_error: None,
             hint: None,
@@ -151,6 +158,8 @@ mod tests {
             held_bytes: 0,
             bytes_received: 0,
             dead_letters: 0,
+            refused: BTreeMap::new(),
+            lost: BTreeMap::new(),
             streams: vec![stream],
         }
     }
