@@ -324,12 +324,6 @@ fn admitted(account: Option<&Account>) -> Result<Caller, Refusal> {
     }
 }
 
-/// The source of the streams that an account defines.
-#[allow(dead_code, reason = "the source of streams that accounts write")]
-pub(crate) fn account_key(name: &str) -> String {
-    format!("urn:chappe:account:{name}")
-}
-
 /// The first administrator, for lists.
 pub(crate) fn operator_rights() -> Rights {
     Rights::all(Role::Administer)

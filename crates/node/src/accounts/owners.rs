@@ -1,7 +1,7 @@
 //! Owners of what accounts publish in the registry.
 //!
-//! A link or a virtual sensor belongs to the account that made it, and so does its stream. A stream that an
-//! account defines names the account as its source. Everything else belongs to the node.
+//! A link or a virtual sensor belongs to the account that made it, and so does its stream. The entity
+//! of a stream that an account defines names its owner itself. Everything else belongs to the node.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,8 +77,6 @@ impl Owners {
         let Term::NamedNode(producer) = &triple.object else {
             return None;
         };
-        let account = producer.as_str().strip_prefix("urn:chappe:account:");
-        let owner = owners.get(producer.as_str());
-        owner.cloned().or_else(|| account.map(str::to_owned))
+        owners.get(producer.as_str()).cloned()
     }
 }
