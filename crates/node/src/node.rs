@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{self, Catalogue};
 use crate::completeness::Ledger;
 use crate::config::Config;
 use crate::data::{self, Lock, log_directory, registry_directory};
@@ -29,7 +29,7 @@ use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
-use crate::written::Producers;
+use crate::written::{self, Producers};
 
 /// Tasks to run between two polls of the sockets; reason: with hundreds of busy links and sensors,
 /// polling after every 61 tasks costs a twentieth of the thread.

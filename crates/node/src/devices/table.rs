@@ -206,7 +206,7 @@ impl Devices {
     /// Whether a device has a scope that fits.
     pub(crate) fn has_scope(&self, key: &str, fits: impl Fn(&str) -> bool) -> bool {
         let table = self.lock();
-        let device = table.devices.get(key);
+        let device = table.get(key);
         device.is_some_and(|device| device.scopes.iter().any(|scope| fits(scope)))
     }
 

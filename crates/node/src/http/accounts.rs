@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use chappe_identity::Token;
+use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +15,7 @@ use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::{Problem, code};
 use crate::accounts::{Account as Stored, AccountError, Caller, OPERATOR, operator_rights, rights};
-use crate::clock::{self, parse_rfc3339, rfc3339};
+use crate::clock;
 use crate::config::nearest;
 use crate::shared::App;
 
@@ -65,10 +66,10 @@ impl Account {
             state,
             has_token: account.token.is_some(),
             certificate: account.certificate.as_ref().map(ToString::to_string),
-            created_at: Some(rfc3339(account.created_at)),
+            created_at: Some(account.created_at.to_string()),
             created_by: Some(account.created_by.clone()),
-            expires_at: account.expires_at.map(rfc3339),
-            revoked_at: account.revoked_at.map(rfc3339),
+            expires_at: account.expires_at.map(|time| time.to_string()),
+            revoked_at: account.revoked_at.map(|time| time.to_string()),
         }
     }
 
@@ -167,7 +168,7 @@ pub(super) async fn add(
     let certificate = certificate.map_err(invalid)?;
     let expires_at = match &new.expires_at {
         None => None,
-        Some(text) => Some(parse_rfc3339(text).ok_or_else(|| {
+        Some(text) => Some(Timestamp::parse(text).ok_or_else(|| {
             Problem::bad_request(format!("expires_at: {text:?} is not a time"))
                 .hint("write it as 2026-11-21T10:00:00Z")
         })?),

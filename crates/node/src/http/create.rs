@@ -167,7 +167,11 @@ pub(super) async fn create(
     let new: NewStream = params::json(&app, body).await?;
     let (name, definition) = new.definition()?;
     if !View::new(&app, &caller, Role::Write).has_stream(&name) {
-        return Err(outside_problem(&caller, Role::Write, &format!("not for the stream {name:?}")));
+        return Err(outside_problem(
+            &caller,
+            Role::Write,
+            &format!("not for the stream {name:?}"),
+        ));
     }
     // A definition that has begun runs to its end, even if the client disconnects.
     let owner = caller.name().to_owned();

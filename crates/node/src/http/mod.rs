@@ -101,7 +101,12 @@ pub(crate) fn routes() -> Routes {
             entities::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
-        .post("/streams", "create_stream", WRITE.filtered(), create::create)
+        .post(
+            "/streams",
+            "create_stream",
+            WRITE.filtered(),
+            create::create,
+        )
         .post("/streams/query", "query_streams", restricted, query::query)
         .get(
             "/streams/{name}",

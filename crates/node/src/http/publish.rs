@@ -195,13 +195,13 @@ pub(super) async fn remove(
     Name(key): Name,
 ) -> Result<StatusCode, Response> {
     let unknown = || Problem::not_found(format!("there is no entity {key:?}")).into_response();
-    let entity = app.registry.get(&key, &caller.reader()).ok_or_else(unknown)?;
+    let entity = app
+        .registry
+        .get(&key, &caller.reader())
+        .ok_or_else(unknown)?;
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
     let may_remove = caller.administers() || entity.owner == caller.name();
-    if !may_remove
-        || entity.owner == NODE_OWNER
-        || entity.kind == EntityKind::Stream
-    {
+    if !may_remove || entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
         let error = Error::NotOwner { key, owner };
         return Err(registry_problem(&error).into_response());
