@@ -11,34 +11,34 @@ use super::{LinkConfig, LinkKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// It is being connected, for the first time or again.
+    /// It is connecting, for the first time or again.
     #[default]
     Connecting,
     /// It carries elements.
     Connected,
-    /// It waits before it tries again.
+    /// It waits before the next attempt.
     Waiting,
-    /// It was ended.
+    /// It was removed.
     Ended,
 }
 
-/// Why elements never come.
+/// Why elements never arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The origin's retention took them before they were read.
+    /// The origin's retention removed them before they were read.
     Trimmed,
-    /// They are corrupt at the origin.
+    /// They are damaged at the origin.
     Corrupt,
-    /// They are larger than is taken here.
+    /// They are larger than this node accepts.
     TooLarge,
-    /// Their numbers were passed over and nobody said why.
+    /// Their numbers were skipped without a reason.
     Skipped,
 }
 
 impl LossReason {
-    /// The word in metrics.
+    /// The name in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,21 +50,21 @@ impl LossReason {
     }
 }
 
-/// Why an element is among the dead letters.
+/// Why an element is a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DeadLetterReason {
     /// It does not fit the schema.
     Schema,
-    /// It is larger than a stream takes.
+    /// It is larger than a stream accepts.
     TooLarge,
-    /// Its bytes are no element.
+    /// Its bytes do not decode.
     Unreadable,
 }
 
 impl DeadLetterReason {
-    /// The word in metrics.
+    /// The name in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,100 +75,100 @@ impl DeadLetterReason {
     }
 }
 
-/// What was counted since the link was added.
+/// Counters since the link was added.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Elements stored, or on their way to the log.
+    /// Elements stored, or queued in the log.
     pub received: u64,
     /// Elements stored at their level and acknowledged.
     pub acknowledged: u64,
-    /// Elements that came again and were dropped.
+    /// Elements that were received again and dropped.
     pub repeated: u64,
-    /// Elements among the dead letters, by reason.
+    /// Elements that became dead letters, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Elements that never come, by reason.
+    /// Elements that never arrive, by reason.
     pub lost: BTreeMap<String, u64>,
-    /// How often the origin went back.
+    /// Rollbacks of the origin.
     pub rollbacks: u64,
 }
 
 /// A stream of a link.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StreamStatus {
-    /// Its name at the origin.
+    /// The stream's name at the origin.
     pub name: String,
-    /// Its name here.
+    /// The stream's name here.
     pub local_name: String,
-    /// Why the origin, or this node, refuses it, if one does.
+    /// The reason if the origin or this node refuses the stream.
     pub refusal: Option<String>,
-    /// The origin's position of the newest element that is stored here.
+    /// The origin's position of the newest element stored here.
     pub stored: Option<Position>,
-    /// Elements a second, lately.
+    /// Recent rate of elements per second.
     pub rate_per_s: f64,
-    /// Elements that are at the origin and not here, as last heard. None where that cannot be known: by
-    /// `http_pull`, what the origin has written may still wait in the connection.
+    /// Elements that are at the origin and not here, as last reported. None where that cannot be
+    /// known: with `http_pull`, the connection may hold elements that the origin has written.
     pub lag_elements: Option<u64>,
     /// Seconds from the newest element's source time to its arrival.
     pub lag_s: f64,
-    /// How full the window is, 0 to 1.
+    /// Fill of the window, 0 to 1.
     pub occupation: f64,
-    /// Bytes that are here and not stored.
+    /// Bytes that were received and are not stored.
     pub held_bytes: u64,
-    /// What was counted.
+    /// Its counters.
     pub counts: Counts,
 }
 
-/// A link at a glance.
+/// The status of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// How it is configured; without its token.
+    /// The configuration, without the token.
     pub config: LinkConfig,
-    /// Whether it carries elements.
+    /// Whether the link carries elements.
     pub state: LinkState,
     /// The last error.
     pub last_error: Option<String>,
-    /// What can be done about it, when that is known.
+    /// The hint, if there is one.
     pub hint: Option<String>,
-    /// How often it was connected again.
+    /// Number of reconnections.
     pub reconnects: u64,
-    /// Elements a second, lately.
+    /// Recent rate of elements per second.
     pub rate_per_s: f64,
-    /// The sum of its streams' lags in elements, of those that are known.
+    /// The sum of its streams' known lags in elements.
     pub lag_elements: Option<u64>,
     /// The largest of its streams' lags in seconds.
     pub lag_s: f64,
-    /// Bytes that are here and not stored.
+    /// Bytes that were received and are not stored.
     pub held_bytes: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Dead letters that are kept.
+    /// Dead letters kept.
     pub dead_letters: u64,
     /// Its streams, by name.
     pub streams: Vec<StreamStatus>,
 }
 
-/// The pacer of a session to somebody who reads.
+/// The pacer of a session with a reader.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PacingStatus {
     /// The pacer: `adaptive`, `napa`, `flood`, `fixed_window` or `fixed_period`.
     pub pacer: String,
-    /// What it is about: `fixed`, `measuring`, `idle`, `rising`, `holding`, `falling` or `draining`.
+    /// Its state: `fixed`, `measuring`, `idle`, `rising`, `holding`, `falling` or `draining`.
     pub state: String,
-    /// Elements on the way.
+    /// Elements in flight.
     pub occupation: u64,
-    /// Below so many on the way it sends faster; 0: it has no such threshold.
+    /// Below this number in flight it sends faster; 0 if it has no such threshold.
     pub low_threshold: u64,
-    /// Above so many on the way it waits; 0: it has no such threshold.
+    /// Above this number in flight it waits; 0 if it has no such threshold.
     pub high_threshold: u64,
-    /// Seconds between two frames; 0: it does not hold back.
+    /// Seconds between two frames; 0 if it does not pace.
     pub period_s: f64,
-    /// Seconds from sending to acknowledgement, the last.
+    /// The last round trip in seconds, from sending to acknowledgement.
     pub round_trip_s: Option<f64>,
-    /// The shortest.
+    /// The shortest round trip in seconds.
     pub round_trip_min_s: Option<f64>,
-    /// The rate of the slowest part of the way, bytes a second, once it is known.
+    /// The rate of the slowest part of the path in bytes per second, once it is known.
     pub delivery_rate_bytes_per_s: Option<u64>,
-    /// Elements that one acknowledgement acknowledges.
+    /// Elements acknowledged by one acknowledgement.
     pub acknowledged_at_once: u64,
 }
 
@@ -197,27 +197,27 @@ pub struct PeerStatus {
     pub address: String,
     /// Its key, if it proved one.
     pub key: Option<String>,
-    /// How it reads.
+    /// The kind of its link.
     pub kind: LinkKind,
     /// The streams that it reads.
     pub streams: Vec<String>,
-    /// When it came, nanoseconds since 1970.
+    /// Time of its arrival, nanoseconds since 1970.
     pub since_ns: i64,
-    /// Elements sent a second, lately.
+    /// Recent rate of elements sent per second.
     pub rate_per_s: f64,
     /// Elements sent.
     pub sent: u64,
-    /// Elements sent again: over HTTP push, since a session sends nothing twice.
+    /// Elements sent again over HTTP push; a session sends nothing twice.
     pub sent_again: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,
-    /// Elements on the way.
+    /// Elements in flight.
     pub in_flight: u64,
-    /// How full its windows are, 0 to 1: the fullest.
+    /// Fill of its fullest window, 0 to 1.
     pub occupation: f64,
     /// Elements that are not acknowledged, over all streams.
     pub lag_elements: u64,
-    /// How often it had no room.
+    /// How often its window was full.
     pub stalls: u64,
     /// Elements that it refused.
     pub refused: u64,
@@ -226,22 +226,22 @@ pub struct PeerStatus {
     pub pacing: Option<PacingStatus>,
 }
 
-/// What a link could not store in its stream.
+/// An element that a link could not store in its stream, or that a contact point refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// Its number in the link's stream of dead letters.
     pub number: u64,
-    /// The stream here that it was for; of pushing: that it is from.
+    /// The local stream that it belongs to.
     pub stream: String,
-    /// Its position at the origin; of pushing: here.
+    /// Its position at the origin; for pushing, in the local stream.
     pub origin: Option<Position>,
-    /// Why it is here.
+    /// Why it is a dead letter.
     pub reason: DeadLetterReason,
-    /// Why, as a text.
+    /// The reason as a text.
     pub text: String,
-    /// The address of the contact point that refused it, of pushing.
+    /// For pushing, the address of the contact point that refused it.
     pub contact: Option<String>,
-    /// When it came, nanoseconds since 1970.
+    /// When it was received, nanoseconds since 1970.
     pub received_ns: i64,
     /// Its bytes.
     pub bytes: u64,

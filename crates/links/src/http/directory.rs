@@ -5,11 +5,11 @@ use crate::serialization::DOCUMENT_BYTES_MAX;
 use crate::{HttpRefusal, Reader, Serialization, directory};
 
 impl Links {
-    /// The directory for other nodes: those of the streams `streams` (a name, or a prefix ending in
-    /// `*`; empty: the list of names) that `reader` may read, as documents.
+    /// The directory for other nodes, as documents: the streams that match `streams` (a name, or a
+    /// prefix ending in `*`; empty: the list of names) and that `reader` may read.
     ///
     /// # Errors
-    /// A selection that is none.
+    /// An invalid selection.
     pub fn http_directory(
         &self,
         streams: &str,
