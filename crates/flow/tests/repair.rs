@@ -1,4 +1,4 @@
-//! Goal: an end with a damaged middle gets its records back from the other; what neither has is
+//! Goal: an end with a damaged range gets its records from the other; records that neither has are
 //! counted.
 //!
 //! Method: two ends on a virtual network with seeds; the model's logs answer.
@@ -137,7 +137,8 @@ fn what_was_named_lost_comes_after_all_in_a_later_session() {
         world.run(Duration::from_secs(1));
         world.streams[0].damaged.push((50, 53));
         world.append(0, 100, 50);
-        // The connection breaks before or after the loss arrives; then the log has the elements back.
+        // The connection breaks before or after the loss arrives; then the log has the elements
+        // again.
         world.run(Duration::from_millis(seed));
         world.streams[0].damaged.clear();
         world.connect();
@@ -155,5 +156,5 @@ fn what_was_named_lost_comes_after_all_in_a_later_session() {
             ),
         }
     }
-    assert!(late > 0, "in no seed did they come after all");
+    assert!(late > 0, "they arrived late in no seed");
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use chappe_flow::message::{
-    Entry, FrameWriter, Hello, Message, Rolled, SchemaText, Welcome, decode,
+    Entry, FrameWriter, Hello, Message, RollbackPoint, SchemaText, Welcome, decode,
 };
 use chappe_flow::{Channel, Credit, Level, SchemaId, Start};
 use chappe_links::session::memory::{MemoryConnection, pair};
@@ -290,7 +290,7 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         origin
             .say(Message::Accepted {
                 channel,
-                rollback: Rolled::No,
+                rollback: RollbackPoint::No,
                 epoch: 9,
                 next: 1,
                 last: 0,
