@@ -1,6 +1,6 @@
 //! The durable store: many streams in one segmented, checksummed log with group commit.
 //!
-//! A [`Store`] is one directory behind the [`Disk`] seam. All streams of a node share one ordered
+//! A [`Store`] is one directory on a [`Disk`]. All streams of a node share one ordered
 //! log, so one `fdatasync` commits everything that waits. A batch of one stream's records is one
 //! frame. Frames are numbered, bound to their offset and chained by checksums, so a missing,
 //! duplicated, misdirected or flipped frame is detected.
@@ -139,10 +139,10 @@ pub enum Level {
 /// The identity of a record within its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The epoch: a random number that changes when the log may have gone back. Below 2^53, so
-    /// that it is exact in JSON.
+    /// The epoch: a random number that changes when the log may have been rolled back. Below 2^53,
+    /// so that it is exact in JSON.
     pub epoch: u64,
-    /// The sequence number: from 1, rising by one, going on through epochs.
+    /// The sequence number: from 1, rising by one, across epochs.
     pub sequence: u64,
 }
 
@@ -174,7 +174,7 @@ pub enum Health {
 pub struct Lost {
     /// The stream.
     pub stream: String,
-    /// Records found corrupt or gone from the middle, by opening, reading or scrubbing.
+    /// Records found corrupt or missing from the middle, by opening, reading or scrubbing.
     pub corrupt: u64,
     /// Of these, records that were restored by [`Stream::fill`].
     pub filled: u64,
