@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chappe_flow::message::{Entry, seal};
 use chappe_flow::message::{
-    FrameWriter, Hello, Message, Place, Rolled, SchemaText, Stage, Welcome,
+    FrameWriter, Hello, Message, Place, RollbackPoint, SchemaText, Stage, Welcome,
 };
 use chappe_flow::{
     Channel, Code, Credit, Grant, Level, LossReason, Offer, Position, Receiver, ReceiverCommand,
@@ -148,9 +148,9 @@ fn push(writer: &mut FrameWriter, choices: &mut Choices<'_>, welcome: u64) {
         4 => Message::Accepted {
             channel: choices.channel(),
             rollback: if choices.byte() & 1 == 0 {
-                Rolled::No
+                RollbackPoint::No
             } else {
-                Rolled::Unknown
+                RollbackPoint::Unknown
             },
             epoch: 1 + u64::from(choices.byte()) % 3,
             next: choices.number().max(1),

@@ -1,5 +1,5 @@
-//! What a pacer costs: nanoseconds for asking it, telling it what was sent, and what was acknowledged.
-//! `cargo run --release -p chappe-flow --example pacer`
+//! The cost of a pacer: nanoseconds for asking it, and for reporting what was sent and
+//! acknowledged. `cargo run --release -p chappe-flow --example pacer`
 
 #![allow(clippy::disallowed_methods)] // it measures: the clock is what it is for
 
@@ -16,8 +16,8 @@ fn main() {
         least_bytes: 64 * 1024,
     });
     for (name, choice, on_way) in [
-        ("adaptive of a session, little on the way", session, 10),
-        ("adaptive, 10 on the way", Choice::default(), 10),
+        ("adaptive of a session, little in flight", session, 10),
+        ("adaptive, 10 in flight", Choice::default(), 10),
         ("fixed window", Choice::FixedWindow(16), 10),
         ("flood", Choice::Flood, 10),
     ] {

@@ -1,10 +1,10 @@
-//! What a session costs for each element, both ends together, in memory and on one core.
+//! The cost of a session per element, both ends together, in memory and on one core.
 //!
 //!     cargo run --release -p chappe-flow --example session_cost -- [ELEMENTS] [PAYLOAD_BYTES]
 //!
-//! Each way of sending is run with one session and prints nanoseconds for each element: packed by the
-//! sender, carried as a frame, handed out by the receiver, said to be stored, acknowledged. What the
-//! log, the network and the serialization cost is not in it.
+//! Each send mode runs in one session and prints nanoseconds per element: packing, framing, handing
+//! out, reporting as stored, acknowledging. The costs of the log, the network and the serialization
+//! are not included.
 
 #![allow(clippy::disallowed_methods)] // it measures: the clock is what it is for
 
@@ -21,7 +21,7 @@ use chappe_machine::{Input, Instant, Output, drain};
 /// Virtual time between two batches of a stream of 100 elements a second.
 const TICK_NS: u64 = 10_000_000;
 
-/// Both ends, and what is between them.
+/// Both ends, and the data between them.
 struct Pair {
     sender: Sender,
     receiver: Receiver,
@@ -63,7 +63,7 @@ impl Pair {
         pair
     }
 
-    /// Gives one input and everything that follows from it.
+    /// Handles one input and everything that results from it.
     fn give(&mut self, input: Carried, queue: &mut Vec<Carried>) {
         queue.push(input);
         while let Some(next) = queue.pop() {
@@ -229,8 +229,8 @@ fn run(name: &str, elements: u64, batch: usize, payload: usize, channels: u32, a
     );
 }
 
-/// How long this thread was on a processor, where the system tells: the time that passes says little
-/// on a machine that does other work too.
+/// Processor time of this thread, where the system reports it: wall-clock time says little on a
+/// machine that does other work too.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = text.split_whitespace().next()?.parse().ok()?;

@@ -1,7 +1,7 @@
-//! What can go wrong in a session, and whose fault it is.
+//! The failures of a session, and which side is at fault.
 //!
-//! A [`Failure`] ends the session, never more than that: the next connection goes on where storage
-//! ended. Its code goes to the peer in the `Goodbye` frame, so both sides report the same.
+//! A [`Failure`] ends the session and nothing else: the next connection resumes at the newest
+//! stored element. Its code goes to the peer in the `Goodbye` frame, so both sides report the same.
 
 use alloc::string::String;
 use core::fmt;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub enum Fault {
     /// The peer broke the protocol.
     Peer,
-    /// This side broke it, as the peer reports.
+    /// This side broke it, according to the peer.
     Here,
-    /// The program that drives this machine asked for something that makes no sense.
+    /// The program that drives this machine misused it.
     Caller,
-    /// Neither side's: the connection is silent, or the versions do not match.
+    /// Neither side: the connection is silent, or the versions do not match.
     Connection,
 }
 
@@ -25,31 +25,31 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// In order: one side wanted to end.
+    /// A regular end: one side closed the session.
     Closed,
-    /// No version of the protocol is known to both.
+    /// The two sides have no version of the protocol in common.
     Version,
     /// A frame does not decode.
     Malformed,
     /// A frame has a wrong checksum.
     Damaged,
-    /// A frame or a field is beyond its limit.
+    /// A frame or a field exceeds its limit.
     TooLarge,
-    /// A frame that has no place at this point, such as data before Hello.
+    /// A frame that is invalid in this state, such as data before Hello.
     Unexpected,
     /// A channel that was never subscribed.
     UnknownChannel,
     /// More channels than the limit.
     TooManyChannels,
-    /// An acknowledgement of what was never sent.
+    /// An acknowledgement of elements that were never sent.
     AcknowledgedUnsent,
-    /// A credit or an acknowledgement went back.
+    /// A credit or an acknowledgement decreased.
     WentBack,
-    /// More was sent than the credit allows.
+    /// More elements were sent than the credit allows.
     CreditExceeded,
     /// The peer contradicts itself.
     Contradiction,
-    /// Nothing was heard for too long.
+    /// Nothing was received for too long.
     Silent,
     /// The handshake was not finished in time.
     Handshake,
@@ -103,19 +103,21 @@ impl Code {
         found.map_or("other", |(_, _, name)| name)
     }
 
-    /// What to do about it, where that is known.
+    /// The hint, if there is one.
     #[must_use]
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Version => "update the node with the older version",
-            Self::Damaged => "look at the network between the nodes: it changes bytes",
+            Self::Damaged => "check the network between the nodes: it changes bytes",
             Self::TooLarge => "make the limits of both nodes equal",
             Self::TooManyChannels => "use a second link, or raise channels_max at the origin",
-            Self::Silent => "look whether the peer runs and the network passes data both ways",
-            Self::Handshake => "look whether a node, and not another program, listens there",
+            Self::Silent => {
+                "check that the peer runs and that the network passes data in both directions"
+            }
+            Self::Handshake => "check that a node, and not another program, listens there",
             Self::Misuse => "this is a defect of this program: please report it",
             Self::Closed | Self::Other(_) => return None,
-            _ => "this is a defect of the program on the side named: please report it",
+            _ => "this is a defect of the program on that side: please report it",
         })
     }
 }
@@ -129,15 +131,15 @@ impl fmt::Display for Code {
     }
 }
 
-/// Why a session has failed. The machine takes nothing more after it.
+/// Why a session has failed. The machine accepts no more input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {text}")]
 pub struct Failure {
-    /// Whose fault it is.
+    /// The side at fault.
     pub fault: Fault,
-    /// Which kind of failure.
+    /// The kind of failure.
     pub code: Code,
-    /// What happened, with the values that show it.
+    /// A description with the relevant values.
     pub text: String,
 }
 
@@ -155,7 +157,7 @@ impl Failure {
         Self::new(Fault::Peer, code, text)
     }
 
-    /// What to do about it, where that is known.
+    /// The hint, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         self.code.hint()
@@ -167,11 +169,11 @@ impl Failure {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The origin's retention or size limit took them before they were read.
+    /// The origin's retention or size limit removed them before they were read.
     Trimmed,
     /// Their bytes are corrupt at the origin.
     Corrupt,
-    /// A record is larger than the receiver takes.
+    /// The record exceeds the receiver's limit.
     TooLarge,
     /// The origin continued at a later number without a reason.
     Skipped,
@@ -226,15 +228,15 @@ pub enum RefusalReason {
     UnknownStream,
     /// The subscriber may not read it.
     Forbidden,
-    /// The serialization or level is not offered.
+    /// The origin does not support the serialization or level.
     Unsupported,
-    /// The origin has no room for one more.
+    /// The limit of channels is reached.
     Busy,
-    /// The schema does not fit what the subscriber has.
+    /// The schema does not fit the subscriber's copy.
     Schema,
     /// The stream was removed.
     Removed,
-    /// The side that sends this no longer wants it.
+    /// The sender of this message no longer wants it.
     Ended,
     /// A reason of a newer version.
     Other(u8),
@@ -295,9 +297,9 @@ impl RefusalReason {
 pub enum DeadLetterReason {
     /// It does not fit the schema.
     Schema,
-    /// It is larger than the stream takes.
+    /// It exceeds the limit of the stream.
     TooLarge,
-    /// Its bytes are no element.
+    /// Its bytes do not decode.
     Unreadable,
     /// Another reason of the application.
     Other,
@@ -307,7 +309,7 @@ impl DeadLetterReason {
     /// All of them, in the order of [`DeadLetterReason::index`].
     pub const ALL: [Self; 4] = [Self::Schema, Self::TooLarge, Self::Unreadable, Self::Other];
 
-    /// Where its counter is.
+    /// The index of its counter.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

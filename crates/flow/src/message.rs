@@ -1,8 +1,8 @@
 //! Frames and the messages in them.
 //!
-//! A frame is a CRC-32 (IEEE, four bytes, little-endian) over what follows, then one or more
-//! messages: a kind (one byte), the length of the body (varint), the body. Numbers are varints, texts
-//! and byte strings have their length before them. `docs/exchange.md` explains what they are for.
+//! A frame is a CRC-32 (IEEE, four bytes, little-endian) over the rest, then one or more messages:
+//! a kind (one byte), the length of the body (varint), the body. Numbers are varints; texts and
+//! byte strings are preceded by their length. `docs/exchange.md` explains their purpose.
 //!
 //! Decoding borrows from the frame; records are a slice of it.
 
@@ -20,59 +20,60 @@ use crate::{
 pub use decode::{DecodeError, Messages, decode};
 pub use encode::{FrameWriter, seal};
 
-/// What a frame's first message of a session begins with, so that another protocol is noticed.
+/// The start of a session's first message, which distinguishes it from other protocols.
 pub const MAGIC: [u8; 4] = *b"CHPF";
 
 /// Bytes of the checksum.
 pub const CHECKSUM_BYTES: usize = 4;
 
-/// More than all of a [`Message::Records`] but its records takes in a frame, checksum included.
+/// An upper bound for a frame with a [`Message::Records`], without the records but with the
+/// checksum.
 pub const RECORDS_OVERHEAD_MAX: usize = 128;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The subscriber begins.
+    /// The subscriber's greeting.
     Hello(Hello),
-    /// The origin agrees.
+    /// The origin's agreement.
     Welcome(Welcome),
-    /// The session ends, here and now.
+    /// The immediate end of the session.
     Goodbye {
-        /// Why.
+        /// The reason.
         code: Code,
-        /// The versions that the speaker speaks.
+        /// The versions that the sender of this message supports.
         versions: (u32, u32),
-        /// Why, as a text.
+        /// The reason as a text.
         text: &'a str,
     },
-    /// A stream is wanted.
+    /// A subscription.
     Subscribe {
         /// The channel.
         channel: Channel,
-        /// Where to begin.
+        /// The start position.
         start: Start,
-        /// The newest of each earlier epoch.
+        /// The newest position of each earlier epoch.
         earlier: Vec<Position>,
-        /// What an acknowledgement will mean.
+        /// The level at which elements are acknowledged.
         level: Level,
-        /// How much may be in flight.
+        /// The limit in flight.
         credit: Credit,
-        /// How payloads are written.
+        /// The serialization of payloads.
         serialization: &'a str,
         /// The stream's name.
         stream: &'a str,
         /// The schema that need not be sent.
         known: Option<SchemaId>,
     },
-    /// It is granted.
+    /// The subscription is granted.
     Accepted {
         /// The channel.
         channel: Channel,
-        /// Whether the origin went back.
-        rollback: Rolled,
-        /// The epoch of what follows.
+        /// Whether the origin was rolled back.
+        rollback: RollbackPoint,
+        /// The epoch of the next element.
         epoch: u64,
-        /// The first number that follows.
+        /// The number of the next element.
         next: u64,
         /// The newest number at the origin.
         last: u64,
@@ -81,13 +82,13 @@ pub enum Message<'a> {
         /// The schema with index 0.
         schema: SchemaText<'a>,
     },
-    /// It is not granted, or no longer.
+    /// The subscription is refused or ended.
     Refused {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as a text.
         text: &'a str,
     },
     /// Another schema of the channel.
@@ -96,70 +97,70 @@ pub enum Message<'a> {
         channel: Channel,
         /// Its index, rising by one.
         index: u32,
-        /// The schema; its bytes are always there.
+        /// The schema; its bytes are always present.
         schema: SchemaText<'a>,
     },
     /// Elements.
     Records {
-        /// Where they belong.
+        /// The stage of the elements.
         place: Place,
         /// The number of the first.
         first: u64,
         /// The index of their schema.
         schema: u32,
-        /// How many more the origin has behind them.
+        /// How many newer elements the origin has.
         behind: u64,
         /// The records; at least one.
         records: Records,
     },
-    /// Numbers that never come.
+    /// Numbers that never arrive.
     Lost {
-        /// Where they belong.
+        /// The stage of the numbers.
         place: Place,
         /// The first.
         from: u64,
         /// The number after the last.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: LossReason,
     },
-    /// A stage has begun, although there are no elements of it yet.
+    /// A stage without elements so far.
     Stage {
-        /// Which.
+        /// The stage.
         place: Place,
     },
-    /// What is stored, and how much more may be sent.
+    /// The stored elements, and the credit.
     Acknowledge {
-        /// One for each channel with news.
+        /// One for each changed channel.
         entries: Entries<'a>,
     },
-    /// Asks whether the peer is there.
+    /// Requests a sign of life.
     Ping {
-        /// To be repeated in the answer.
+        /// The token to return.
         token: u64,
     },
-    /// It is.
+    /// Answers a ping.
     Pong {
-        /// The question's token.
+        /// The token of the ping.
         token: u64,
     },
-    /// The stream is no longer wanted.
+    /// Ends a subscription.
     Unsubscribe {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as a text.
         text: &'a str,
     },
-    /// Answers that.
+    /// Confirms the end of a subscription.
     Ended {
         /// The channel.
         channel: Channel,
     },
-    /// Asks for records that are damaged at the speaker. Positions are the origin's.
+    /// Requests records that are damaged at the sender of this message. Positions are the origin's.
     Fetch {
-        /// The number of the question.
+        /// The number of the request.
         request: u64,
         /// The channel.
         channel: Channel,
@@ -169,16 +170,16 @@ pub enum Message<'a> {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// So many bytes at most, but at least one record.
+        /// Most bytes, but at least one record.
         bytes: u64,
     },
-    /// Answers that.
+    /// Answers a request.
     Fetched {
-        /// The question's number.
+        /// The number of the request.
         request: u64,
         /// The number of the first record.
         first: u64,
-        /// The records; none when the speaker has none of them.
+        /// The records; none if this side has none of them.
         records: Records,
     },
 }
@@ -186,67 +187,67 @@ pub enum Message<'a> {
 /// The subscriber's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The versions that it speaks.
+    /// The supported versions.
     pub versions: (u32, u32),
     /// A random number that names the session.
     pub session: u64,
-    /// The largest frame that it takes.
+    /// The largest accepted frame.
     pub frame_bytes_max: u64,
-    /// Packed bytes that may be unstored over all channels.
+    /// Packed bytes received and not stored, over all channels.
     pub window_bytes: u64,
-    /// How long it waits before it acknowledges, milliseconds.
+    /// The delay of acknowledgements in milliseconds.
     pub acknowledge_ms: u64,
-    /// After how much silence it takes the peer for dead, milliseconds.
+    /// The silence in milliseconds after which the peer counts as dead.
     pub dead_after_ms: u64,
 }
 
 /// The origin's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version that both speak from here on.
+    /// The version used from here on.
     pub version: u32,
-    /// The number of Hello.
+    /// The session number of Hello.
     pub session: u64,
-    /// The largest frame that it takes.
+    /// The largest accepted frame.
     pub frame_bytes_max: u64,
-    /// After how much silence it takes the peer for dead, milliseconds.
+    /// The silence in milliseconds after which the peer counts as dead.
     pub dead_after_ms: u64,
 }
 
-/// Whether an origin went back behind a subscriber.
+/// Whether an origin was rolled back to before the subscriber's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rolled {
-    /// It did not.
+pub enum RollbackPoint {
+    /// It was not.
     No,
-    /// It does not know the subscriber's epoch.
+    /// The origin does not know the subscriber's epoch.
     Unknown,
-    /// This is the last that both have.
+    /// The last position that both have.
     Kept(Position),
 }
 
 /// A schema, borrowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaText<'a> {
-    /// The origin's version of it.
+    /// The version at the origin.
     pub version: u32,
-    /// Which one.
+    /// The schema's id.
     pub id: SchemaId,
-    /// Its bytes; `None` when the subscriber said that it knows it.
+    /// Its bytes; `None` if the subscriber knows it.
     pub bytes: Option<&'a [u8]>,
 }
 
-/// A stretch of a channel within which numbers rise. A new one begins with a new epoch.
+/// A part of a channel within which numbers rise. A new epoch begins a new stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stage {
     /// Its number, from 0.
     pub number: u32,
-    /// The number that it begins with; in stage 0 that of the grant, not repeated here.
+    /// Its first number; in stage 0 the number of the grant, which is not sent again.
     pub first: u64,
-    /// The last number of the stage before that the origin still has; 0 when it does not know.
+    /// The last number of the previous stage that the origin still has; 0 if unknown.
     pub kept: u64,
 }
 
-/// Where elements belong.
+/// The channel and stage of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The channel.
@@ -257,7 +258,7 @@ pub struct Place {
     pub epoch: u64,
 }
 
-/// What one channel acknowledges. All numbers are of the stage.
+/// The acknowledgement of one channel. All numbers are of the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {
     /// The channel's number.
@@ -274,15 +275,15 @@ pub struct Entry {
     pub elements_limit: u64,
     /// Elements may be sent while fewer packed bytes than this were sent.
     pub bytes_limit: u64,
-    /// Elements among the dead letters, over all stages.
+    /// Dead letters, over all stages.
     pub refused: u64,
 }
 
-/// The entries of an acknowledgement, decoded as they are asked for. They were checked.
+/// The entries of an acknowledgement, decoded on iteration. They are validated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries<'a>(pub(crate) &'a [u8]);
 
-/// The numbers of the kinds. Version 1 had 11 and 12 too; they stay unused.
+/// The numbers of the kinds. Version 1 also had 11 and 12; they stay unused.
 mod kind {
     pub(super) const HELLO: u8 = 1;
     pub(super) const WELCOME: u8 = 2;
@@ -334,7 +335,7 @@ impl Message<'_> {
 }
 
 impl SchemaText<'_> {
-    /// With bytes of its own.
+    /// The schema with owned bytes.
     pub(crate) fn to_schema(&self) -> crate::Schema {
         crate::Schema {
             id: self.id,
@@ -344,8 +345,8 @@ impl SchemaText<'_> {
     }
 }
 
-impl Rolled {
-    /// From what an offer says.
+impl RollbackPoint {
+    /// The rollback point of an offer.
     pub(crate) fn of(kept: Option<Position>) -> Self {
         kept.map_or(Self::Unknown, Self::Kept)
     }

@@ -12,7 +12,7 @@ use crate::{Channel, ReceiverEvent};
 /// elements only.
 pub const PARKED_MAX: usize = 4_096;
 
-/// Events that a log whose queue is full does not take yet, in order.
+/// Events that wait because the log's queue is full.
 ///
 /// ```
 /// # use chappe_flow::{Channel, LossReason, Parked, ReceiverEvent};
@@ -53,7 +53,7 @@ impl Parked {
         is_next
     }
 
-    /// The next event to handle.
+    /// Takes the next event to handle.
     pub fn take(&mut self) -> Option<ReceiverEvent> {
         let next = self.events.iter().position(|it| !self.is_held(it))?;
         self.events.remove(next)
@@ -64,13 +64,13 @@ impl Parked {
         self.events.push_front(event);
     }
 
-    /// Puts back the event taken last, and holds its channel: those of other channels go on.
+    /// Puts back the event taken last, and holds its channel: events of other channels continue.
     pub fn hold(&mut self, event: ReceiverEvent) {
         self.held.extend(event.channel());
         self.events.push_front(event);
     }
 
-    /// Lets the channels go on that were held.
+    /// Releases the held channels.
     pub fn release(&mut self) {
         self.held.clear();
     }
@@ -90,7 +90,8 @@ impl Parked {
         self.events.is_empty()
     }
 
-    /// Whether so many events wait that the connection is not to be read ([`PARKED_MAX`]).
+    /// Whether so many events wait that the program must stop reading the connection
+    /// ([`PARKED_MAX`]).
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.events.len() >= PARKED_MAX

@@ -1,24 +1,24 @@
-//! When the dialling side dials again.
+//! Decides when the dialling side dials again.
 //!
-//! The wait doubles from attempt to attempt and is drawn at random from its upper half, so that
-//! nodes that lost the same peer at the same time do not come back at the same time. A budget bounds
-//! attempts by the load that connections have carried: at most a tenth as many attempts as units of
-//! work, in addition to one attempt for each [`ReconnectConfig::wait_max`], which is always allowed.
+//! The wait doubles with each attempt and is drawn at random from its upper half, so that nodes
+//! that lost the same peer do not return at the same time. A budget limits attempts by the load
+//! that connections have carried: at most a tenth as many attempts as units of work, in addition to
+//! one attempt for each [`ReconnectConfig::wait_max`], which is always allowed.
 
 use core::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output};
 
-/// Times and budget.
+/// Wait times and budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReconnectConfig {
     /// The first wait. Default 250 ms.
     pub wait_first: Duration,
     /// The longest wait. Default 30 s.
     pub wait_max: Duration,
-    /// A connection that held so long starts again with the first wait. Default 10 s.
+    /// A connection that lasted this long resets the wait. Default 10 s.
     pub stable_after: Duration,
-    /// Attempts that may be saved up. Default 10: a short outage costs none of the speed.
+    /// Most attempts in the budget. Default 10: a short outage costs no speed.
     pub budget_max: u32,
     /// Units of work that earn one attempt. Default 10: a tenth of the load.
     pub work_per_attempt: u32,
@@ -36,22 +36,22 @@ impl Default for ReconnectConfig {
     }
 }
 
-/// What the link's program tells.
+/// Reports of the link's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconnectCommand {
-    /// Begin to dial.
+    /// Start to dial.
     Start,
-    /// The connection stands.
+    /// The connection is open.
     Connected,
-    /// So many units of work were done: frames received, for instance.
+    /// Units of work, such as received frames.
     Worked(u32),
     /// The attempt failed, or the connection was lost.
     Failed,
-    /// Dial no more.
+    /// Stop dialling.
     Stop,
 }
 
-/// What is to be done.
+/// The requests to the link's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconnectEvent {
     /// Dial now.
@@ -61,7 +61,7 @@ pub enum ReconnectEvent {
     },
 }
 
-/// The machine; it receives and transmits nothing.
+/// The machine; it has no received or transmitted data.
 ///
 /// ```
 /// use chappe_flow::{Reconnect, ReconnectCommand, ReconnectConfig, ReconnectEvent};
@@ -81,11 +81,11 @@ pub struct Reconnect {
     state: State,
     /// Attempts since the last stable connection.
     attempts: u32,
-    /// Attempts that may be made, in units of work.
+    /// The budget in units of work.
     budget: u64,
-    /// When the last attempt was made.
+    /// The time of the last attempt.
     dialled_at: Option<Instant>,
-    /// Attempts that the budget has put off.
+    /// How often the budget has delayed an attempt.
     put_off: u64,
     event: Option<ReconnectEvent>,
 }
@@ -100,7 +100,7 @@ enum State {
 }
 
 impl Reconnect {
-    /// A machine at rest.
+    /// A machine before [`ReconnectCommand::Start`].
     #[must_use]
     pub fn new(config: ReconnectConfig, seed: u64) -> Self {
         let budget = u64::from(config.budget_max) * u64::from(config.work_per_attempt.max(1));
@@ -122,7 +122,7 @@ impl Reconnect {
         self.attempts
     }
 
-    /// How often the budget has put off an attempt.
+    /// How often the budget has delayed an attempt.
     #[must_use]
     pub fn put_off(&self) -> u64 {
         self.put_off
@@ -132,7 +132,7 @@ impl Reconnect {
         u64::from(self.config.work_per_attempt.max(1))
     }
 
-    /// Between half and all of the wait that belongs to the number of attempts.
+    /// Between half and all of the wait for the number of attempts.
     fn wait(&mut self) -> Duration {
         let doubled = 1_u32 << self.attempts.saturating_sub(1).min(20);
         let most = self.config.wait_first.saturating_mul(doubled);
@@ -142,7 +142,7 @@ impl Reconnect {
     }
 
     fn dial(&mut self, now: Instant) {
-        // One attempt in the longest wait is free: however little a link carries, it is not given up.
+        // One attempt per longest wait is free, so a link with little traffic is not abandoned.
         let free_at = self.dialled_at.map(|at| at + self.config.wait_max);
         let free = free_at.is_none_or(|at| at <= now);
         if !free && self.budget < self.per_attempt() {
@@ -247,7 +247,7 @@ mod tests {
             self.input(Input::Command(command));
         }
 
-        /// Every attempt fails at once, for so long.
+        /// Every attempt fails at once, for this duration.
         fn outage(&mut self, duration: Duration) {
             let end = self.now + duration;
             self.command(ReconnectCommand::Failed);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stable_connection_begins_anew() {
+    fn a_stable_connection_resets_the_wait() {
         let mut run = Run::new(3);
         run.outage(Duration::from_secs(300));
         while run.machine.state != State::Dialling {

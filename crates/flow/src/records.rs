@@ -1,7 +1,7 @@
-//! Records packed one after the other: written once, shared without copying, read by borrowing.
+//! Packed records: encoded once, shared without copying, read by borrowing.
 //!
 //! A packed record is its time (eight bytes, little-endian), the length of its payload (varint) and
-//! the payload. It does not depend on its place, so any run of whole records is [`Records`] too.
+//! the payload. It does not depend on its offset, so any run of whole records is [`Records`] too.
 
 use alloc::vec::Vec;
 
@@ -34,25 +34,25 @@ pub struct Record<'a> {
 }
 
 impl Records {
-    /// Bytes that a record of so long a payload takes when packed. Windows count these.
+    /// The packed size of a record with this payload. Windows count these bytes.
     #[must_use]
     pub const fn packed_bytes(payload: usize) -> usize {
         8 + varint_len(payload as u64) + payload
     }
 
-    /// How many records.
+    /// The number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes as packed, which is what windows count.
+    /// The packed size, which windows count.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
@@ -82,7 +82,7 @@ impl Records {
         }
     }
 
-    /// The first records: at most `count` of them, and at most `bytes` but at least one.
+    /// The first records: at most `count`, and at most `bytes` but at least one record.
     #[must_use]
     pub fn take(&self, count: usize, bytes: usize) -> Self {
         if self.len() <= count && self.bytes.len() <= bytes {
@@ -108,7 +108,7 @@ impl Records {
         &self.bytes
     }
 
-    /// Takes over packed bytes; `None` unless they are `count` whole records.
+    /// Wraps packed bytes; `None` unless they are `count` whole records.
     pub(crate) fn from_packed(bytes: Bytes, count: u64) -> Option<Self> {
         let count = u32::try_from(count).ok()?;
         let mut reader = Reader::new(&bytes);
@@ -127,7 +127,7 @@ fn read_record<'a>(reader: &mut Reader<'a>) -> Option<Record<'a>> {
     Some(Record { time, payload })
 }
 
-/// Goes through [`Records`].
+/// Iterates over [`Records`].
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     reader: Reader<'a>,
@@ -186,7 +186,7 @@ impl RecordsBuilder {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Adds records that are packed already.
+    /// Adds packed records.
     pub fn append(&mut self, records: &Records) {
         self.bytes.extend_from_slice(&records.bytes);
         self.count = self.count.saturating_add(records.count);

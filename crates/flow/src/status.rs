@@ -1,4 +1,4 @@
-//! What a session tells of itself: counters that only rise, and the present state of a channel.
+//! The figures of a session: counters that only rise, and the current state of a channel.
 
 use crate::{DeadLetterReason, Position};
 
@@ -25,50 +25,50 @@ pub struct Counters {
     pub lost: u64,
     /// Rollbacks.
     pub rollbacks: u64,
-    /// Times that a channel had records and no room.
+    /// How often a channel had records and no room.
     pub stalls: u64,
-    /// Elements put among the dead letters, by reason; see [`DeadLetterReason::index`]. A sender only
-    /// knows the sum, under `Other`.
+    /// Dead letters, by reason; see [`DeadLetterReason::index`]. A sender only knows the sum, under
+    /// `Other`.
     pub refused: [u64; DeadLetterReason::ALL.len()],
-    /// Repairs asked for by this side.
+    /// Repairs requested by this side.
     pub fetches: u64,
-    /// Answers of the caller that came too late to be used.
+    /// Answers of the caller that were too late to be used.
     pub answers_unused: u64,
 }
 
 impl Counters {
-    /// A peer may name more numbers than there are.
+    /// A peer may report any count.
     pub(crate) fn lose(&mut self, count: u64) {
         self.lost = self.lost.saturating_add(count);
     }
 }
 
-/// A channel of a sender at a status_of.
+/// A snapshot of a sender's channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {
     /// The epoch that is being sent.
     pub epoch: u64,
-    /// The newest number here.
+    /// The newest number at the origin.
     pub last: u64,
     /// The next number to be sent.
     pub next: u64,
-    /// The last one that the subscriber has stored.
+    /// The last number that the subscriber has stored.
     pub acknowledged: u64,
     /// Elements in flight: sent and not stored.
     pub in_flight_elements: u64,
     /// Packed bytes in flight.
     pub in_flight_bytes: u64,
-    /// How much may be in flight.
+    /// The limit in flight.
     pub window_bytes: u64,
     /// Whether it catches up.
     pub catching_up: bool,
     /// Whether it has records and no room.
     pub stalled: bool,
-    /// Elements among the subscriber's dead letters.
+    /// The subscriber's dead letters.
     pub refused: u64,
 }
 
-/// A channel of a receiver at a status_of.
+/// A snapshot of a receiver's channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverChannel {
     /// Whether the origin has accepted it.
@@ -77,12 +77,12 @@ pub struct ReceiverChannel {
     pub delivered: Position,
     /// The last number stored.
     pub stored: u64,
-    /// How many elements are at the origin and not yet here, as last heard.
+    /// Elements that are at the origin and not yet here, as last reported.
     pub behind: u64,
     /// Packed bytes handed out and not stored.
     pub held_bytes: u64,
-    /// The credit, bytes.
+    /// The credit in bytes.
     pub window_bytes: u64,
-    /// Elements among the dead letters.
+    /// Dead letters.
     pub refused: u64,
 }

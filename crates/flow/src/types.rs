@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::{Credit, Failure, Level, Position, Records, RefusalReason};
 
 /// The number of a channel: one stream within one session. The subscriber chooses it, below
-/// [`crate::CHANNEL_NUMBERS_MAX`], and uses none twice in a session.
+/// [`crate::CHANNEL_NUMBERS_MAX`], and uses each once per session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel(pub u32);
 
@@ -24,32 +24,33 @@ impl fmt::Display for Channel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SchemaId(pub [u8; 8]);
 
-/// The structure of a stream's elements, as bytes that only the callers understand.
+/// The structure of a stream's elements, as bytes that only the callers interpret.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schema {
-    /// Which one.
+    /// The schema's id.
     pub id: SchemaId,
-    /// The origin's version of it.
+    /// Its version at the origin.
     pub version: u32,
     /// The schema; at most [`crate::SCHEMA_BYTES_MAX`]. Empty in an event if the subscription
     /// named it as known.
     pub bytes: Bytes,
 }
 
-/// Where a subscription begins.
+/// The start of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// With the oldest element that the origin keeps.
+    /// At the oldest element that the origin keeps.
     First,
-    /// With the next new element. Who has stored none of them when the connection is lost goes on with
-    /// [`Start::After`] the number before [`Grant::next`], or misses what comes in between.
+    /// At the next new element. A subscriber that has stored none when the connection is lost
+    /// resumes with [`Start::After`] the number before [`Grant::next`], or misses the elements in
+    /// between.
     New,
-    /// Behind this one, which is the newest that the subscriber has stored.
+    /// After this position, the newest that the subscriber has stored.
     After(Position),
 }
 
 impl Start {
-    /// What the subscriber has.
+    /// The subscriber's newest position.
     #[must_use]
     pub const fn have(self) -> Option<Position> {
         match self {
@@ -59,26 +60,25 @@ impl Start {
     }
 }
 
-/// What a subscriber wants.
+/// A request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     /// The stream's global name.
     pub stream: String,
-    /// Where to begin.
+    /// The start position.
     pub start: Start,
     /// With [`Start::After`]: the newest stored element of each earlier epoch of the origin, the
-    /// newest first, at most [`crate::EARLIER_MAX`]. An origin that went back to before its present
-    /// epoch finds in them the last element that both have; without them it sends
-    /// everything again.
+    /// newest first, at most [`crate::EARLIER_MAX`]. They let an origin that was rolled back to an
+    /// earlier epoch find the last element that both have; without them it sends everything again.
     pub earlier: Vec<Position>,
-    /// What an acknowledgement will mean.
+    /// The level of acknowledgements.
     pub level: Level,
-    /// How payloads are written, such as `postcard`.
+    /// The serialization of payloads, such as `postcard`.
     pub serialization: String,
-    /// The schema that the subscriber already has: it is not sent again.
+    /// The schema that the subscriber knows already: it is not sent again.
     pub known: Option<SchemaId>,
-    /// How much may be sent and not stored; `None`: [`crate::ReceiverConfig::credit`]. In the
-    /// sender's event it is always there.
+    /// The limit of elements sent and not stored; `None`: [`crate::ReceiverConfig::credit`]. Always
+    /// present in the sender's event.
     pub credit: Option<Credit>,
 }
 
@@ -97,14 +97,14 @@ impl Subscription {
     }
 }
 
-/// What a subscriber is granted.
+/// The terms of a granted subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The epoch of the element numbered `next` (or of the next to be written).
     pub epoch: u64,
-    /// The number with which the channel begins.
+    /// The first number of the channel.
     pub next: u64,
-    /// The newest number of the stream now; `next - 1` when there is nothing to catch up.
+    /// The newest number of the stream now; `next - 1` if there is nothing to catch up.
     pub last: u64,
     /// The origin's own level.
     pub level: Level,
@@ -117,28 +117,29 @@ pub struct Grant {
 pub enum Offer {
     /// Granted.
     Accept(Grant),
-    /// The subscriber has more than the origin remembers: the origin went back. It goes on with
-    /// `grant`; the last that both have is `kept`.
+    /// The subscriber's position is unknown to the origin, which was rolled back. The channel
+    /// continues with `grant`; the last position that both have is `kept`.
     Rollback {
-        /// The last element that the subscriber has and the origin too; `None`: the origin does not
-        /// know the subscriber's epoch.
+        /// The last position that both have; `None`: the origin does not know the subscriber's
+        /// epoch.
         kept: Option<Position>,
-        /// How it goes on.
+        /// The terms from here on.
         grant: Grant,
     },
-    /// Not granted, or no longer.
+    /// Refused, or ended.
     Refuse {
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text for people.
+        /// The reason as a text.
         text: String,
     },
 }
 
-/// Commands that the programs of both ends give.
+/// Commands for both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// Asks the peer for records of this channel that are damaged here. Positions are the origin's.
+    /// Requests records of this channel from the peer that are damaged here. Positions are the
+    /// origin's.
     Fetch {
         /// The channel.
         channel: Channel,
@@ -151,29 +152,30 @@ pub enum SessionCommand {
     },
     /// Answers [`SessionEvent::Fetch`].
     Fetched {
-        /// The question's number.
+        /// The number of the request.
         request: u64,
-        /// The number of the first record: the first of the range that is kept here.
+        /// The number of the first record: the first of the range that this side has.
         first: u64,
-        /// Records with consecutive numbers from `first` on; none when none of the range is here.
+        /// Records with consecutive numbers from `first` on; none if this side has none of the
+        /// range.
         records: Records,
     },
-    /// Ends in order: a receiver acknowledges what is stored, then both send Goodbye.
+    /// Closes the session: a receiver acknowledges all stored elements, then both send Goodbye.
     Close,
 }
 
-/// Events that the programs of both ends get.
+/// Events of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The handshake is done.
+    /// The handshake is finished.
     Welcomed {
-        /// The version that both speak.
+        /// The agreed version.
         version: u32,
     },
-    /// The peer asks for records that are damaged there, by the origin's positions; answer with
+    /// The peer requests records that are damaged there, by the origin's positions; answer with
     /// [`SessionCommand::Fetched`].
     Fetch {
-        /// The number of the question.
+        /// The number of the request.
         request: u64,
         /// The channel.
         channel: Channel,
@@ -183,10 +185,10 @@ pub enum SessionEvent {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// So many packed bytes at most, but at least one record.
+        /// Most packed bytes, but at least one record.
         bytes: u64,
     },
-    /// Records that were asked for with [`SessionCommand::Fetch`].
+    /// Records requested with [`SessionCommand::Fetch`].
     Fetched {
         /// The channel.
         channel: Channel,
@@ -197,26 +199,26 @@ pub enum SessionEvent {
         /// The records.
         records: Records,
     },
-    /// Nothing more comes for what was asked for.
+    /// The end of a request.
     FetchEnded {
         /// The channel.
         channel: Channel,
         /// The epoch.
         epoch: u64,
-        /// The first number that was asked for.
+        /// The first requested number.
         from: u64,
-        /// The number after the last one requested.
+        /// The number after the last requested one.
         next: u64,
-        /// How many of them the peer does not have either.
+        /// How many of them the peer does not have.
         missing: u64,
     },
-    /// The session has ended in order; nothing more follows.
+    /// The session was closed; nothing more follows.
     Closed {
-        /// Whether the peer wanted that.
+        /// Whether the peer closed it.
         by_peer: bool,
-        /// The text that it sent.
+        /// The peer's text.
         text: String,
     },
-    /// The session has ended by a fault; nothing more follows.
+    /// The session has failed; nothing more follows.
     Failed(Failure),
 }

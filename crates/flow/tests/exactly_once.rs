@@ -1,5 +1,5 @@
 //! Goal: whatever happens to the connection, every element is stored once, in order, and nothing is
-//! acknowledged that is not stored.
+//! acknowledged before it is stored.
 //!
 //! Method: two ends on a virtual network with seeds; the model of both logs judges. `FLOW_SEEDS`
 //! (how many) and `FLOW_SEED` (the first) choose; a failure names its seed.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use chappe_flow::{Credit, ReceiverConfig, SenderCommand, SenderConfig};
 use chappe_machine::Input;
 use fastrand::Rng;
-use network::{Manners, Weather, World};
+use network::{Behaviour, Weather, World};
 
 fn number(name: &str, default: u64) -> u64 {
     #[allow(clippy::disallowed_methods)] // a test's choice of seeds
@@ -19,7 +19,7 @@ fn number(name: &str, default: u64) -> u64 {
     given.map_or(default, |given| given.parse().expect("a number"))
 }
 
-/// What truly happened over all seeds: a run in which one of them stayed 0 shows nothing.
+/// Counters over all seeds: a run in which one of them stayed 0 shows nothing.
 #[derive(Debug, Default)]
 struct Sometimes {
     damaged: u64,
@@ -60,7 +60,7 @@ fn world(seed: u64) -> World {
             elements: 1 << random.u32(0..10),
         });
     }
-    world.manners = Manners {
+    world.behaviour = Behaviour {
         store: milliseconds(random, 60),
         read: milliseconds(random, 5),
         live: *random.choice([0, 500, 1_000].iter()).expect("one of them"),
@@ -68,10 +68,10 @@ fn world(seed: u64) -> World {
         stuck: None,
     };
     if random.bool() {
-        world.manners.store = Duration::ZERO;
+        world.behaviour.store = Duration::ZERO;
     }
     if random.bool() {
-        world.manners.read = Duration::ZERO;
+        world.behaviour.read = Duration::ZERO;
     }
     world.weather = weather(random);
     world
@@ -93,7 +93,7 @@ fn weather(random: &mut Rng) -> Weather {
     }
 }
 
-/// Something happens at the origin.
+/// An event at the origin.
 fn disturb(world: &mut World, changes: bool) {
     let stream = world.random.usize(0..world.streams.len());
     let channel = chappe_flow::Channel(stream as u32);
@@ -101,7 +101,7 @@ fn disturb(world: &mut World, changes: bool) {
         0 => world.connect(),
         1 if changes => world.streams[stream].new_epoch(),
         2 if changes => {
-            // The log goes back while the session is open, and says so.
+            // The log is rolled back while the session is open, and reports it.
             let origin = &mut world.streams[stream];
             let least = origin.first.max(origin.epochs.last().expect("one").1);
             let next = (origin.next - (origin.next - least).min(20)).max(1);
@@ -113,7 +113,7 @@ fn disturb(world: &mut World, changes: bool) {
             }
         }
         3 if changes => {
-            // A backup is restored: the program begins anew.
+            // A backup is restored: the program restarts.
             let origin = &mut world.streams[stream];
             let next = origin.next - (origin.next - origin.first).min(100);
             origin.go_back(next);
@@ -148,7 +148,7 @@ fn one(seed: u64, changes: bool, sometimes: &mut Sometimes) {
     let random = &mut Rng::with_seed(seed ^ 0xd1ce);
     for _ in 0..random.u32(5..60) {
         let stream = random.usize(0..world.streams.len());
-        // What does not fit into the smallest frame is lost, which is a change.
+        // Elements that do not fit the smallest frame are lost, which is a change.
         let most = if changes { 9_000 } else { 3_000 };
         let bytes = if random.u8(0..20) == 0 { most } else { 100 };
         world.append(stream, random.usize(1..40), bytes);
@@ -172,7 +172,7 @@ fn one(seed: u64, changes: bool, sometimes: &mut Sometimes) {
     sometimes.cuts += world.cuts;
     let letters = world.stored.iter().map(|one| one.dead_letters.len() as u64);
     sometimes.dead_letters += letters.sum::<u64>();
-    // The peers are honest: only the network may be blamed.
+    // The peers are correct: only the network may be at fault.
     let of_network = |one: &&String| one.contains("silent") || one.contains("damaged");
     let accused = world.failures.iter().find(|one| !of_network(one));
     assert_eq!(accused, None, "seed {seed}");
@@ -201,7 +201,7 @@ fn every_element_is_stored_once_and_in_order() {
 }
 
 #[test]
-fn what_the_origin_loses_is_named_and_the_rest_is_stored_once() {
+fn losses_are_reported_and_the_rest_is_stored_once() {
     let mut sometimes = Sometimes::default();
     let first = number("FLOW_SEED", 0);
     for seed in first..first + number("FLOW_SEEDS", 100) {

@@ -1,11 +1,11 @@
-//! Goal: frames are read as they were written, and no bytes do harm.
+//! Goal: decoding returns what was encoded, and no bytes do harm.
 //!
 //! Method: properties over messages of every kind and over arbitrary bytes.
 
 use bytes::Bytes;
 use chappe_flow::message::{
-    DecodeError, Entry, FrameWriter, Hello, Message, Place, Rolled, SchemaText, Stage, Welcome,
-    decode, seal,
+    DecodeError, Entry, FrameWriter, Hello, Message, Place, RollbackPoint, SchemaText, Stage,
+    Welcome, decode, seal,
 };
 use chappe_flow::{
     Channel, Code, Credit, Level, LossReason, Position, Records, RefusalReason, SchemaId, Start,
@@ -13,7 +13,7 @@ use chappe_flow::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Owned stand-ins for what messages borrow.
+/// Owned data for the borrowed fields of messages.
 #[derive(Debug, Clone)]
 struct Texts {
     text: String,
@@ -108,9 +108,9 @@ fn message<'a>(kind: u8, texts: &'a Texts, numbers: [u64; 6], records: &Records)
         4 => Message::Accepted {
             channel,
             rollback: match b % 3 {
-                0 => Rolled::No,
-                1 => Rolled::Unknown,
-                _ => Rolled::Kept(position),
+                0 => RollbackPoint::No,
+                1 => RollbackPoint::Unknown,
+                _ => RollbackPoint::Kept(position),
             },
             epoch: c,
             next: d.max(1),
@@ -303,10 +303,7 @@ fn frames_are_finished_at_the_limit() {
     assert_eq!(frames.len(), 4, "three messages of 1.1 kB each in a frame");
     assert!(frames.iter().all(|frame| frame.len() <= 4_096));
     let large = writer.push_within(&message(1), 100);
-    assert_eq!(
-        large, None,
-        "a message that is larger is alone in its frame"
-    );
+    assert_eq!(large, None, "a larger message has a frame of its own");
     assert!(writer.finish().unwrap().len() > 100);
 }
 

@@ -1,7 +1,7 @@
-//! Goal: whatever a peer does against the protocol ends in a failure that says whose fault it is,
-//! with a code, which the peer receives; honest mishaps do not.
+//! Goal: every protocol violation of a peer ends in a failure that names the side at fault, with a
+//! code, which the peer receives; honest mishaps do not.
 //!
-//! Method: one machine against frames written by hand; and the fuzz target's programs at random.
+//! Method: one machine against hand-written frames; and the fuzz target's programs at random.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_flow::message::{
-    Entry, FrameWriter, Hello, Message, Place, Rolled, SchemaText, Stage, Welcome, decode, seal,
+    Entry, FrameWriter, Hello, Message, Place, RollbackPoint, SchemaText, Stage, Welcome, decode,
+    seal,
 };
 use chappe_flow::{
     Channel, Code, Credit, FETCH_WAIT, FETCHES_MAX, Failure, Fault, Grant, Level, LossReason,
@@ -36,7 +37,7 @@ fn records(count: usize) -> Records {
     (0..count).map(|_| (0, [5; 50])).collect()
 }
 
-/// An origin whose subscriber is written by hand.
+/// An origin whose subscriber is the test.
 struct Origin {
     machine: Sender,
     now: Instant,
@@ -111,7 +112,8 @@ impl Origin {
         })
     }
 
-    /// It has failed by the peer's fault with this code, the peer was told, and nothing works now.
+    /// The session has failed by the peer's fault with this code, the peer was informed, and no
+    /// input is accepted.
     fn assert_blamed(&mut self, code: Code) {
         let failure = self.failure().expect("a failure").clone();
         assert_eq!(
@@ -127,7 +129,7 @@ impl Origin {
     }
 }
 
-/// What the last frame says at last.
+/// The code of the last message of the last frame.
 fn goodbye(frames: &[Bytes]) -> Option<Code> {
     match decode(frames.last()?).ok()?.last()?.ok()? {
         Message::Goodbye { code, .. } => Some(code),
@@ -173,7 +175,7 @@ fn fetch(request: u64, channel: Channel) -> Message<'static> {
     }
 }
 
-/// What a subscriber says that has stored the first `stored`.
+/// The acknowledgement of a subscriber that has stored the first `stored`.
 fn entry(stored: u64) -> Entry {
     Entry {
         channel: CHANNEL.0,
@@ -235,7 +237,7 @@ fn a_frame_of_repeated_subscriptions_is_answered_once() {
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent_are_refused() {
+fn acknowledgements_of_unsent_elements_are_refused() {
     let wrong = [
         entry(11),
         Entry {
@@ -320,7 +322,7 @@ fn a_channel_that_was_left_is_not_an_error() {
         first: 1,
         records: Records::default(),
     };
-    assert_eq!(answer, [none], "a repair is answered all the same");
+    assert_eq!(answer, [none], "a repair is answered anyway");
 }
 
 #[test]
@@ -369,7 +371,7 @@ fn a_repair_that_is_not_answered_is_given_up_and_a_late_answer_dropped() {
             matches!(event, SenderEvent::Session(SessionEvent::FetchEnded { .. }))
         };
         assert!(!origin.events.iter().any(ended), "{:?}", origin.now);
-        // The peer lives, and is silent about the repair.
+        // The peer is alive, but does not answer the repair.
         origin.frame(frame(&[Message::Pong { token: 1 }]));
         origin.now = origin.machine.deadline().expect("a deadline");
         origin.input(Input::Timeout);
@@ -406,7 +408,7 @@ fn another_version_is_refused_by_name() {
     assert!(failure.text.contains("versions 2 to 2"), "{failure}");
     assert!(failure.text.contains("the peer 3 to 5"), "{failure}");
     assert!(failure.hint().is_some());
-    // The subscriber says the same when it hears the goodbye.
+    // The subscriber reports the same when it receives the goodbye.
     let mut subscriber = Subscriber::new();
     subscriber.frame(origin.frames[0].clone());
     let failure = subscriber.failure().expect("a failure");
@@ -438,7 +440,7 @@ fn nothing_comes_before_hello_and_no_second_hello_after() {
 }
 
 #[test]
-fn what_only_an_origin_says_is_not_taken_from_a_subscriber() {
+fn a_subscriber_cannot_send_an_origins_messages() {
     let mut origin = Origin::open();
     origin.frame(frame(&[Message::Ended { channel: CHANNEL }]));
     origin.assert_blamed(Code::Unexpected);
@@ -495,7 +497,7 @@ fn too_many_channels_are_refused_one_by_one_then_altogether() {
     origin.assert_blamed(Code::TooManyChannels);
 }
 
-/// A subscriber whose origin is written by hand.
+/// A subscriber whose origin is the test.
 struct Subscriber {
     machine: Receiver,
     now: Instant,
@@ -589,7 +591,7 @@ impl Subscriber {
 fn accepted(channel: Channel) -> Message<'static> {
     Message::Accepted {
         channel,
-        rollback: Rolled::No,
+        rollback: RollbackPoint::No,
         epoch: 9,
         next: 1,
         last: 0,
@@ -689,22 +691,22 @@ fn epochs_and_stages_do_not_contradict_each_other() {
         subscriber.frame(frame(&[message]));
         subscriber.assert_blamed(Code::Contradiction);
     }
-    // In a new epoch it may go back, loudly.
+    // In a new epoch it may be rolled back, with a report.
     let mut subscriber = Subscriber::open();
     subscriber.frame(frame(&[elements(1, 5)]));
     subscriber.frame(frame(&[records(place(1, 3, 10), 3)]));
     assert_eq!(subscriber.failure(), None);
-    let told = subscriber.events.iter();
-    let told = told.filter(|event| matches!(event, ReceiverEvent::Rollback { .. }));
-    assert_eq!(told.count(), 1);
+    let rollbacks = subscriber.events.iter();
+    let rollbacks = rollbacks.filter(|event| matches!(event, ReceiverEvent::Rollback { .. }));
+    assert_eq!(rollbacks.count(), 1);
     assert_eq!(subscriber.stored(), [(1, 5), (3, 1)]);
-    // And an epoch whose elements are still being stored does not come back.
+    // An epoch whose elements are still being stored does not return.
     subscriber.frame(frame(&[records(place(2, 4, 9), 4)]));
     subscriber.assert_blamed(Code::Contradiction);
 }
 
 #[test]
-fn an_origin_that_says_what_only_a_subscriber_says_is_refused() {
+fn an_origin_cannot_send_a_subscribers_messages() {
     let mut subscriber = Subscriber::open();
     subscriber.frame(frame(&[subscribe(CHANNEL)]));
     subscriber.assert_blamed(Code::Unexpected);
@@ -754,7 +756,7 @@ fn a_channel_is_granted_once_and_its_schemas_come_in_order() {
 }
 
 #[test]
-fn what_arrives_on_a_channel_that_is_being_left_is_dropped() {
+fn elements_on_an_ending_channel_are_dropped() {
     let mut subscriber = Subscriber::open();
     subscriber.input(Input::Command(ReceiverCommand::Unsubscribe {
         channel: CHANNEL,
@@ -782,7 +784,7 @@ fn a_schema_that_was_not_sent_must_be_known() {
 }
 
 #[test]
-fn a_caller_that_stores_what_it_was_not_given_is_named() {
+fn storing_undelivered_elements_is_the_callers_fault() {
     let mut subscriber = Subscriber::open();
     let position = Position {
         epoch: 9,

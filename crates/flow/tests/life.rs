@@ -1,4 +1,5 @@
-//! Goal: the life of a session and of its channels: idle for long, left, refused, ended.
+//! Goal: the life of a session and of its channels: long idle times, unsubscriptions, refusals,
+//! ends.
 //!
 //! Method: two ends on a virtual connection with much jitter, so that both sides' messages cross.
 
@@ -29,7 +30,7 @@ fn world(seed: u64) -> World {
     world.connect();
     world.append(0, 100, 100);
     world.finish(Duration::from_secs(60));
-    world.told.clear();
+    world.other_events.clear();
     world.weather = rough();
     world
 }
@@ -61,24 +62,24 @@ fn a_channel_is_left_once_on_both_sides() {
         }));
         world.append(0, 10, 100);
         world.run(Duration::from_secs(60));
-        let told = |words: &str| {
+        let reported = |words: &str| {
             world
-                .told
+                .other_events
                 .iter()
-                .filter(|told| told.contains(words))
+                .filter(|event| event.contains(words))
                 .count()
         };
         assert_eq!(
-            told("sender: Unsubscribed"),
+            reported("sender: Unsubscribed"),
             1,
             "seed {seed}: {:?}",
-            world.told
+            world.other_events
         );
         assert_eq!(
-            told("receiver: Unsubscribed"),
+            reported("receiver: Unsubscribed"),
             1,
             "seed {seed}: {:?}",
-            world.told
+            world.other_events
         );
         assert_eq!(
             world.sender.channels().count() + world.receiver.channels().count(),
@@ -89,7 +90,7 @@ fn a_channel_is_left_once_on_both_sides() {
 }
 
 #[test]
-fn a_channel_that_the_origin_ends_is_told_once() {
+fn a_channel_ended_by_the_origin_is_reported_once() {
     for seed in 0..50 {
         let mut world = world(seed);
         let offer = Offer::Refuse {
@@ -99,24 +100,24 @@ fn a_channel_that_the_origin_ends_is_told_once() {
         let channel = CHANNEL;
         world.tell_sender(Input::Command(SenderCommand::Answer { channel, offer }));
         world.run(Duration::from_secs(60));
-        let told = |words: &str| {
+        let reported = |words: &str| {
             world
-                .told
+                .other_events
                 .iter()
-                .filter(|told| told.contains(words))
+                .filter(|event| event.contains(words))
                 .count()
         };
         assert_eq!(
-            told("receiver: Refused"),
+            reported("receiver: Refused"),
             1,
             "seed {seed}: {:?}",
-            world.told
+            world.other_events
         );
         assert_eq!(
-            told("the stream was removed"),
+            reported("the stream was removed"),
             1,
             "seed {seed}: {:?}",
-            world.told
+            world.other_events
         );
         assert_eq!(
             world.sender.channels().count() + world.receiver.channels().count(),
@@ -132,7 +133,7 @@ fn a_new_channel_begins_where_an_old_one_ended() {
         let mut world = World::new(seed, 1, SenderConfig::default(), ReceiverConfig::default());
         world.streams[0].append(vec![1]);
         world.tell_sender(Input::Timeout);
-        // The model's channel 0 is stream 0; nobody subscribes it at first.
+        // The model's channel 0 is stream 0; it has no subscriber at first.
         world.tell_receiver(Input::Command(ReceiverCommand::Open));
         world.run(Duration::from_secs(5));
         world.weather = rough();
@@ -144,12 +145,12 @@ fn a_new_channel_begins_where_an_old_one_ended() {
         world.append(0, 3, 10);
         world.finish(Duration::from_secs(60));
         let first = world.handed_out.first().map(|out| out.1);
-        assert_eq!(first, Some(2), "seed {seed}: only what is new");
+        assert_eq!(first, Some(2), "seed {seed}: only new elements");
     }
 }
 
 #[test]
-fn an_orderly_end_is_told_to_the_peer() {
+fn an_orderly_end_is_reported_to_the_peer() {
     let mut by_subscriber = world(1);
     by_subscriber.weather = Weather::default();
     by_subscriber.tell_receiver(Input::Command(ReceiverCommand::Session(
@@ -166,16 +167,21 @@ fn an_orderly_end_is_told_to_the_peer() {
         (&by_subscriber, "receiver", "sender"),
         (&by_origin, "sender", "receiver"),
     ] {
-        let told = |words: &str| world.told.iter().any(|told| told.starts_with(words));
+        let reported = |words: &str| {
+            world
+                .other_events
+                .iter()
+                .any(|event| event.starts_with(words))
+        };
         assert!(
-            told(&format!("{ended}: Session(Closed {{ by_peer: false")),
+            reported(&format!("{ended}: Session(Closed {{ by_peer: false")),
             "{:?}",
-            world.told
+            world.other_events
         );
         assert!(
-            told(&format!("{other}: Session(Closed {{ by_peer: true")),
+            reported(&format!("{other}: Session(Closed {{ by_peer: true")),
             "{:?}",
-            world.told
+            world.other_events
         );
         assert_eq!(world.failures, [] as [&str; 0]);
     }

@@ -1,10 +1,10 @@
-//! Goal: no pacer panics, waits too long or stops for good, whatever it is told: readers that never
-//! acknowledge, late, in bursts, or the future; clocks that stand and jump.
+//! Goal: no pacer panics, waits too long or stops for good, whatever its input: readers that never
+//! acknowledge, late, in bursts, or future samples; clocks that stop and jump.
 //!
-//! And that sessions at the default pace lose nothing by it: who has less to send than might go sends
-//! when a window alone lets it, to the nanosecond; a receiver whose disk is slow gets as much.
+//! In addition, sessions at the default pace lose nothing by it: a sender with less to send than it
+//! may sends exactly when a window alone would allow it; a receiver with a slow disk gets as much.
 //!
-//! Method: random stories against each pacer, then an honest reader behind which it must go on; and
+//! Method: random inputs for each pacer, then a correct reader with which it must continue; and
 //! sessions with a pacer that always waits for an acknowledgement.
 
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -22,15 +22,15 @@ use network::World;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
-enum Told {
-    /// The clock moves, back too, nanoseconds.
+enum Step {
+    /// The clock moves by nanoseconds, also back.
     Clock(i64),
-    /// Asked, and sent when it may.
+    /// Asked, and sent if allowed.
     Asked {
         bytes: u64,
         elements: u64,
     },
-    /// Sent although it was not asked.
+    /// Sent without asking.
     Sent {
         bytes: u64,
         elements: u64,
@@ -39,12 +39,12 @@ enum Told {
         bytes: u64,
         elements: u64,
     },
-    /// So much of what is on the way, or more than was ever sent.
+    /// A part of the data in flight, or more than was ever sent.
     Acknowledged {
         share: f64,
         delay: Option<u64>,
     },
-    /// On the way is what somebody says.
+    /// A claim about the data in flight.
     Lie {
         bytes: u64,
         elements: u64,
@@ -52,23 +52,23 @@ enum Told {
     },
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn step() -> impl Strategy<Value = Step> {
     let amount = || prop_oneof![0_u64..300_000, Just(u64::MAX), Just(0)];
     let elements = || prop_oneof![0_u64..50, Just(1), Just(u64::MAX)];
     prop_oneof![
-        3 => prop_oneof![0_i64..50_000_000, Just(0), Just(i64::MAX), -5_000_000_000_i64..0].prop_map(Told::Clock),
-        6 => (1_u64..300_000, Just(1_u64)).prop_map(|(bytes, elements)| Told::Asked { bytes, elements }),
-        1 => (amount(), elements()).prop_map(|(bytes, elements)| Told::Sent { bytes, elements }),
-        1 => (amount(), elements()).prop_map(|(bytes, elements)| Told::Again { bytes, elements }),
+        3 => prop_oneof![0_i64..50_000_000, Just(0), Just(i64::MAX), -5_000_000_000_i64..0].prop_map(Step::Clock),
+        6 => (1_u64..300_000, Just(1_u64)).prop_map(|(bytes, elements)| Step::Asked { bytes, elements }),
+        1 => (amount(), elements()).prop_map(|(bytes, elements)| Step::Sent { bytes, elements }),
+        1 => (amount(), elements()).prop_map(|(bytes, elements)| Step::Again { bytes, elements }),
         5 => (0.0..1.5_f64, proptest::option::of(prop_oneof![0_u64..1_000_000_000, Just(u64::MAX)]))
-            .prop_map(|(share, delay)| Told::Acknowledged { share, delay }),
+            .prop_map(|(share, delay)| Step::Acknowledged { share, delay }),
         1 => (amount(), elements(), amount())
-            .prop_map(|(bytes, elements, reserved)| Told::Lie { bytes, elements, reserved }),
+            .prop_map(|(bytes, elements, reserved)| Step::Lie { bytes, elements, reserved }),
     ]
 }
 
 fn choice() -> impl Strategy<Value = Choice> {
-    let parse = |text: String| text.parse::<Choice>().expect("it names one");
+    let parse = |text: String| text.parse::<Choice>().expect("a valid pacer");
     prop_oneof![
         Just("flood".to_owned()),
         (1_u64..2_000).prop_map(|elements| format!("fixed_window:{elements}")),
@@ -94,33 +94,33 @@ fn ask(pacer: &mut dyn Pacer, now: Instant, in_flight: InFlight) -> Result<Pace,
         Pace::AfterAcknowledgement => {
             let some =
                 in_flight.bytes > 0 || in_flight.elements > 0 || in_flight.reserved_bytes > 0;
-            prop_assert!(some, "it waits for what never comes");
+            prop_assert!(some, "it waits for an acknowledgement that never comes");
         }
     }
     is_sound(pacer)?;
     Ok(pace)
 }
 
-/// Tells a story, and gives what is on the way after it.
-fn tell(pacer: &mut dyn Pacer, story: &[Told]) -> Result<(Instant, InFlight), TestCaseError> {
+/// Runs the inputs, and returns the data in flight afterwards.
+fn tell(pacer: &mut dyn Pacer, story: &[Step]) -> Result<(Instant, InFlight), TestCaseError> {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut on_way = InFlight::default();
-    for told in story {
-        match *told {
-            Told::Clock(by) => {
+    for step in story {
+        match *step {
+            Step::Clock(by) => {
                 now =
                     Instant::from_nanos(now.as_nanos().saturating_add_signed(by).min(u64::MAX / 4));
             }
-            Told::Asked { bytes, elements } => {
+            Step::Asked { bytes, elements } => {
                 if ask(pacer, now, on_way)? == Pace::Now {
                     on_way.bytes = on_way.bytes.saturating_add(bytes);
                     on_way.elements = on_way.elements.saturating_add(elements);
                     pacer.sent(now, bytes, elements);
                 }
             }
-            Told::Sent { bytes, elements } => pacer.sent(now, bytes, elements),
-            Told::Again { bytes, elements } => pacer.sent_again(now, bytes, elements),
-            Told::Acknowledged { share, delay } => {
+            Step::Sent { bytes, elements } => pacer.sent(now, bytes, elements),
+            Step::Again { bytes, elements } => pacer.sent_again(now, bytes, elements),
+            Step::Acknowledged { share, delay } => {
                 let of = |all: u64| (all as f64 * share) as u64;
                 let (bytes, elements) = (of(on_way.bytes), of(on_way.elements));
                 on_way.bytes = on_way.bytes.saturating_sub(bytes);
@@ -128,7 +128,7 @@ fn tell(pacer: &mut dyn Pacer, story: &[Told]) -> Result<(Instant, InFlight), Te
                 let delay = delay.map(Duration::from_nanos);
                 pacer.acknowledged(now, bytes, elements, delay, on_way);
             }
-            Told::Lie {
+            Step::Lie {
                 bytes,
                 elements,
                 reserved,
@@ -153,7 +153,7 @@ proptest! {
     #[test]
     fn no_story_breaks_a_pacer_or_stops_it_for_good(
         choice in choice(),
-        story in proptest::collection::vec(told(), 0..200),
+        story in proptest::collection::vec(step(), 0..200),
     ) {
         let mut pacer = choice.build();
         let (mut now, mut on_way) = tell(&mut *pacer, &story)?;
@@ -240,19 +240,27 @@ proptest! {
 }
 
 #[test]
-fn a_dead_receiver_is_left_behind_and_waited_for_again() {
+fn a_dead_receiver_is_excluded_until_it_returns() {
     let mut receivers = Receivers::new(Waits::Silence(Duration::from_secs(1)));
     let mut now = Instant::ZERO;
     receivers.add(now, "quick");
     receivers.add(now, "dead");
     receivers.sent(now, 1_000, 10);
     receivers.acknowledged(now, &"quick", 1_000, 10);
-    assert_eq!(receivers.in_flight(now).elements, 10, "it is waited for");
+    assert_eq!(
+        receivers.in_flight(now).elements,
+        10,
+        "it limits the sender"
+    );
     now += Duration::from_secs(2);
     assert_eq!(receivers.in_flight(now).elements, 0, "no more");
     assert_eq!(receivers.counts(now), (2, 1));
     receivers.acknowledged(now, &"dead", 100, 1);
-    assert_eq!(receivers.in_flight(now).elements, 9, "it is back");
+    assert_eq!(
+        receivers.in_flight(now).elements,
+        9,
+        "it limits the sender again"
+    );
 }
 
 /// Always waits for an acknowledgement, which no pacer should.
@@ -287,22 +295,22 @@ fn a_session_never_stalls_by_its_pacer() {
         world.run(Duration::from_millis(500));
         world.append(1, 50, 100);
         world.run(Duration::from_millis(100));
-        // The connection is lost; the next session begins with a pacer of its own.
+        // The connection is lost; the next session starts with its own pacer.
         world.connect();
         world.finish(Duration::from_secs(600));
         world.judge();
     }
 }
 
-/// A session with five streams and a receiver that acknowledges late, as between nodes; at the default
-/// pace, or bound by the receiver's window alone.
+/// A session with five streams and a receiver that acknowledges late, as between nodes; at the
+/// default pace, or limited by the receiver's window alone.
 fn session(paced: bool, store: Duration) -> World {
     let receiver = ReceiverConfig {
         acknowledge_delay: Duration::from_millis(250),
         ..ReceiverConfig::default()
     };
     let mut world = World::new(3, 5, SenderConfig::default(), receiver);
-    world.manners.store = store;
+    world.behaviour.store = store;
     if !paced {
         world.pacer = Some(|| Box::new(FixedWindow::of_bytes(u64::MAX)));
     }
@@ -312,7 +320,7 @@ fn session(paced: bool, store: Duration) -> World {
 }
 
 #[test]
-fn who_has_less_to_send_than_might_go_is_not_held_back() {
+fn a_sender_with_little_to_send_is_not_held_back() {
     for store in [1, 20, 500] {
         let run = |paced| {
             let mut world = session(paced, Duration::from_millis(store));

@@ -1,4 +1,4 @@
-//! Goal: an end with a damaged middle gets its records back from the other; what neither has is
+//! Goal: an end with a damaged range gets its records from the other; records that neither has are
 //! counted.
 //!
 //! Method: two ends on a virtual network with seeds; the model's logs answer.
@@ -30,7 +30,7 @@ fn world(seed: u64) -> World {
 }
 
 #[test]
-fn the_origin_gets_back_what_it_lost() {
+fn the_origin_restores_its_lost_elements() {
     for seed in 0..20 {
         let mut world = world(seed);
         let epoch = world.streams[0].epoch();
@@ -54,7 +54,7 @@ fn the_origin_gets_back_what_it_lost() {
 }
 
 #[test]
-fn the_subscriber_gets_back_what_the_origin_still_has() {
+fn the_subscriber_restores_elements_from_the_origin() {
     for seed in 0..20 {
         let mut world = world(seed);
         let epoch = world.streams[0].epoch();
@@ -108,7 +108,7 @@ fn an_answer_that_takes_long_on_its_way_is_waited_for() {
 }
 
 #[test]
-fn what_neither_has_ends_too() {
+fn a_repair_of_elements_that_neither_has_ends() {
     let mut world = world(1);
     world.tell_receiver(Input::Command(ReceiverCommand::Session(
         SessionCommand::Fetch {
@@ -124,7 +124,7 @@ fn what_neither_has_ends_too() {
 }
 
 #[test]
-fn what_was_named_lost_comes_after_all_in_a_later_session() {
+fn elements_reported_as_lost_can_arrive_in_a_later_session() {
     let mut late = 0;
     for seed in 0..40 {
         let mut world = World::new(seed, 1, SenderConfig::default(), ReceiverConfig::default());
@@ -137,7 +137,8 @@ fn what_was_named_lost_comes_after_all_in_a_later_session() {
         world.run(Duration::from_secs(1));
         world.streams[0].damaged.push((50, 53));
         world.append(0, 100, 50);
-        // The connection breaks before or after the loss arrives; then the log has the elements back.
+        // The connection breaks before or after the loss arrives; then the log has the elements
+        // again.
         world.run(Duration::from_millis(seed));
         world.streams[0].damaged.clear();
         world.connect();
@@ -155,5 +156,5 @@ fn what_was_named_lost_comes_after_all_in_a_later_session() {
             ),
         }
     }
-    assert!(late > 0, "in no seed did they come after all");
+    assert!(late > 0, "they arrived late in no seed");
 }

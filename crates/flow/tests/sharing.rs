@@ -1,5 +1,5 @@
-//! Goal: streams share a connection without delaying each other, and what catches up does not delay
-//! what is live.
+//! Goal: streams share a connection without delaying each other, and streams that catch up do not
+//! delay live ones.
 //!
 //! Method: two ends on a virtual network with a rate; times are virtual, so bounds are exact.
 
@@ -15,7 +15,7 @@ fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Appends to the stream every 10 ms, for so long.
+/// Appends to the stream every 10 ms, for this duration.
 fn produce(world: &mut World, stream: usize, duration: Duration) {
     let end = world.now + duration;
     while world.now < end {
@@ -24,7 +24,7 @@ fn produce(world: &mut World, stream: usize, duration: Duration) {
     }
 }
 
-/// The longest time from appending to handing out, of a stream's elements born after `since`.
+/// The longest time from appending to handing out, of a stream's elements appended after `since`.
 fn slowest(world: &World, stream: usize, since: chappe_machine::Instant) -> Duration {
     let of_stream = world.handed_out.iter().filter(|out| out.0 == stream);
     let times = of_stream.flat_map(|(_, first, count, at)| {
@@ -46,7 +46,7 @@ fn catching_up_delays_live_data_by_no_more_than_its_window() {
     };
     let mut world = World::new(1, 2, config, ReceiverConfig::default());
     world.weather.bytes_per_s = Some(rate);
-    world.manners.live = 1_000;
+    world.behaviour.live = 1_000;
     for _ in 0..60 {
         world.append(0, 500, 100);
     }
@@ -59,11 +59,11 @@ fn catching_up_delays_live_data_by_no_more_than_its_window() {
         backlog.catching_up && backlog.next < backlog.last,
         "{backlog:?}"
     );
-    // What catches up lies in the link before it, and the frame that has begun to leave.
+    // Data of streams that catch up may precede it in the connection, and in the frame being sent.
     let ahead = Duration::from_millis(catch_up_bytes * 1_000 / rate + 4);
     let slowest = slowest(&world, 1, since);
     assert!(slowest <= ahead, "{slowest:?} of {ahead:?}");
-    // And the backlog goes on: at the rate of the link, nearly.
+    // The backlog continues too, nearly at the rate of the link.
     let moved = world.handed_out.iter().filter(|out| out.0 == 0);
     let moved: u64 = moved.map(|out| out.2).sum();
     assert!(
@@ -81,7 +81,7 @@ fn a_stream_that_is_not_stored_does_not_delay_another() {
         bytes: 100_000,
         elements: 1_000,
     });
-    world.manners.stuck = Some(0);
+    world.behaviour.stuck = Some(0);
     world.connect();
     world.run(milliseconds(100));
     world.append(0, 20_000, 100);
@@ -93,7 +93,7 @@ fn a_stream_that_is_not_stored_does_not_delay_another() {
     assert_eq!(
         slowest(&world, 1, since),
         milliseconds(1),
-        "the way of the network"
+        "the delay of the network"
     );
     let channels: Vec<_> = world.sender.channels().collect();
     assert!(channels[0].1.stalled, "{:?}", channels[0]);
@@ -116,7 +116,7 @@ fn streams_that_catch_up_take_turns() {
         }
     }
     world.connect();
-    // The first to be subscribed may fill the windows before there is another.
+    // The first subscription may fill the windows before there is another.
     world.run(Duration::from_secs(1));
     let since = world.now;
     world.run(Duration::from_secs(2));
@@ -132,7 +132,7 @@ fn streams_that_catch_up_take_turns() {
 }
 
 #[test]
-fn acknowledgements_are_few_and_what_is_there_shares_a_frame() {
+fn acknowledgements_are_few_and_ready_elements_share_a_frame() {
     let mut world = World::new(4, 24, SenderConfig::default(), ReceiverConfig::default());
     world.connect();
     world.run(milliseconds(100));
@@ -151,7 +151,7 @@ fn acknowledgements_are_few_and_what_is_there_shares_a_frame() {
         ..SenderConfig::default()
     };
     let mut world = World::new(4, 24, linger, ReceiverConfig::default());
-    world.manners.live = 1_000;
+    world.behaviour.live = 1_000;
     world.connect();
     world.run(milliseconds(100));
     let before = world.sender.counters().frames_sent;
@@ -177,10 +177,10 @@ fn records_at_hand_keep_to_the_window_over_all_channels() {
         ..ReceiverConfig::default()
     };
     let mut world = World::new(6, 2, SenderConfig::default(), receiver);
-    world.manners.live = 1_000;
+    world.behaviour.live = 1_000;
     world.connect();
     world.run(milliseconds(100));
-    world.manners.store = Duration::from_secs(1);
+    world.behaviour.store = Duration::from_secs(1);
     for _ in 0..4 {
         world.append(0, 100, 1_000);
         world.append(1, 100, 1_000);

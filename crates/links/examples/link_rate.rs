@@ -1,9 +1,8 @@
-//! What reliable links cost: 24 streams of 100 elements a second from one store to another, over 24
-//! sessions of ZeroMQ on loopback, stored at level `power`; then a backlog as fast as it goes.
+//! The cost of reliable links: 24 streams of 100 elements a second from one store to another, over
+//! 24 sessions of ZeroMQ on loopback, stored at level `power`; then a backlog as fast as possible.
 //!
-//! That is what one node of the exchange experiment sends and receives. Usage:
-//! `link_rate [SECONDS] [LINGER_MS] [BACKLOG] [DIRECTORY]`; without a directory the stores are in
-//! memory.
+//! That is the load of one node of the exchange experiment. Usage: `link_rate [SECONDS] [LINGER_MS]
+//! [BACKLOG] [DIRECTORY]`; without a directory the stores are in memory.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +35,7 @@ fn now() -> Timestamp {
 struct Latencies(Mutex<Vec<u64>>);
 
 impl Arrivals for Latencies {
-    fn came(&self, _: u64, newest: Timestamp) {
+    fn record_arrivals(&self, _: u64, newest: Timestamp) {
         let late = now().0.saturating_sub(newest.0).unsigned_abs();
         self.0.lock().expect("whole").push(late);
     }
@@ -127,7 +126,7 @@ fn element(n: u64) -> StreamElement {
     }
 }
 
-/// Seconds of processor that this process has used.
+/// Processor time of this process in seconds.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat

@@ -1,4 +1,4 @@
-//! What a link is configured to do, and the bounds of all links.
+//! The configuration of a link, and the limits for all links of a node.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::LinkError;
 
-/// Most selections of a link; reason: each is looked at for each stream of the origin.
+/// Most selections of a link; reason: each is matched against each stream of the origin.
 pub const SELECTIONS_MAX: usize = 256;
 /// Longest address in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 512;
 
-/// A link: where to read, what, and how.
+/// A link: the origin to read from, which streams, and how.
 ///
 /// ```
 /// use chappe_links::{LinkConfig, LinkKind};
@@ -34,81 +34,85 @@ pub const ADDRESS_BYTES_MAX: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkConfig {
-    /// What it is called here: one part of a stream's name, such as `ward-3`.
+    /// Its name here, which can be a part of a stream's name, such as `ward-3`.
     pub name: String,
-    /// How it is spoken: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (what is
-    /// missed is counted), `http_pull` (an endless answer) or `http_push` (requests to this node).
+    /// The kind: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (missed
+    /// elements are counted), `http_pull` (an endless response) or `http_push` (requests to this
+    /// node).
     pub kind: LinkKind,
     /// Where the origin listens: `tcp://HOST:PORT` for the kinds of ZeroMQ, `http://HOST:PORT` or
     /// `https://HOST:PORT` for those of HTTP.
     pub address: String,
-    /// Which streams: names, or beginnings of names with `*` behind them.
+    /// The streams: names, or prefixes ending in `*`.
     pub streams: Vec<String>,
-    /// How elements are written on the way: `xml`, `postcard` or `message_pack`; `zeromq` speaks
+    /// The serialization of elements: `xml`, `postcard` or `message_pack`; `zeromq` supports
     /// `postcard` only. Default: `postcard`; `xml` for the HTTP kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serialization: Option<Serialization>,
-    /// What they survive here before they are acknowledged: `memory` (nothing), `process` (`kill -9`) or
-    /// `power` (the loss of power). Default: `log.level`.
+    /// The level at which elements are stored here before they are acknowledged: `memory` (survives
+    /// nothing), `process` (survives `kill -9`) or `power` (survives power loss). Default:
+    /// `log.level`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
     /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
     /// which it stands already, copies that came round. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_prefix: Option<String>,
-    /// Where a stream begins that was never read: `first`, the oldest element that the origin keeps, or
-    /// `new`, the next one. Default: `first`.
+    /// Where to start a stream that was never read: `first`, the oldest element that the origin
+    /// keeps, or `new`, the next one. Default: `first`.
     #[serde(default)]
     pub start: LinkStart,
-    /// Where the origin's directory answers, for `zeromq_best_effort`: `tcp://HOST:PORT`.
+    /// The address of the origin's directory, for `zeromq_best_effort`: `tcp://HOST:PORT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// The origin's public key (CURVE), 64 hexadecimal digits or 40 characters of Z85. Needed
-    /// beyond loopback for the ZeroMQ kinds.
+    /// The origin's public key (CURVE), 64 hexadecimal digits or 40 characters of Z85. The ZeroMQ
+    /// kinds need it beyond loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_key: Option<String>,
     /// The address at which the origin reaches this node, for `http_push`: `https://HOST:PORT` with
-    /// this node's TLS (`[http.tls]`), whose certificate the origin is told to trust, or
-    /// `http://HOST:PORT`, beyond loopback with `insecure`. HOST is an IP address. Default: where
-    /// this node listens.
+    /// this node's TLS (`[http.tls]`), whose certificate fingerprint is sent to the origin, or
+    /// `http://HOST:PORT`, beyond loopback only with `insecure`. HOST is an IP address. Default:
+    /// the address at which this node listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
-    /// The token that the origin asks of readers, for the HTTP kinds.
+    /// The token that the origin requires of readers, for the HTTP kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// A file with that token, readable by its owner only. Either this or `token`.
+    /// A file with that token, readable by its owner only. Set either this or `token`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
     /// The SHA-256 of the origin's certificate, for `https://` addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// A PEM file of the authorities that vouch for the origin's certificate, for `https://`.
+    /// A PEM file of the certificate authorities that sign the origin's certificate, for
+    /// `https://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities: Option<PathBuf>,
-    /// Whether it may go beyond loopback without encryption. Default: no.
+    /// Whether the link may leave this machine without encryption. Default: no.
     #[serde(default)]
     pub insecure: bool,
-    /// Its bounds, under `[links.limits]`.
+    /// The limits of the link, under `[links.limits]`.
     #[serde(default)]
     pub limits: LinkLimits,
 }
 
-/// How a link is spoken.
+/// The kind of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Reliable sessions over ZeroMQ DEALER and ROUTER.
     Zeromq,
-    /// ZeroMQ PUB and SUB: what a slow or absent subscriber misses is counted, not sent again.
+    /// ZeroMQ PUB and SUB: elements that a slow or absent subscriber misses are counted, not sent
+    /// again.
     ZeromqBestEffort,
-    /// An endless answer to an HTTP GET.
+    /// An endless response to an HTTP GET.
     HttpPull,
     /// The origin sends each element in an HTTP request to this node.
     HttpPush,
 }
 
 impl LinkKind {
-    /// The word in configuration and metrics.
+    /// The name in configuration and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -119,18 +123,18 @@ impl LinkKind {
         }
     }
 
-    /// Whether its address is one of HTTP.
+    /// Whether the kind uses an HTTP address.
     #[must_use]
     pub const fn is_http(self) -> bool {
         matches!(self, Self::HttpPull | Self::HttpPush)
     }
 }
 
-/// How elements are written.
+/// The serialization of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Serialization {
-    /// XML, one document an element, as in the exchange experiment.
+    /// XML, one document per element, as in the exchange experiment.
     Xml,
     /// Postcard: compact, as in the log.
     Postcard,
@@ -138,14 +142,14 @@ pub enum Serialization {
     MessagePack,
 }
 
-/// Where a stream begins that was never read.
+/// Where to start a stream that was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkStart {
-    /// With the oldest element that the origin keeps.
+    /// At the oldest element that the origin keeps.
     #[default]
     First,
-    /// With the next new element.
+    /// At the next new element.
     New,
 }
 
@@ -156,16 +160,16 @@ pub struct LinkLimits {
     /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
     #[schemars(range(min = 1, max = 65_535))]
     pub streams: usize,
-    /// Bytes that may be on their way and not stored, over all streams. Default 8 MiB.
+    /// Most bytes in flight and not yet stored, over all streams. Default 8 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub window_bytes: u64,
-    /// Bytes of one stream that may be on their way and not stored. Default 1 MiB.
+    /// Most bytes of one stream in flight and not yet stored. Default 1 MiB.
     #[schemars(range(min = 4_096, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub stream_window_bytes: u64,
-    /// Dead letters that are kept. Default 10,000; the oldest go first.
+    /// Most dead letters kept. Default 10,000; the oldest are dropped first.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub dead_letters: u64,
-    /// Seconds between looks at the origin's directory, for new streams that fit. Default 10.
+    /// Seconds between queries of the origin's directory for new streams that match. Default 10.
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     pub directory_s: u64,
 }
@@ -182,27 +186,27 @@ impl Default for LinkLimits {
     }
 }
 
-/// The bounds of all links of a node, both ways.
+/// The limits for all links of a node, in both directions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinksConfig {
     /// Most links. Default 256.
     pub links: usize,
-    /// Most sessions that other nodes have here. Default 1,024.
+    /// Most sessions that other nodes have with this one. Default 1,024.
     pub sessions: usize,
-    /// Most sessions, subscriptions and pulls of one peer (its key, or its address). Default 64.
+    /// Most sessions, subscriptions and pulls of one peer (by its key, or its address). Default 64.
     pub sessions_per_peer: usize,
-    /// How long an element waits at the origin for others to travel with, at most: after two thirds
-    /// of it they go with the next commit. Default 5 ms: at a thousand elements a second three to
-    /// five share a frame.
+    /// Longest time that an element waits at the origin to share a frame: after two thirds of it,
+    /// the waiting elements go with the next commit. Default 5 ms: at a thousand elements a second,
+    /// three to five share a frame.
     pub linger: Duration,
     /// HTTP: most subscriptions by contact point. Default 1,024.
     pub subscriptions: usize,
-    /// HTTP: how long a subscription lives without being renewed. Default 60 s, and most.
+    /// HTTP: lifetime of a subscription that is not renewed. Default and maximum: 60 s.
     pub lease: Duration,
-    /// HTTP: after so much silence a pull is told that it lives. Default 15 s.
+    /// HTTP: silence after which a pull sends a keep-alive. Default 15 s.
     pub keep_alive: Duration,
-    /// HTTP: most bytes of elements in one request of other serializations than XML. Default
-    /// 64 KiB.
+    /// HTTP: most bytes of elements in one request, for serializations other than XML. Default 64
+    /// KiB.
     pub batch_bytes: usize,
 }
 
@@ -222,7 +226,7 @@ impl Default for LinksConfig {
 }
 
 impl LinkConfig {
-    /// How elements are written.
+    /// The serialization of elements.
     #[must_use]
     pub fn serialization(&self) -> Serialization {
         self.serialization.unwrap_or(match self.kind.is_http() {
@@ -231,15 +235,15 @@ impl LinkConfig {
         })
     }
 
-    /// Which streams.
+    /// The selected streams.
     ///
     /// # Errors
-    /// The first selection that is none.
+    /// The first selection that is invalid.
     pub fn selections(&self) -> Result<Vec<Selection>, LinkError> {
         self.streams.iter().map(|text| text.parse()).collect()
     }
 
-    /// The name here of the stream that the origin calls `name`.
+    /// The local name of the origin's stream `name`.
     #[must_use]
     pub fn local_name(&self, name: &str) -> String {
         match &self.as_prefix {
@@ -248,8 +252,8 @@ impl LinkConfig {
         }
     }
 
-    /// Whether one of its selections takes the origin's stream of this name: a beginning passes over
-    /// names in which the link's own prefix stands already, since those are copies that came round.
+    /// Whether a selection matches the origin's stream of this name. A prefix skips names that
+    /// contain the link's own prefix already, since those are copies of copies.
     #[must_use]
     pub fn takes(&self, selection: &Selection, name: &str) -> bool {
         let prefixes = |text: &str| match &self.as_prefix {
@@ -263,10 +267,10 @@ impl LinkConfig {
             }
     }
 
-    /// Checks what can be checked without the origin.
+    /// Checks everything that can be checked without the origin.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the key that is to be changed.
+    /// The first fault, with the key to change.
     pub fn check(&self) -> Result<(), LinkError> {
         let wrong = |key: &'static str, why: String| Err(LinkError::Config { key, why });
         if check_name(&self.name).is_err() || self.name.contains('.') || self.name.len() > 64 {
@@ -282,13 +286,16 @@ impl LinkConfig {
         }
         self.check_secrets()?;
         if self.streams.is_empty() || self.streams.len() > SELECTIONS_MAX {
-            return wrong("streams", format!("give one to {SELECTIONS_MAX}"));
+            return wrong("streams", format!("give 1 to {SELECTIONS_MAX} selections"));
         }
         self.selections()?;
         if let Some(prefix) = self.as_prefix.as_deref()
             && (check_name(prefix).is_err() || prefix.len() > NAME_BYTES_MAX / 2)
         {
-            return wrong("as_prefix", "it is no stream name, or too long".into());
+            return wrong(
+                "as_prefix",
+                "it is not a valid stream name, or too long".into(),
+            );
         }
         if let Some(directory) = self.directory.as_deref()
             && let Err(why) = check_address(directory, &["tcp://"])
@@ -303,22 +310,22 @@ impl LinkConfig {
         if self.kind == LinkKind::ZeromqBestEffort && self.directory.is_none() {
             return wrong(
                 "directory",
-                "zeromq_best_effort needs it for the names and schemas".into(),
+                "zeromq_best_effort reads the names and schemas there".into(),
             );
         }
         if self.kind == LinkKind::Zeromq && self.serialization() != Serialization::Postcard {
-            return wrong("serialization", "zeromq speaks postcard only".into());
+            return wrong("serialization", "zeromq supports postcard only".into());
         }
         if self.limits.streams == 0 || self.limits.stream_window_bytes == 0 {
-            return wrong("limits", "none may be 0".into());
+            return wrong("limits", "no limit may be 0".into());
         }
         Ok(())
     }
 }
 
 impl LinkConfig {
-    /// Whether elements would come to a contact point of this address in plain text beyond this
-    /// machine, which needs `insecure`.
+    /// Whether elements for this contact point would leave this machine in plain text, which needs
+    /// `insecure`.
     pub(crate) fn is_in_clear(&self, contact: &str) -> bool {
         !self.insecure && contact.starts_with("http://") && !is_loopback(contact)
     }
@@ -336,7 +343,7 @@ impl LinkConfig {
         let certified = self.fingerprint.is_some() || self.authorities.is_some();
         match self.kind.is_http() {
             true if self.address.starts_with("https://") && !certified => {
-                wrong("fingerprint", "https needs this, or authorities")
+                wrong("fingerprint", "an https address needs this, or authorities")
             }
             true if self
                 .contact
@@ -345,23 +352,23 @@ impl LinkConfig {
             {
                 wrong(
                     "contact",
-                    "elements would come in plain text: use https, or say insecure = true",
+                    "elements would travel in plain text: use https, or set insecure = true",
                 )
             }
             true if open && has_token && self.address.starts_with("http://") => wrong(
                 "token",
-                "it would go in plain text: use https, or say insecure = true",
+                "it would travel in plain text: use https, or set insecure = true",
             ),
             false if open && self.server_key.is_none() => wrong(
                 "server_key",
-                "needed beyond this machine, unless you say insecure = true",
+                "required for an origin on another machine, unless insecure = true",
             ),
             _ => Ok(()),
         }
     }
 }
 
-/// Whether an address of a scheme, a host and a port is this machine's own.
+/// Whether an address of scheme, host and port is on this machine.
 fn is_loopback(address: &str) -> bool {
     let rest = address.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
@@ -372,7 +379,7 @@ fn is_loopback(address: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// How often `prefix` stands in `name`, both by their parts.
+/// How often `prefix` occurs in `name`, compared part by part.
 fn times(prefix: &str, name: &str) -> usize {
     let prefix: Vec<&str> = prefix.split('.').collect();
     let parts: Vec<&str> = name.split('.').collect();
@@ -380,14 +387,14 @@ fn times(prefix: &str, name: &str) -> usize {
     windows.filter(|window| *window == prefix).count()
 }
 
-/// Whether an address is a host, behind one of these schemes, with a port where the scheme has no usual
-/// one.
+/// Checks that an address is one of these schemes and a host, with a port unless the scheme has a
+/// default.
 fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
     let rest = schemes
         .iter()
         .find_map(|scheme| address.strip_prefix(scheme));
     let rest = rest.filter(|_| address.len() <= ADDRESS_BYTES_MAX);
-    let rest = rest.ok_or_else(|| format!("it begins with {}", schemes.join(" or ")))?;
+    let rest = rest.ok_or_else(|| format!("it has to start with {}", schemes.join(" or ")))?;
     if rest.contains("://") {
         return Err("it has two schemes".to_owned());
     }
@@ -397,30 +404,30 @@ fn check_address(address: &str, schemes: &[&str]) -> Result<(), String> {
         _ => (authority, None),
     };
     if host.is_empty() {
-        return Err("it names no host".to_owned());
+        return Err("it has no host".to_owned());
     }
     if schemes.contains(&"tcp://") && host.contains('/') {
-        return Err("it has a path: write tcp://HOST:PORT".to_owned());
+        return Err("it has a path: use tcp://HOST:PORT".to_owned());
     }
     match port.map(str::parse::<u16>) {
         Some(Ok(1..)) => Ok(()),
-        Some(_) => Err("its port goes from 1 to 65535".to_owned()),
-        None if schemes.contains(&"tcp://") => Err("it names no port".to_owned()),
+        Some(_) => Err("its port has to be 1 to 65535".to_owned()),
+        None if schemes.contains(&"tcp://") => Err("it has no port".to_owned()),
         None => Ok(()),
     }
 }
 
-/// Which streams: one name, or all that begin so.
+/// Selected streams: one name, or all names with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// This one.
+    /// The stream of this name.
     Exact(String),
-    /// Those whose names begin so.
+    /// The streams with this prefix.
     Prefix(String),
 }
 
 impl Selection {
-    /// Whether it takes the stream of this name.
+    /// Whether the selection matches this name.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
         match self {
@@ -435,7 +442,7 @@ impl std::str::FromStr for Selection {
     fn from_str(text: &str) -> Result<Self, LinkError> {
         let error = || LinkError::Config {
             key: "streams",
-            why: format!("{text:?} is neither a stream's name nor a beginning with `*` behind it"),
+            why: format!("{text:?} is neither a stream name nor a prefix ending in `*`"),
         };
         let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
         match text.strip_suffix('*') {
@@ -475,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_key() {
+    fn an_error_names_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
         let cases: [(&str, Change); 22] = [
@@ -547,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_takes_a_name_or_a_beginning() {
+    fn a_selection_matches_a_name_or_a_prefix() {
         let prefix: Selection = "ward.*".parse().expect("one");
         assert!(prefix.takes("ward.bed1") && !prefix.takes("wards"));
         let exact: Selection = "ward".parse().expect("one");
@@ -556,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_passes_over_copies_that_came_round() {
+    fn a_prefix_skips_copies_of_copies() {
         let takes = |prefix: &str, selection: &str, name: &str| {
             let link = LinkConfig {
                 as_prefix: Some(prefix.into()),

@@ -1,10 +1,11 @@
-//! Dead letters: what a link could not store in its stream, and what contact points refused.
+//! Dead letters: elements that a link could not store in their stream, or that a contact point
+//! refused.
 //!
-//! They stand in the log's stream `dead-letters/LINK`, each with a schema of its own, so that they can
-//! be sent again later, when the cause is gone; a letter that was sent again or discarded is marked by
-//! a later record. The newest of a stream tells how far the origin was read, if nothing was
-//! stored after it: so a letter is written once. For the same reason they hold where a stream was
-//! begun that was to be read from its end on, or is begun anew behind what is lost.
+//! They are kept in the log's stream `dead-letters/LINK`, each with its own schema, so that they
+//! can be sent again once the cause is removed. A later record marks a letter as sent again or
+//! discarded. The newest letter of a stream also records how far the origin was read, if nothing
+//! was stored after it, so a letter is written once. For the same reason the log holds the start
+//! positions of streams that are read from their end, or that restart after a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,52 +21,52 @@ use serde::{Deserialize, Serialize};
 use super::serialization::widen;
 use super::{DeadLetter, DeadLetterReason, LinkConfig, LinkError};
 
-/// What stands before the link's name in the log.
+/// The prefix of the link's name in the log.
 const PREFIX: &str = "dead-letters/";
 /// Records read at once.
 const STEP: usize = 256;
-/// Letters looked through for the newest of a stream.
+/// Letters searched for the newest of a stream.
 const LOOK_BACK: usize = 1_024;
-/// Letters that are forgotten before the log is told; reason: each trim mark is a record.
+/// Letters dropped before the log is trimmed; reason: each trim mark is a record.
 const TRIM_STEP: usize = 64;
 
 /// The dead letters of a link.
 pub(crate) struct DeadLetters {
     store: Store,
     name: String,
-    /// Made when there is something to keep; reason: a stream of the log stays for good, and most links
+    /// Created with the first letter; reason: a stream of the log stays for good, and most links
     /// never have a dead letter.
     stream: OnceLock<Stream>,
     most: usize,
-    /// The last number that was given out before they were opened. A link of the same name that has just
-    /// ended may have queued it, and it is stored soon.
-    before: u64,
-    held: Mutex<Held>,
+    /// The last number assigned before these were opened. A link of the same name that has just
+    /// ended may have queued it; it is stored soon.
+    assigned_before_open: u64,
+    state: Mutex<LetterState>,
 }
 
-/// What is in them.
+/// The state of a link's dead letters.
 #[derive(Default)]
-struct Held {
-    /// The numbers of the letters that are neither sent again nor discarded.
+struct LetterState {
+    /// The numbers of the letters that were neither sent again nor discarded.
     letters: BTreeSet<u64>,
-    /// Where streams were begun, by the name here, with the number of the record.
-    began: BTreeMap<String, (u64, Position)>,
-    /// Letters let go of since the log was told.
-    passed: usize,
-    /// Of what was there before they were opened, it is known up to this number.
-    known: u64,
+    /// The start positions, by local stream name, with the number of their record.
+    start_positions: BTreeMap<String, (u64, Position)>,
+    /// Letters dropped since the log was last trimmed.
+    dropped_letters: usize,
+    /// Records assigned before opening are counted up to this number.
+    counted_up_to: u64,
 }
 
-/// A record of the log. A new kind goes to the end.
+/// A record of the log. New variants are appended: their order is the format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Entry {
     /// A letter of a link.
     Letter(Letter),
     /// The letter of this number was stored after all, or discarded.
     SentAgain(u64),
-    /// The stream of this name here is read from behind this position at the origin on.
-    Began(String, Position),
-    /// A letter of pushing.
+    /// The stream of this local name is read from this position at the origin, exclusive.
+    StartPosition(String, Position),
+    /// An element that a contact point refused.
     Refused(Refused),
 }
 
@@ -74,28 +75,28 @@ enum Entry {
 pub(crate) struct Letter {
     /// The stream here.
     pub(crate) stream: String,
-    /// Its position at the origin.
+    /// The element's position at the origin.
     pub(crate) origin: Option<Position>,
     /// Why it is dead.
     pub(crate) reason: DeadLetterReason,
     /// Why, as a text.
     pub(crate) text: String,
-    /// When it came.
+    /// When it was received.
     pub(crate) received: Timestamp,
-    /// The time at the source.
+    /// The source time of the element.
     pub(crate) source_time: Timestamp,
-    /// The schema by which it is written: its own, see [`own_schema`].
+    /// The schema that the record is encoded with: its own, see [`own_schema`].
     pub(crate) schema: StreamSchema,
-    /// The record as it came.
+    /// The record as it was received.
     pub(crate) record: Vec<u8>,
 }
 
-/// An element of a stream here that a contact point refused.
+/// An element of a local stream that a contact point refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Refused {
-    /// The element; its position at the origin is that in the stream here.
+    /// The element; its position at the origin is its position in the local stream.
     pub(crate) letter: Letter,
-    /// Who refused it.
+    /// The contact point that refused it.
     pub(crate) contact: String,
 }
 
@@ -103,7 +104,7 @@ impl Letter {
     /// The element, in the shape of its own schema.
     ///
     /// # Errors
-    /// Unreadable bytes, as a text.
+    /// A description of bytes that do not decode.
     pub(crate) fn element(&self) -> Result<StreamElement, String> {
         let decoded = decode_element(&self.record, Position::default(), self.source_time);
         let (element, _) = decoded.map_err(|error| error.to_string())?;
@@ -118,55 +119,58 @@ impl DeadLetters {
         Self::named(store, &config.name, config.limits.dead_letters)
     }
 
-    /// The dead letters of this name, at most so many.
+    /// The dead letters of this name, at most `most`.
     pub(crate) fn named(store: &StreamStore, name: &str, most: u64) -> Result<Self, LinkError> {
         let (store, name) = (store.store().clone(), format!("{PREFIX}{name}"));
         let stream = store
             .existing(&name)
             .map_or_else(OnceLock::new, OnceLock::from);
         let letters = Self {
-            before: stream.get().map_or(0, Stream::assigned),
+            assigned_before_open: stream.get().map_or(0, Stream::assigned),
             store,
             name,
             stream,
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
-            held: Mutex::default(),
+            state: Mutex::default(),
         };
         letters.count_stored()?;
         Ok(letters)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, LetterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out what is stored of what was there before they were opened.
+    /// Counts the records that were assigned before these letters were opened and are stored by
+    /// now.
     ///
     /// # Errors
     /// Errors of the log.
     pub(crate) fn count_stored(&self) -> Result<(), LinkError> {
         loop {
-            let next = self.held().known + 1;
-            if next > self.before {
+            let next = self.lock_state().counted_up_to + 1;
+            if next > self.assigned_before_open {
                 return Ok(());
             }
             let records = self.read(next, STEP)?;
             let Some(last) = records.last() else {
                 return Ok(());
             };
-            let mut held = self.held();
-            held.known = last.position.sequence.min(self.before);
+            let mut state = self.lock_state();
+            state.counted_up_to = last.position.sequence.min(self.assigned_before_open);
             for record in &records {
                 let number = record.position.sequence;
-                // Its own were noted when they were queued.
-                if let Some(entry) = read(&record.payload).filter(|_| number <= self.before) {
-                    held.note(number, &entry);
+                // Those queued since then were noted at that time.
+                if let Some(entry) =
+                    read(&record.payload).filter(|_| number <= self.assigned_before_open)
+                {
+                    state.note(number, &entry);
                 }
             }
         }
     }
 
-    /// Records from a number on, after damaged ones.
+    /// Reads records from a number on, skipping damaged ones.
     fn read(&self, from: u64, count: usize) -> Result<Vec<Record>, LinkError> {
         let Some(stream) = self.log() else {
             return Ok(Vec::new());
@@ -185,45 +189,49 @@ impl DeadLetters {
         self.keep(letter.received, Entry::Letter(letter))
     }
 
-    /// Queues a letter of pushing; it is safe when the result resolves.
+    /// Queues an element that a contact point refused; it is safe when the result resolves.
     pub(crate) fn put_refused(&self, refused: Refused) -> Result<Appended, LinkError> {
         self.keep(refused.letter.received, Entry::Refused(refused))
     }
 
-    /// Queues where a stream is begun; it is safe when the result resolves.
-    pub(crate) fn put_began(&self, stream: &str, at: Position) -> Result<Appended, LinkError> {
-        self.keep(Timestamp(0), Entry::Began(stream.to_owned(), at))
+    /// Queues a stream's start position; it is safe when the result resolves.
+    pub(crate) fn put_start_position(
+        &self,
+        stream: &str,
+        at: Position,
+    ) -> Result<Appended, LinkError> {
+        self.keep(Timestamp(0), Entry::StartPosition(stream.to_owned(), at))
     }
 
     fn keep(&self, time: Timestamp, entry: Entry) -> Result<Appended, LinkError> {
         let appended = self.append(time, &entry)?;
-        let mut held = self.held();
-        held.note(appended.last().sequence, &entry);
-        while held.letters.len() > self.most {
-            held.letters.pop_first();
-            held.passed += 1;
+        let mut state = self.lock_state();
+        state.note(appended.last().sequence, &entry);
+        while state.letters.len() > self.most {
+            state.letters.pop_first();
+            state.dropped_letters += 1;
         }
-        if held.passed >= TRIM_STEP {
-            held.passed = 0;
-            let first = held.letters.first().copied();
-            // A log that does not take the mark says so at the next letter.
-            let _ = self.trim(held, first.unwrap_or(appended.last().sequence));
+        if state.dropped_letters >= TRIM_STEP {
+            state.dropped_letters = 0;
+            let first = state.letters.first().copied();
+            // If the log refuses the mark, the next letter reports it.
+            let _ = self.trim(state, first.unwrap_or(appended.last().sequence));
         }
         Ok(appended)
     }
 
-    /// Lets go of all before this number, but not of where streams were begun.
-    fn trim(&self, mut held: MutexGuard<'_, Held>, before: u64) -> Result<(), LinkError> {
-        let begun: Vec<(String, Position)> = held
-            .began
+    /// Trims everything before this number except the start positions.
+    fn trim(&self, mut state: MutexGuard<'_, LetterState>, before: u64) -> Result<(), LinkError> {
+        let begun: Vec<(String, Position)> = state
+            .start_positions
             .iter()
             .filter(|(_, (number, _))| *number < before)
             .map(|(stream, (_, at))| (stream.clone(), *at))
             .collect();
         for (stream, at) in begun {
-            let entry = Entry::Began(stream, at);
+            let entry = Entry::StartPosition(stream, at);
             let appended = self.append(Timestamp(0), &entry)?;
-            held.note(appended.last().sequence, &entry);
+            state.note(appended.last().sequence, &entry);
         }
         if let Some(stream) = self.log() {
             let trimmed = stream.trim(before);
@@ -232,16 +240,16 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Discards these letters, or all.
+    /// Discards the letters of these numbers, or all.
     pub(crate) fn discard(&self, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         let Some(numbers) = numbers else {
-            let mut held = self.held();
-            held.letters.clear();
+            let mut state = self.lock_state();
+            state.letters.clear();
             let next = self.log().map_or(0, Stream::assigned) + 1;
-            return self.trim(held, next);
+            return self.trim(state, next);
         };
         for number in numbers {
-            if !self.held().letters.contains(number) {
+            if !self.lock_state().letters.contains(number) {
                 return Err(LinkError::NoLetter(*number));
             }
             drop(self.mark(*number)?);
@@ -252,7 +260,7 @@ impl DeadLetters {
     /// Marks a letter as sent again, or discarded.
     fn mark(&self, number: u64) -> Result<Appended, LinkError> {
         let appended = self.append(Timestamp(0), &Entry::SentAgain(number))?;
-        self.held().letters.remove(&number);
+        self.lock_state().letters.remove(&number);
         Ok(appended)
     }
 
@@ -272,18 +280,18 @@ impl DeadLetters {
         Ok(appended.map_err(chappe_stream::StoreError::from)?)
     }
 
-    /// The log's stream underneath, once there was something to keep.
+    /// The log's stream, if it was created.
     pub(crate) fn log(&self) -> Option<&Stream> {
         self.stream.get()
     }
 
-    /// How many there are.
+    /// The number of letters.
     pub(crate) fn count(&self) -> u64 {
-        self.held().letters.len() as u64
+        self.lock_state().letters.len() as u64
     }
 
-    /// How far the origin of a stream was read, as far as that is told here: by the newest of its
-    /// letters, or by where it was begun.
+    /// How far the origin of a stream was read, according to its newest letter or its start
+    /// position.
     pub(crate) fn newest_origin(&self, stream: &str) -> Result<Option<Position>, LinkError> {
         let newest = self
             .log()
@@ -299,7 +307,7 @@ impl DeadLetters {
             };
             Some((record.position.sequence, origin?))
         });
-        let began = self.held().began.get(stream).copied();
+        let began = self.lock_state().start_positions.get(stream).copied();
         let later = letter
             .into_iter()
             .chain(began)
@@ -309,7 +317,7 @@ impl DeadLetters {
 
     pub(crate) fn list(&self, from: u64, count: usize) -> Result<Vec<DeadLetter>, LinkError> {
         let numbers: Vec<u64> = self
-            .held()
+            .lock_state()
             .letters
             .range(from..)
             .take(count)
@@ -320,11 +328,11 @@ impl DeadLetters {
             let (letter, contact) = match self.entry(number) {
                 Ok(Entry::Letter(letter)) => (letter, None),
                 Ok(Entry::Refused(refused)) => {
-                    // Not its path, in which the secret stands.
+                    // Without its path, which contains the secret.
                     let contact = Contact::parse(&refused.contact, 0).ok();
                     (refused.letter, contact.map(|it| it.address.to_string()))
                 }
-                // It is not safe yet, or damaged: it is not shown.
+                // Not safe yet, or damaged: it is not listed.
                 _ => continue,
             };
             shown.push(DeadLetter {
@@ -341,32 +349,32 @@ impl DeadLetters {
         Ok(shown)
     }
 
-    /// The letter of this number.
+    /// The record of this letter.
     fn entry(&self, number: u64) -> Result<Entry, LinkError> {
-        let gone = || LinkError::NoLetter(number);
-        if !self.held().letters.contains(&number) {
-            return Err(gone());
+        let no_letter = || LinkError::NoLetter(number);
+        if !self.lock_state().letters.contains(&number) {
+            return Err(no_letter());
         }
         let records = self.read(number, 1)?;
         let found = records
             .first()
             .filter(|it| it.position.sequence == number)
             .and_then(|it| read(&it.payload));
-        found.ok_or_else(gone)
+        found.ok_or_else(no_letter)
     }
 
-    /// The letter of pushing with this number.
+    /// The refused element of this number.
     pub(crate) fn refused(&self, number: u64) -> Result<Refused, LinkError> {
         match self.entry(number)? {
             Entry::Refused(refused) => Ok(refused),
             _ => {
-                let why = "it does not name the contact point that refused it".to_owned();
+                let why = "the letter has no contact point".to_owned();
                 Err(LinkError::StillDead { number, why })
             }
         }
     }
 
-    /// A letter was sent again; it is one no more when the future is ready.
+    /// Marks a letter as sent again; the mark is stored when the future resolves.
     pub(crate) async fn sent_again(&self, number: u64) -> Result<(), LinkError> {
         let marked = self.mark(number)?;
         marked.await.map_err(chappe_stream::StoreError::from)?;
@@ -390,7 +398,8 @@ impl DeadLetters {
         let mut element = letter.element().map_err(still)?;
         let values = std::mem::take(&mut element.values);
         element.values = fit(&letter.schema, values, &log.schema()).map_err(still)?;
-        // Not its origin: it follows newer elements, and the newest decides where the link resumes.
+        // Without its origin: it follows newer elements, and the newest decides where the link
+        // resumes.
         element.origin = None;
         element.receive_time = now;
         let appended = log
@@ -402,13 +411,16 @@ impl DeadLetters {
     }
 }
 
-impl Held {
+impl LetterState {
     fn note(&mut self, number: u64, entry: &Entry) {
         match entry {
             Entry::Letter(_) | Entry::Refused(_) => drop(self.letters.insert(number)),
             Entry::SentAgain(letter) => drop(self.letters.remove(letter)),
-            Entry::Began(stream, at) => {
-                let began = self.began.entry(stream.clone()).or_insert((number, *at));
+            Entry::StartPosition(stream, at) => {
+                let began = self
+                    .start_positions
+                    .entry(stream.clone())
+                    .or_insert((number, *at));
                 if began.0 < number {
                     *began = (number, *at);
                 }
@@ -417,8 +429,8 @@ impl Held {
     }
 }
 
-/// The schema that an element has by itself, whatever its stream wants: fields of these names, with
-/// the types of its values.
+/// The schema that fits this element, regardless of its stream: fields of these names, with the
+/// types of its values.
 pub(crate) fn own_schema(names: &[String], values: &[Value]) -> StreamSchema {
     let fields = names.iter().zip(values).map(|(name, value)| Field {
         name: name.clone(),
@@ -433,17 +445,17 @@ pub(crate) fn own_schema(names: &[String], values: &[Value]) -> StreamSchema {
     }
 }
 
-/// The record of an element that does not fit its stream; empty when it is too large for one.
+/// The record of an element that does not fit its stream; empty if it is too large for one.
 pub(crate) fn record_of(element: &StreamElement) -> Vec<u8> {
     let mut element = element.clone();
     element.origin = None;
     encode_element(&element, 0).unwrap_or_default()
 }
 
-/// Values in the order of `to`. Unlike where a schema changes, nothing may be left behind.
+/// Values in the order of `to`. Unlike at a schema change, no value may be dropped.
 ///
 /// # Errors
-/// The first that would be, as a text.
+/// A description of the first value that would be dropped.
 pub(crate) fn fit(
     from: &StreamSchema,
     values: Vec<Value>,
@@ -475,7 +487,7 @@ mod tests {
     use chappe_stream::Epoch;
 
     #[test]
-    fn what_was_queued_before_is_known_as_soon_as_it_is_stored() {
+    fn records_queued_before_opening_count_once_they_are_stored() {
         let options = Options {
             commit: Commit::Caller,
             ..Options::default()
@@ -488,10 +500,10 @@ mod tests {
             sequence,
         };
         let ended = open();
-        drop(ended.put_began("a", at(30)).unwrap());
-        drop(ended.put_began("b", at(40)).unwrap());
+        drop(ended.put_start_position("a", at(30)).unwrap());
+        drop(ended.put_start_position("b", at(40)).unwrap());
         let begun = open();
-        drop(begun.put_began("b", at(50)).unwrap());
+        drop(begun.put_start_position("b", at(50)).unwrap());
         begun.count_stored().unwrap();
         assert_eq!(begun.newest_origin("a").unwrap(), None);
         store.commit().unwrap();

@@ -1,4 +1,4 @@
-//! Dialling an origin, again and again: a link's connection is lost sooner or later.
+//! Dials an origin, and dials again when the connection is lost.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::session::{ConnectionError, FrameConnection, subscribe};
 
 /// Makes connections to one origin.
 pub trait Dialler: Send + Sync + 'static {
-    /// What it makes.
+    /// The type of its connections.
     type Connection: FrameConnection;
 
-    /// A new connection.
+    /// Opens a new connection.
     fn dial(&self) -> impl Future<Output = Result<Self::Connection, ConnectionError>> + Send;
 }
 
-/// When to try again, for all kinds.
-pub(crate) struct Again {
+/// The retry delays of all kinds of links.
+pub(crate) struct RetryTimer {
     machine: Reconnect,
     clock: Clock,
 }
 
-impl Again {
+impl RetryTimer {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             machine: Reconnect::new(ReconnectConfig::default(), seed),
@@ -35,9 +35,9 @@ impl Again {
         }
     }
 
-    /// Tells how it went, and waits until it may be tried (again).
-    pub(crate) async fn wait(&mut self, told: ReconnectCommand) {
-        let mut dial = self.give(Input::Command(told));
+    /// Reports the outcome of an attempt, and waits until the next may start.
+    pub(crate) async fn wait(&mut self, outcome: ReconnectCommand) {
+        let mut dial = self.give(Input::Command(outcome));
         while !dial {
             match self.machine.deadline() {
                 Some(at) => tokio::time::sleep_until(self.clock.at(at)).await,
@@ -47,9 +47,9 @@ impl Again {
         }
     }
 
-    /// Tells how it goes.
-    pub(crate) fn tell(&mut self, told: ReconnectCommand) {
-        self.give(Input::Command(told));
+    /// Reports progress.
+    pub(crate) fn report(&mut self, outcome: ReconnectCommand) {
+        self.give(Input::Command(outcome));
     }
 
     fn give(&mut self, input: Input<(), ReconnectCommand>) -> bool {
@@ -65,26 +65,27 @@ impl Again {
 
 /// Runs reliable sessions, one after another, until the link is removed.
 pub(crate) async fn sessions<D: Dialler>(link: Arc<Link>, dialler: D) {
-    let mut again = Again::new(link.shared.host.random());
-    again.wait(ReconnectCommand::Start).await;
+    let mut retry = RetryTimer::new(link.shared.host.random());
+    retry.wait(ReconnectCommand::Start).await;
     loop {
         link.end(LinkState::Connecting);
         let dialled = tokio::time::timeout(DIAL_DEADLINE, dialler.dial()).await;
         let ended = match dialled {
             Ok(Ok(connection)) => {
-                again.tell(ReconnectCommand::Connected);
+                retry.report(ReconnectCommand::Connected);
                 let before = link.live().bytes_received;
                 let ended = subscribe(link.clone(), connection).await;
                 let bytes = link.live().bytes_received.saturating_sub(before);
                 let work = u32::try_from(bytes / WORK_BYTES).unwrap_or(u32::MAX);
-                again.tell(ReconnectCommand::Worked(work));
+                retry.report(ReconnectCommand::Worked(work));
                 ended
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ConnectionError {
                 text: format!("{} does not answer", link.config.address),
                 hint: Some(
-                    "check that the origin runs, and that no firewall is in between".to_owned(),
+                    "check that the origin runs, and that no firewall blocks the connection"
+                        .to_owned(),
                 ),
             }),
         };
@@ -93,11 +94,11 @@ pub(crate) async fn sessions<D: Dialler>(link: Arc<Link>, dialler: D) {
             hint: None,
         });
         link.disconnected(error.text, error.hint);
-        again.wait(ReconnectCommand::Failed).await;
+        retry.wait(ReconnectCommand::Failed).await;
     }
 }
 
-/// How long a connection may take.
+/// Time limit for opening a connection.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
-/// Received bytes that count as one unit of work for the budget of attempts.
+/// Received bytes that count as one unit of work for the retry budget.
 const WORK_BYTES: u64 = 1_024;

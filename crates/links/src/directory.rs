@@ -1,9 +1,8 @@
-//! The directory on the wire: questions by name or beginning of a name, answers with the structure.
+//! The directory on the wire: queries by name or prefix, answers with the structures.
 //!
-//! A question is a name, a beginning of names with `*` behind it, or nothing at all: the list. An
-//! answer is the structures as documents one behind the other, in the serialization that was asked
-//! for (behind a line break: `NAME\nxml`); the list of all is the same with nothing but names in them
-//! (fields are left out), so that it stays short.
+//! A query is a name, a prefix ending in `*`, or empty (list all). The serialization of the answer
+//! follows after a line break: `NAME\nxml`. An answer is a sequence of structures as documents; the
+//! list of all streams leaves out the fields, so that it stays short.
 
 use bytes::Bytes;
 
@@ -13,7 +12,7 @@ use super::{DirectoryEntry, LinkError, Selection, Serialization};
 /// Most entries of an answer; reason: a node has at most 131,072 streams.
 pub(crate) const ENTRIES_MAX: usize = 131_072;
 
-/// Writes a question.
+/// Encodes a query.
 pub(crate) fn question(selection: &Selection, serialization: Serialization) -> Bytes {
     let what = match selection {
         Selection::Exact(name) => name.clone(),
@@ -22,11 +21,11 @@ pub(crate) fn question(selection: &Selection, serialization: Serialization) -> B
     format!("{what}\n{}", serialization.as_str()).into()
 }
 
-/// Answers a question from the streams that the asker may read. An answer that would be larger than
-/// `bytes_max` is cut behind the last structure that fits.
+/// Answers a query from the streams that the requester may read. An answer larger than `bytes_max`
+/// is cut after the last structure that fits.
 ///
 /// # Errors
-/// A question that is none.
+/// An invalid query.
 pub(crate) fn answer(
     question: &[u8],
     entries: &[DirectoryEntry],
@@ -36,10 +35,10 @@ pub(crate) fn answer(
         key: "question",
         why: why.to_owned(),
     };
-    let text = std::str::from_utf8(question).map_err(|_| wrong("it is no UTF-8"))?;
+    let text = std::str::from_utf8(question).map_err(|_| wrong("it is not UTF-8"))?;
     let (what, serialization) = text.split_once('\n').unwrap_or((text, "xml"));
     let serialization =
-        Serialization::parse(serialization).ok_or_else(|| wrong("no known serialization"))?;
+        Serialization::parse(serialization).ok_or_else(|| wrong("unknown serialization"))?;
     let list = what.is_empty();
     let selection: Selection = if list { "*" } else { what }.parse()?;
     let mut bytes = Vec::new();
@@ -63,10 +62,10 @@ pub(crate) fn answer(
     Ok(bytes.into())
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 ///
 /// # Errors
-/// Bytes that are none.
+/// Bytes that are not an answer.
 pub(crate) fn read(
     mut bytes: &[u8],
     serialization: Serialization,

@@ -1,5 +1,5 @@
-//! What documents do to the copy of a stream: elements, structures, losses and rollbacks, by whichever
-//! kind of link they arrive.
+//! Applies documents to the copy of a stream, for every kind of link: elements, structures, losses
+//! and rollbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use super::inlet::{Arrival, Inlet, InletError, Pending};
 use super::serialization::{Document, Elements};
 
-/// How long a change waits for the log before the sender has to send it again; reason: five seconds are
-/// several syncs of a slow disk, and less than a sender waits for its answer.
+/// How long a change waits for the log before the sender has to resend it; reason: five seconds are
+/// several syncs of a slow disk, and less than a sender waits for its response.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a change waits while its stream is being defined, before it is tried again; reason: a
-/// definition takes one sync.
+/// Delay before a change is retried while its stream is being defined; reason: a definition takes
+/// one sync.
 const DEFINING_PAUSE: Duration = Duration::from_millis(2);
 
-/// The stream that a document is about.
+/// The stream of a document.
 pub(crate) fn stream_of(document: &Document) -> Option<&str> {
     match document {
         Document::Structure(structure) => Some(&structure.stream),
@@ -28,12 +28,12 @@ pub(crate) fn stream_of(document: &Document) -> Option<&str> {
     }
 }
 
-/// Makes a change again whenever the log's queue was full and has room, and while the stream is being
-/// defined. Each has [`WAIT_MAX`].
+/// Retries a change each time that a full queue of the log has room again, and while the stream is
+/// being defined. Each wait is limited by [`WAIT_MAX`].
 ///
 /// # Errors
 /// See [`InletError`].
-pub(crate) async fn when_room(
+pub(crate) async fn retry_until_room(
     store: &StreamStore,
     mut change: impl FnMut() -> Result<(), InletError>,
 ) -> Result<(), InletError> {
@@ -42,7 +42,7 @@ pub(crate) async fn when_room(
         match change() {
             Err(InletError::Busy(bytes)) if has_time(&mut full_until) => {
                 let until = full_until.unwrap_or_else(Instant::now);
-                // Without room in time the last attempt is refused.
+                // If there is no room in time, the last attempt returns the error.
                 let _ = tokio::time::timeout_at(until, store.room(bytes)).await;
                 tokio::task::yield_now().await;
             }
@@ -54,39 +54,39 @@ pub(crate) async fn when_room(
     }
 }
 
-/// Whether the time is not over that begins with the first call.
+/// Whether there is time left, counted from the first call.
 fn has_time(until: &mut Option<Instant>) -> bool {
     *until.get_or_insert_with(|| Instant::now() + WAIT_MAX) > Instant::now()
 }
 
-/// Does what a document says; returns when its elements are stored. What does not fit becomes a dead
-/// letter.
+/// Applies a document; returns when its elements are stored. Elements that do not fit become dead
+/// letters.
 pub(crate) async fn apply(inlet: &mut Inlet, document: Document) -> Result<(), InletError> {
     let mut pending = VecDeque::new();
     let taken = take(inlet, document, &mut pending).await;
     stored(inlet, pending, taken).await
 }
 
-/// Waits until what was taken is stored; then `taken` is the outcome.
+/// Waits until everything queued is stored; then returns `taken`.
 pub(crate) async fn stored(
     inlet: &mut Inlet,
     pending: VecDeque<Pending>,
     taken: Result<(), InletError>,
 ) -> Result<(), InletError> {
     let stored = match pending.is_empty() {
-        // They were queued for a request that nobody waits for any more.
+        // They were queued for a request that was dropped since.
         true => inlet.replica().all_stored().await,
-        // What was taken before an error is stored all the same.
+        // Elements queued before an error are stored anyway.
         false => settle(inlet, pending).await,
     };
     let outcome = stored.and(taken);
-    if outcome.as_ref().is_err_and(InletError::is_taken_back) {
+    if outcome.as_ref().is_err_and(InletError::is_retracted) {
         inlet.resume().await?;
     }
     outcome
 }
 
-/// The number of the newest element at the origin, as a document of elements says it.
+/// The newest element's number at the origin, according to a document of elements.
 pub(crate) fn last_of(document: &Document) -> Option<u64> {
     match document {
         Document::Elements(elements) => elements
@@ -96,8 +96,8 @@ pub(crate) fn last_of(document: &Document) -> Option<u64> {
     }
 }
 
-/// Does what a document says, and appends to `pending` what of it is queued in the log, also before
-/// an error. What does not fit becomes a dead letter.
+/// Applies a document, and appends its queued changes to `pending`, even if it returns an error.
+/// Elements that do not fit become dead letters.
 pub(crate) async fn take(
     inlet: &mut Inlet,
     document: Document,
@@ -106,7 +106,7 @@ pub(crate) async fn take(
     let store = inlet.replica().store();
     match document {
         Document::Structure(structure) => {
-            when_room(&store, || {
+            retry_until_room(&store, || {
                 inlet.structure(structure.version, &structure.schema)
             })
             .await
@@ -116,7 +116,7 @@ pub(crate) async fn take(
             let schema = schema.ok_or(InletError::UnknownSchema(elements.schema))?;
             let at_origin = elements.schema;
             let arrivals = shaped(elements, &schema);
-            when_room(&store, || {
+            retry_until_room(&store, || {
                 inlet.take_elements(at_origin, arrivals.clone(), pending)
             })
             .await
@@ -127,26 +127,26 @@ pub(crate) async fn take(
                 epoch: lost.epoch,
                 sequence,
             };
-            when_room(&store, || inlet.lost(from, lost.next, lost.reason)).await
+            retry_until_room(&store, || inlet.lost(from, lost.next, lost.reason)).await
         }
         Document::Rollback(rollback) => {
             let Some(have) = inlet.have() else {
                 return Ok(());
             };
-            when_room(&store, || {
+            retry_until_room(&store, || {
                 inlet.rollback(have, rollback.kept, rollback.next)
             })
             .await
         }
         Document::Alive(after) => match after {
-            Some(after) => when_room(&store, || inlet.begin(after)).await,
+            Some(after) => retry_until_room(&store, || inlet.begin(after)).await,
             None => Ok(()),
         },
     }
 }
 
-/// The elements of a document in the shape of their schema; those that have none are misfits, each by
-/// itself.
+/// The elements of a document in the shape of their schema; each one that does not fit becomes a
+/// misfit of its own.
 fn shaped(elements: Elements, schema: &StreamSchema) -> Vec<Arrival> {
     if let Ok(shaped) = elements.clone().shape(schema) {
         return shaped.into_iter().map(Arrival::fitting).collect();
@@ -175,7 +175,7 @@ fn shaped(elements: Elements, schema: &StreamSchema) -> Vec<Arrival> {
     all.into_iter().map(one).collect()
 }
 
-/// Waits until everything has reached the disk.
+/// Waits until everything is on disk.
 async fn settle(inlet: &Inlet, pending: VecDeque<Pending>) -> Result<(), InletError> {
     for one in pending {
         let (Pending::Stored(position, appended) | Pending::Letter(position, _, appended)) = one;

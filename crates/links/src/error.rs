@@ -2,28 +2,28 @@
 
 use chappe_stream::StoreError;
 
-/// A link that cannot be made, or one of its letters that cannot be sent.
+/// A link that cannot be created, or a dead letter that cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error("{key}: {why}")]
     Config {
-        /// The key that is to be changed.
+        /// The key to change.
         key: &'static str,
         /// The fault.
         why: String,
     },
-    /// There is a link of this name.
-    #[error("there is a link {0:?} already")]
+    /// A link of this name exists already.
+    #[error("link {0:?} already exists")]
     Exists(String),
-    /// There is none of this name.
+    /// No link has this name.
     #[error("there is no link {0:?}")]
     Unknown(String),
-    /// There are as many as allowed.
-    #[error("there are {0} links already, which is the limit")]
+    /// The limit of links is reached.
+    #[error("the limit of {0} links is reached")]
     TooMany(usize),
-    /// There is no dead letter of this number.
+    /// No dead letter has this number.
     #[error("there is no dead letter {0}")]
     NoLetter(u64),
     /// The dead letter still does not fit.
@@ -31,30 +31,30 @@ pub enum LinkError {
     StillDead {
         /// Its number.
         number: u64,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Another link feeds a stream.
-    #[error("stream {stream} is fed by link {link} here")]
+    /// Another link feeds the stream.
+    #[error("link {link} already feeds stream {stream}")]
     Fed {
         /// The stream here.
         stream: String,
         /// The other link.
         link: String,
     },
-    /// The host refuses a stream.
+    /// The host refuses the stream.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The log refuses or failed.
+    /// The log refused a change or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// This program was built or started without what the link needs.
+    /// This program was built or started without a feature that the link needs.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl LinkError {
-    /// Whether it is about one stream, and the link's others may go on.
+    /// Whether the error concerns one stream, so that the link's others continue.
     pub(crate) fn is_of_stream(&self) -> bool {
         match self {
             Self::Fed { .. } => true,
@@ -63,7 +63,7 @@ impl LinkError {
         }
     }
 
-    /// The text, with the remedy.
+    /// The message, with its hint.
     pub(crate) fn with_hint(&self) -> String {
         match self.hint() {
             Some(hint) => format!("{self}; {hint}"),
@@ -71,13 +71,13 @@ impl LinkError {
         }
     }
 
-    /// The remedy, if it is known.
+    /// The hint, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Exists(_) => Some("take another name, or remove that one first".to_owned()),
-            Self::Unknown(_) => Some("see `chappe link list`".to_owned()),
-            Self::TooMany(_) => Some("remove one; a link may carry many streams".to_owned()),
+            Self::Exists(_) => Some("use another name, or remove that link first".to_owned()),
+            Self::Unknown(_) => Some("list the links with `chappe link list`".to_owned()),
+            Self::TooMany(_) => Some("remove a link; one link can carry many streams".to_owned()),
             Self::Fed { .. } => {
                 Some("remove one of the two links, or give this one an as_prefix".to_owned())
             }
@@ -100,34 +100,34 @@ impl LinkError {
                     .to_owned(),
             ),
             Self::StillDead { .. } => {
-                Some("remove the cause that is named, or discard the letter".to_owned())
+                Some("fix the cause, or discard the letter".to_owned())
             }
             _ => None,
         }
     }
 }
 
-/// The host does not give a stream.
+/// The host refuses a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct HostError {
-    /// Why.
+    /// The reason.
     pub text: String,
-    /// Whether another try may succeed without anything being changed.
+    /// Whether a retry can succeed without a change of configuration.
     pub transient: bool,
 }
 
-/// An HTTP request that is refused.
+/// A refused HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {text}")]
 pub struct HttpRefusal {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// A constant text, for counters.
     pub reason: &'static str,
     /// The fault.
     pub text: String,
-    /// The remedy, if it is known.
+    /// The hint, if there is one.
     pub hint: Option<String>,
 }
 

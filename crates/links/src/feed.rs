@@ -1,8 +1,8 @@
-//! Feeds: one follower for each stream that other nodes read, however many read it.
+//! Feeds: one follower for each stream that other nodes read, however many readers it has.
 //!
-//! What is new is read and packed once, and handed to the mailbox of each session that reads the
-//! stream. A session that is behind loses nothing by a full mailbox: it keeps the number of the
-//! newest element and reads from the log later.
+//! New elements are read and encoded once, and put into the mailbox of each session that reads the
+//! stream. A slow session loses nothing when its mailbox is full: it keeps the number of the newest
+//! element and reads from the log later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,13 +12,13 @@ use chappe_flow::{Channel, Records, RecordsBuilder};
 use chappe_stream::{Position, RawFollower, RawRecords, StoreError, StreamLog};
 use tokio::sync::Notify;
 
-/// Bytes of new elements that a mailbox holds; reason: what a session does not take within some
-/// milliseconds it reads from the log, at the cost of a read.
+/// Bytes of new elements in a mailbox; reason: a session that falls some milliseconds behind reads
+/// from the log, at the cost of a read.
 const MAILBOX_BYTES_MAX: usize = 512 << 10;
-/// So long a commit is waited for; reason: far beyond what a sync takes, so what is longer is a disk
-/// that is full or ill, and what is committed is not to wait for that.
+/// Longest wait for a commit; reason: far longer than a sync. If it takes longer, the disk is full
+/// or failing, and elements that are committed should not wait for it.
 const COMMIT_WAIT: Duration = Duration::from_millis(20);
-/// A stopped log is looked at again after this; reason: an operator opens it again.
+/// Delay before a stopped log is checked again; reason: an operator reopens it.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The feeds of a node.
@@ -27,7 +27,7 @@ pub(crate) struct Feeds {
     feeds: Mutex<BTreeMap<String, Weak<Feed>>>,
 }
 
-/// The feed of one stream; it ends with its last reader.
+/// The feed of one stream; it ends when its last reader does.
 pub(crate) struct Feed {
     readers: Mutex<Vec<Reader>>,
     task: Mutex<Option<tokio::task::AbortHandle>>,
@@ -38,14 +38,14 @@ struct Reader {
     channel: Channel,
 }
 
-/// What one channel of a session reads; ends when dropped.
-pub(crate) struct Reading {
+/// The subscription of one channel of a session; ends when dropped.
+pub(crate) struct FeedSubscription {
     feed: Arc<Feed>,
     mailbox: Weak<Mailbox>,
     channel: Channel,
 }
 
-/// What waits for a session.
+/// Updates that wait for a session.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     state: Mutex<Waiting>,
@@ -59,7 +59,7 @@ struct Waiting {
     newest: BTreeMap<Channel, u64>,
 }
 
-/// New elements, packed; clones share them.
+/// New elements, encoded; clones share them.
 #[derive(Clone)]
 pub(crate) struct Batch {
     pub(crate) first: Position,
@@ -67,16 +67,16 @@ pub(crate) struct Batch {
     pub(crate) records: Records,
 }
 
-/// News for a session.
-pub(crate) enum News {
-    /// These are new.
+/// An update for a session.
+pub(crate) enum FeedUpdate {
+    /// New elements.
     Live(Channel, Batch),
-    /// There are new ones up to this number, to be read from the log.
+    /// New elements up to this number, to be read from the log.
     Appended(Channel, u64),
 }
 
 impl Batch {
-    /// Packs records.
+    /// Encodes records.
     pub(crate) fn of(raw: &RawRecords) -> Self {
         let bytes = raw
             .records
@@ -100,16 +100,16 @@ impl Batch {
 }
 
 impl Feeds {
-    /// Lets a channel read what is new in `log` from now on: it gets everything appended after
-    /// this returns, so a newest number that is asked for later leaves nothing untold between. `linger`:
-    /// elements wait so long for others.
+    /// Subscribes a channel to the new elements of `log`. It receives everything appended after
+    /// this returns, so there is no gap if the newest number is read later. `linger`: how long
+    /// elements wait to share a batch.
     pub(crate) fn read(
         &self,
         log: &StreamLog,
         linger: Duration,
         mailbox: &Arc<Mailbox>,
         channel: Channel,
-    ) -> Reading {
+    ) -> FeedSubscription {
         let mut feeds = lock(&self.feeds);
         feeds.retain(|_, feed| feed.strong_count() > 0);
         let feed = match feeds.get(log.name()).and_then(Weak::upgrade) {
@@ -120,7 +120,7 @@ impl Feeds {
                     task: Mutex::default(),
                 });
                 feeds.insert(log.name().to_owned(), Arc::downgrade(&feed));
-                // From now on, not from when the task first runs.
+                // The follower starts now, not when the task first runs.
                 let follower = log.follow_raw(log.log().last() + 1);
                 let task = tokio::spawn(follow(follower, linger, Arc::downgrade(&feed)));
                 *lock(&feed.task) = Some(task.abort_handle());
@@ -132,7 +132,7 @@ impl Feeds {
             mailbox: mailbox.clone(),
             channel,
         });
-        Reading {
+        FeedSubscription {
             feed,
             mailbox,
             channel,
@@ -140,7 +140,7 @@ impl Feeds {
     }
 }
 
-impl Drop for Reading {
+impl Drop for FeedSubscription {
     fn drop(&mut self) {
         let mut readers = lock(&self.feed.readers);
         readers.retain(|reader| {
@@ -162,7 +162,7 @@ async fn follow(mut follower: RawFollower, linger: Duration, feed: Weak<Feed>) {
     loop {
         let news = match follower.next().await {
             Ok(batches) => batches,
-            // Readers learn of it when they read.
+            // Readers notice the error when they read.
             Err(StoreError::Log(chappe_log::Error::Gap { .. })) => Vec::new(),
             Err(_) => {
                 tokio::time::sleep(FAILED_PAUSE).await;
@@ -182,8 +182,8 @@ async fn follow(mut follower: RawFollower, linger: Duration, feed: Weak<Feed>) {
         drop(feed);
         if !linger.is_zero() {
             tokio::time::sleep(linger).await;
-            // What came meanwhile is committed now and goes with the rest: the log's pause is a part
-            // of the time that an element waits here and does not come on top.
+            // Newer elements are committed now and go with the rest: the log's own pause becomes a
+            // part of the linger time instead of adding to it.
             let _ = tokio::time::timeout(COMMIT_WAIT, follower.committed()).await;
         }
     }
@@ -204,22 +204,22 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Returns when something waits. May be dropped and called again.
+    /// Returns when an update waits. Cancel-safe.
     pub(crate) async fn wait(&self) {
         self.news.notified().await;
     }
 
-    /// What waits, in order for each channel.
-    pub(crate) fn take(&self, news: &mut Vec<News>) {
+    /// Takes the waiting updates, in order for each channel.
+    pub(crate) fn take(&self, news: &mut Vec<FeedUpdate>) {
         let mut state = lock(&self.state);
         state.bytes = 0;
         let batches = state.batches.drain(..);
-        news.extend(batches.map(|(channel, batch)| News::Live(channel, batch)));
+        news.extend(batches.map(|(channel, batch)| FeedUpdate::Live(channel, batch)));
         let newest = std::mem::take(&mut state.newest);
         news.extend(
             newest
                 .into_iter()
-                .map(|(channel, last)| News::Appended(channel, last)),
+                .map(|(channel, last)| FeedUpdate::Appended(channel, last)),
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Which link feeds which stream here: one at a time. How far a stream was read is in its log, so a link
-//! may read that position only when no other link is about to append after it.
+//! Assigns each local stream to at most one link. The read position of a stream is in its log, so a
+//! link may read it only when no other link is about to append.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use super::LinkError;
 
-/// Streams without a feeder whose lost ranges are remembered; reason: an origin may make up names without
-/// end.
+/// Streams without a feeder whose lost ranges are remembered; reason: an origin may invent any
+/// number of names.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The streams that links feed.
@@ -22,11 +22,11 @@ pub(crate) struct Feeding {
     freed: Notify,
 }
 
-/// One stream, by its name here.
+/// One stream, by its local name.
 #[derive(Default)]
 struct Fed {
     by: Option<Arc<Feeder>>,
-    /// Counted as lost, whichever link reported it.
+    /// Ranges counted as lost, whichever link reported them.
     lost: LostRanges,
 }
 
@@ -44,7 +44,7 @@ impl Feeder {
         })
     }
 
-    /// The link was removed: its streams are about to be free.
+    /// Marks the link as removed: its streams are released soon.
     pub(crate) fn remove(&self) {
         self.is_removed.store(true, Ordering::Relaxed);
     }
@@ -54,18 +54,18 @@ impl Feeder {
     }
 }
 
-/// The right to feed a stream, until it is dropped.
+/// The right to feed a stream; dropping it releases the stream.
 pub(crate) struct Claim {
     feeding: Arc<Feeding>,
     stream: String,
 }
 
 impl Claim {
-    /// The right to feed the stream of this name here. Waits for one that is about to be given back: that
-    /// of a removed link, or the feeder's own.
+    /// Claims the stream of this local name. Waits if the current claim is about to be released: if
+    /// it belongs to a removed link, or to the same feeder.
     ///
     /// # Errors
-    /// Another link has it.
+    /// Another link feeds it.
     pub(crate) async fn new(
         feeding: &Arc<Feeding>,
         feeder: &Arc<Feeder>,
@@ -97,14 +97,15 @@ impl Claim {
         }
     }
 
-    /// Counts the numbers from `from` up to `next` as lost; returns how many were not counted before.
+    /// Counts the numbers from `from` to `next` (exclusive) as lost; returns how many were not
+    /// counted before.
     pub(crate) fn count_lost(&self, from: Position, next: u64) -> u64 {
         let mut streams = self.feeding.streams();
         let fed = streams.entry(self.stream.clone()).or_default();
         fed.lost.add(from, next)
     }
 
-    /// Everything up to this position is stored.
+    /// Notes that everything up to this position is stored.
     pub(crate) fn stored(&self, position: Position) {
         let mut streams = self.feeding.streams();
         if let Some(fed) = streams.get_mut(&self.stream) {

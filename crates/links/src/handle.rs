@@ -31,7 +31,7 @@ struct Running {
 }
 
 impl Links {
-    /// No links yet. `store` holds the streams and the dead letters.
+    /// Starts without links. `store` holds the streams and the dead letters.
     #[must_use]
     pub fn new(
         host: Arc<dyn LinkHost>,
@@ -45,18 +45,18 @@ impl Links {
         }
     }
 
-    /// Adds a link, which begins at once. Call it within a runtime.
+    /// Adds and starts a link. Requires a runtime.
     ///
     /// # Errors
-    /// What is wrong with it, or one link too many.
+    /// An invalid configuration, or the limit of links.
     pub fn add(&self, config: LinkConfig) -> Result<(), LinkError> {
         self.start(config, |link| tokio::spawn(run(link)))
     }
 
-    /// Adds a reliable link over connections that the caller makes, whatever its address says.
+    /// Adds a reliable link whose connections the caller makes; its address is ignored.
     ///
     /// # Errors
-    /// What is wrong with it, or one link too many.
+    /// An invalid configuration, or the limit of links.
     pub fn add_over<D: Dialler>(&self, config: LinkConfig, dialler: D) -> Result<(), LinkError> {
         self.start(config, |link| tokio::spawn(dial::sessions(link, dialler)))
     }
@@ -68,7 +68,7 @@ impl Links {
     ) -> Result<(), LinkError> {
         config.check()?;
         if config.name == PUSH_LETTERS {
-            let why = format!("{PUSH_LETTERS} is the name of what contact points refuse");
+            let why = format!("{PUSH_LETTERS} is reserved for elements that contact points refuse");
             return Err(LinkError::Config { key: "name", why });
         }
         let mut running = self.running();
@@ -86,11 +86,11 @@ impl Links {
         Ok(())
     }
 
-    /// Ends and forgets a link. What it stored stays, and so do its dead letters, for a link of the same
-    /// name.
+    /// Ends and forgets a link. Its stored elements and dead letters remain, and a later link of
+    /// the same name continues from them.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No link has this name.
     pub fn remove(&self, name: &str) -> Result<(), LinkError> {
         let removed = self.running().remove(name);
         let removed = removed.ok_or_else(|| LinkError::Unknown(name.to_owned()))?;
@@ -106,18 +106,18 @@ impl Links {
         links.iter().map(|link| link.status()).collect()
     }
 
-    /// One link.
+    /// The status of one link.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No link has this name.
     pub fn show(&self, name: &str) -> Result<LinkStatus, LinkError> {
         Ok(self.link(name)?.status())
     }
 
-    /// Discards dead letters of a link: these, or all.
+    /// Discards the dead letters of a link with these numbers, or all.
     ///
     /// # Errors
-    /// There is no such link, or an error of the log.
+    /// No link has this name, or an error of the log.
     pub fn discard(&self, name: &str, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
             return self.shared.push_letters()?.discard(numbers);
@@ -129,12 +129,12 @@ impl Links {
         &self.shared
     }
 
-    /// Dead letters of a link from number `from` on (0: the oldest), at most `count`. Those that were
-    /// sent again or discarded are not among them. What contact points refuse (HTTP push) is under the
-    /// name `http-push`.
+    /// Dead letters of a link from number `from` on (0: the oldest), at most `count`, without those
+    /// that were sent again or discarded. Elements that contact points refuse (HTTP push) are under
+    /// the name `http-push`.
     ///
     /// # Errors
-    /// There is no such link, or an error of the log.
+    /// No link has this name, or an error of the log.
     pub fn dead_letters(
         &self,
         name: &str,
@@ -147,7 +147,7 @@ impl Links {
         self.link(name)?.letters.list(from, count)
     }
 
-    /// How many dead letters there are under the name `http-push`.
+    /// The number of dead letters under the name `http-push`.
     ///
     /// # Errors
     /// Errors of the log.
@@ -155,11 +155,11 @@ impl Links {
         Ok(self.shared.push_letters()?.count())
     }
 
-    /// Tries once more to store a dead letter in its stream; returns when it is stored. One of
-    /// `http-push` goes to its contact point once more, which has to be subscribed.
+    /// Retries to store a dead letter in its stream; returns when it is stored. A letter of
+    /// `http-push` is sent to its contact point again, which has to be subscribed.
     ///
     /// # Errors
-    /// There is no such link or letter, or it still does not fit.
+    /// An unknown link or letter, or a letter that still does not fit.
     pub async fn send_again(&self, name: &str, number: u64) -> Result<(), LinkError> {
         if name == PUSH_LETTERS {
             return self.push_again(number).await;
@@ -168,16 +168,16 @@ impl Links {
         link.send_again(number).await
     }
 
-    /// Those who read streams of this node, the oldest first.
+    /// The readers of this node's streams, the oldest first.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.shared.peers.list()
     }
 
-    /// Serves a session to whoever dialled, until it ends.
+    /// Serves a session on this connection until it ends.
     ///
     /// # Errors
-    /// Why it ended, or there is no place for one more.
+    /// The reason for the end, or the limit of readers.
     pub async fn serve<C: FrameConnection>(&self, connection: C) -> Result<(), ConnectionError> {
         let reader = connection.peer();
         let (shared, kind) = (self.shared.clone(), LinkKind::Zeromq);
@@ -193,7 +193,7 @@ impl Links {
         session::serve(shared, connection, place.peer.clone()).await
     }
 
-    /// Ends all links, and whatever is served to others.
+    /// Ends all links and all serving.
     pub fn close(&self) {
         self.shared.pushes.close(&*self.shared.host);
         for (_, removed) in std::mem::take(&mut *self.running()) {

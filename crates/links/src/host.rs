@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeadLetterReason, HostError, LossReason, Serialization};
 
-/// The node, as its links see it. All calls return soon; none is made for each element.
+/// The node as seen by its links. All calls return quickly; none is made per element.
 pub trait LinkHost: Send + Sync + 'static {
-    /// Creates or opens the stream `name` for what comes over `link`, and registers it. Called when
-    /// the origin has announced the structure of its elements, and when that changed.
+    /// Creates or opens the stream `name` for elements of `link`, and registers it. Called when the
+    /// origin has announced a structure, and when the structure changed.
     ///
     /// # Errors
-    /// Another source has a stream of this name, or there are too many.
+    /// Another source has a stream of this name, or the limit of streams is reached.
     fn open(
         &self,
         link: &str,
@@ -26,8 +26,8 @@ pub trait LinkHost: Send + Sync + 'static {
         level: Option<Level>,
     ) -> Result<Opened, HostError>;
 
-    /// Whether the stream `name` may be fed by `link`, as [`LinkHost::open`] would decide; asked before
-    /// the origin is.
+    /// Checks whether `link` may feed the stream `name`, by the rules of [`LinkHost::open`]; called
+    /// before the origin is contacted.
     ///
     /// # Errors
     /// Another source has a stream of this name.
@@ -66,36 +66,35 @@ pub trait LinkHost: Send + Sync + 'static {
     /// A dead letter was sent again and is stored in `stream`.
     fn sent_again(&self, _stream: &str, _origin: Position) {}
 
-    /// Something happened that people should know.
+    /// Reports an event for operators.
     fn notice(&self, notice: LinkNotice);
 
-    /// Something received was not used.
+    /// Reports received data that was not used.
     fn dropped(&self, reason: &'static str, peer: &str, detail: String, hint: Option<String>);
 
-    /// The policy on addresses that strangers give.
+    /// The policy for addresses that other nodes supply.
     fn address_policy(&self) -> AddressPolicy;
 
-    /// Where origins reach this node over HTTP, for contact points: `http://ADDRESS:PORT`, or
-    /// `https://ADDRESS:PORT` where it speaks TLS.
+    /// The address at which origins reach this node over HTTP, for contact points:
+    /// `http://ADDRESS:PORT`, or `https://ADDRESS:PORT` with TLS.
     fn contact_base(&self) -> Option<String> {
         None
     }
 
-    /// The fingerprint of the certificate with which this node speaks TLS: origins that push to it
-    /// trust that certificate.
+    /// The fingerprint of this node's TLS certificate, which origins that push to it trust.
     fn contact_fingerprint(&self) -> Option<String> {
         None
     }
 
-    /// Whether elements may be pushed to `http://` contact points beyond loopback, where they can be
-    /// read on the way.
+    /// Whether elements may be pushed to `http://` contact points beyond loopback, where others can
+    /// read them.
     fn may_push_in_clear(&self) -> bool {
         false
     }
 
-    /// Keeps the subscriptions by contact point that others have here over a restart, after which
-    /// they are given to [`Links::http_restore`](super::Links::http_restore). Called when they have
-    /// changed, at most every two seconds, and at the end; it may write a file.
+    /// Stores the subscriptions by contact point that other nodes have here; after a restart they
+    /// are passed to [`Links::http_restore`](super::Links::http_restore). Called after changes, at
+    /// most every two seconds, and at the end; it may write a file.
     fn keep_subscriptions(&self, _: &[KeptSubscription]) {}
 
     /// The wall clock.
@@ -105,54 +104,54 @@ pub trait LinkHost: Send + Sync + 'static {
     fn random(&self) -> u64;
 }
 
-/// A stream of the node for what comes over a link.
+/// A stream of the node that stores the elements of a link.
 pub struct Opened {
-    /// Where it is stored.
+    /// The stream's log.
     pub log: StreamLog,
     /// Counts arriving elements.
     pub arrivals: Arc<dyn Arrivals>,
 }
 
-/// Counts what comes, of one stream; found once and not for each batch.
+/// Counts the arriving elements of one stream; looked up once, not per batch.
 pub trait Arrivals: Send + Sync {
-    /// So many elements came and are queued for storing, the last one of this source time.
-    fn came(&self, elements: u64, newest: Timestamp);
+    /// Counts elements that are queued for storing, the newest of which has this source time.
+    fn record_arrivals(&self, elements: u64, newest: Timestamp);
 }
 
-/// A subscription as it is kept.
+/// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptSubscription {
     /// Its id.
     pub id: String,
-    /// Its subscriber's secret; empty in files that were written before there was one.
+    /// Its subscriber's secret; empty in files from before secrets existed.
     #[serde(default)]
     pub secret: String,
     /// The stream.
     pub stream: String,
-    /// Where its elements go.
+    /// The address for its elements.
     pub contact_point: String,
     /// The fingerprint of the certificate there.
     #[serde(default)]
     pub fingerprint: Option<String>,
-    /// Who asked for it.
+    /// The address of the subscriber.
     pub reader: SocketAddr,
-    /// Everything up to here is there.
+    /// Everything up to this position was delivered.
     pub after: Position,
-    /// How elements are written.
+    /// The serialization of elements.
     pub serialization: Serialization,
 }
 
-/// Who reads.
+/// A reader of streams.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
-    /// Where from, if it is a connection over the network.
+    /// Its address, for connections over the network.
     pub address: Option<SocketAddr>,
     /// Its proven public key (CURVE).
     pub key: Option<[u8; 32]>,
 }
 
 impl Reader {
-    /// How it is shown and counted: by its key, or its address without the port.
+    /// Its name in messages and metrics: its key, or its address without the port.
     #[must_use]
     pub fn label(&self) -> String {
         match (self.key, self.address) {
@@ -168,13 +167,13 @@ impl Reader {
 pub struct DirectoryEntry {
     /// Its name.
     pub name: String,
-    /// What its elements look like.
+    /// The schema of its elements.
     pub schema: StreamSchema,
-    /// The version of that.
+    /// The version of the schema.
     pub schema_version: u32,
-    /// How safely its elements are stored.
+    /// The durability level of its elements.
     pub level: Level,
-    /// What brings it forth.
+    /// The source of its elements.
     pub source: Option<String>,
 }
 
@@ -192,7 +191,7 @@ impl DirectoryEntry {
     }
 }
 
-/// Something that people should know.
+/// An event for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkNotice {
@@ -201,55 +200,55 @@ pub enum LinkNotice {
         /// The link.
         link: String,
     },
-    /// The link is down; it is tried again.
+    /// The link is down; it retries.
     Disconnected {
         /// The link.
         link: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// What can be done.
+        /// The hint, if there is one.
         hint: Option<String>,
     },
-    /// The origin, or this node, refuses a stream.
+    /// The origin or this node refuses a stream.
     Refused {
         /// The link.
         link: String,
-        /// The stream, as the origin calls it.
+        /// The stream's name at the origin.
         stream: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The origin lost elements that are stored here: a restored backup, or lost data.
+    /// The origin lost elements that are stored here, by a restored backup or a data loss.
     Rollback {
         /// The link.
         link: String,
         /// The stream here.
         stream: String,
-        /// What is stored here.
+        /// The last position here.
         have: String,
-        /// The last that both have.
+        /// The last position that both have.
         kept: Option<String>,
-        /// How it goes on.
+        /// The position at which the origin continues.
         next: String,
     },
-    /// Elements will never come.
+    /// Elements never arrive.
     Lost {
         /// The link.
         link: String,
         /// The stream here.
         stream: String,
-        /// Why.
+        /// The reason.
         reason: LossReason,
-        /// How many.
+        /// The number of elements.
         elements: u64,
     },
-    /// An element is among the dead letters.
+    /// An element became a dead letter.
     DeadLetter {
         /// The link.
         link: String,
         /// The stream here.
         stream: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

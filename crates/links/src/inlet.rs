@@ -1,6 +1,6 @@
-//! The receiving end of one stream of a link that brings documents: new elements are stored with their
-//! origin, repeated ones are dropped, misfits become dead letters. A session decides the same by
-//! [`chappe_link::Subscriber`].
+//! The receiving end of one stream of a link that receives documents: new elements are stored with
+//! their origin, repeated ones are dropped, misfits become dead letters. In sessions,
+//! [`chappe_link::Subscriber`] makes the same decisions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ pub(crate) struct Inlet {
     starts_at_end: bool,
 }
 
-/// An element that came.
+/// A received element.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
-    /// In the shape of its schema; as it came, if it is a misfit.
+    /// In the shape of its schema; a misfit is as it was received.
     pub(crate) element: StreamElement,
     /// The names of a misfit's values.
     pub(crate) names: Option<Vec<String>>,
-    /// Why a misfit is one.
+    /// Why a misfit does not fit.
     pub(crate) why: String,
 }
 
 impl Arrival {
-    /// One that fits.
+    /// An element that fits.
     pub(crate) fn fitting(element: StreamElement) -> Self {
         Self {
             element,
@@ -46,11 +46,10 @@ impl Arrival {
 }
 
 impl Inlet {
-    /// The receiving end of the stream that the origin calls `name`. It finds out how far the origin
-    /// was read.
+    /// The receiving end of the origin's stream `name`. Determines how far the origin was read.
     ///
     /// # Errors
-    /// Another link feeds the stream here, or an error of the log.
+    /// Another link feeds the local stream, or an error of the log.
     pub(crate) async fn new(link: &Arc<Link>, name: &str) -> Result<Self, LinkError> {
         let (replica, last) = Replica::new(link, name).await?;
         let mut progress = Progress::default();
@@ -63,7 +62,7 @@ impl Inlet {
         })
     }
 
-    /// Finds out how far the origin was read, when the log has refused what was queued.
+    /// Determines how far the origin was read, after the log has refused queued elements.
     ///
     /// # Errors
     /// Errors of the log.
@@ -73,22 +72,22 @@ impl Inlet {
         Ok(())
     }
 
-    /// Its copy here.
+    /// The local copy.
     pub(crate) fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// The newest element that is stored, lost or queued.
+    /// The newest position that is stored, lost or queued.
     pub(crate) fn have(&self) -> Option<Position> {
         self.progress.last().map(from_flow)
     }
 
-    /// The newest element here of each earlier epoch of the origin, the newest first.
+    /// The newest local position of each earlier epoch of the origin, the newest first.
     pub(crate) fn earlier(&self) -> Vec<Position> {
         self.progress.earlier().map(from_flow).collect()
     }
 
-    /// Everything up to here is stored, lost or queued.
+    /// Notes that everything up to this position is stored, lost or queued.
     fn reach(&mut self, at: Position) {
         self.progress.reach(to_flow(at));
     }
@@ -110,8 +109,8 @@ impl Inlet {
         self.replica.structure(version, schema)
     }
 
-    /// Elements of one version, in the order of their positions at the origin. What is passed over
-    /// between them was lost.
+    /// Appends elements of one version, in the order of their positions at the origin. Gaps between
+    /// them count as lost.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -139,14 +138,14 @@ impl Inlet {
                     repeated += 1;
                     continue;
                 }
-                // An origin that ended without order sends again what it sent last, across the epochs
-                // that its ends have brought.
+                // After a crash an origin sends its latest elements again, across the epochs that
+                // its crashes have started.
                 Some(_) if self.progress.repeated(to_flow(origin), 1) > 0 => {
                     repeated += 1;
                     continue;
                 }
                 Some(have) if origin.sequence == have.sequence + 1 => {}
-                // Numbers go on from one epoch to the next, unless the origin went back.
+                // Numbers continue from one epoch to the next, unless the origin was rolled back.
                 Some(have) if origin.sequence > have.sequence => {
                     self.append(&intake, &mut batch, pending)?;
                     let sequence = have.sequence + 1;
@@ -180,12 +179,12 @@ impl Inlet {
         Ok(())
     }
 
-    /// Elements that an operator of the origin sends again: they may follow newer ones, so they
-    /// do not tell how far the origin was read.
+    /// Stores elements that an operator of the origin sends again. They may follow newer ones, so
+    /// they do not change how far the origin was read.
     ///
     /// # Errors
-    /// See [`InletError`]; one that does not fit, and then none is stored.
-    pub(crate) async fn take_again(&mut self, elements: Elements) -> Result<(), InletError> {
+    /// See [`InletError`]; if one does not fit, none is stored.
+    pub(crate) async fn store_resent(&mut self, elements: Elements) -> Result<(), InletError> {
         let intake = self.replica.intake_of(elements.schema).cloned();
         let intake = intake.ok_or(InletError::UnknownSchema(elements.schema))?;
         let shaped = elements.shape(intake.schema());
@@ -195,11 +194,11 @@ impl Inlet {
             element.origin = None;
             element.receive_time = now;
         }
-        self.replica.append_again(&intake, &shaped).await
+        self.replica.append_resent(&intake, &shaped).await
     }
 
-    /// The newest element at the origin has this number, if the origin has just reported one.
-    pub(crate) fn behind(&self, last: Option<u64>) {
+    /// Notes the newest number at the origin, if the origin has just reported one.
+    pub(crate) fn note_newest(&self, last: Option<u64>) {
         if let Some((last, have)) = last.zip(self.have()) {
             let behind = last.saturating_sub(have.sequence);
             self.replica
@@ -207,13 +206,13 @@ impl Inlet {
         }
     }
 
-    /// Whether it is to be read from its end on, and nothing of it is here.
+    /// Whether the stream starts at its end and no element of it is here yet.
     pub(crate) fn begins_at_end(&self) -> bool {
         self.have().is_none() && self.starts_at_end
     }
 
-    /// It starts at its end, after this position: it resumes there even if the connection ends before the
-    /// first element.
+    /// Starts the stream at its end, after this position: a link that reconnects before the first
+    /// element resumes there.
     ///
     /// # Errors
     /// Errors of the log.
@@ -225,11 +224,11 @@ impl Inlet {
         Ok(())
     }
 
-    /// The numbers up to `next` of this epoch never come. They are counted when it is certain that they
-    /// are passed over only once, whatever ends before the next element.
+    /// Counts the numbers up to `next` of this epoch as lost, once it is certain that they are
+    /// counted only once, even if the process ends before the next element.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is counted, and the call may be repeated.
+    /// See [`InletError`]; then nothing is counted, and the call can be repeated.
     pub(crate) fn lost(
         &mut self,
         from: Position,
@@ -244,11 +243,11 @@ impl Inlet {
         Ok(())
     }
 
-    /// The origin was rolled back, and continues at `next`. An origin that is killed before it has stored
-    /// that it reported this reports it again; the repetition has no effect.
+    /// Notes that the origin was rolled back and continues at `next`. An origin that is killed
+    /// before it has stored this report sends it again; the repetition has no effect.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is reported, and the call may be repeated.
+    /// See [`InletError`]; then nothing is reported, and the call can be repeated.
     pub(crate) fn rollback(
         &mut self,
         have: Position,
@@ -283,8 +282,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// Appends a batch that is too large, or has an element too large for a record: such an element
-    /// becomes a dead letter.
+    /// Appends a batch that is too large one by one: an element too large for a record becomes a
+    /// dead letter.
     fn append_one_by_one(
         &mut self,
         intake: &Intake,

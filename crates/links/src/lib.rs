@@ -1,8 +1,9 @@
 //! Links: streams of other nodes, stored here as this node's own.
 //!
-//! A link lives at the subscriber, which dials, so that it works from behind a NAT. What it brings is
-//! stored in streams of this node, each element with its origin; the newest stored element says where
-//! the link goes on after any crash of either side, so that each element is stored exactly once.
+//! A link runs at the subscriber, which dials, so that it works from a network with NAT. Elements
+//! received over the link are stored in this node's streams, each with its origin. The newest
+//! stored element determines where the link resumes after a crash of either side, so each element
+//! is stored exactly once.
 //!
 //! | kind | how | loss |
 //! |---|---|---|
@@ -11,8 +12,8 @@
 //! | [`LinkKind::HttpPull`] | an endless answer to GET | none that is not named |
 //! | [`LinkKind::HttpPush`] | the origin puts each element to a contact point | none that is not named |
 //!
-//! [`Links`] is the handle: the links of a node and its serving of other nodes' links. Whoever runs
-//! it implements [`LinkHost`]. [`serialization`] are the forms in which elements travel.
+//! [`Links`] is the handle: it owns the links of a node and serves the links of other nodes. The
+//! node implements [`LinkHost`]. [`serialization`] has the wire formats of elements.
 
 #![forbid(unsafe_code)]
 

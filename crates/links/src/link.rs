@@ -1,4 +1,4 @@
-//! One link: what it is configured to do, and how it does.
+//! One link: its configuration and its state.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: LinkConfig,
     pub(crate) letters: DeadLetters,
-    /// It as the feeder of its streams.
+    /// This link as the feeder of its streams.
     pub(crate) feeder: Arc<Feeder>,
     /// Where the origin sends elements, for HTTP push.
     pub(crate) contact: Option<ContactPoint>,
     live: Mutex<Live>,
 }
 
-/// How it does.
+/// The state of a link.
 #[derive(Default)]
 pub(crate) struct Live {
     state: LinkState,
@@ -33,7 +33,7 @@ pub(crate) struct Live {
     pub(crate) streams: BTreeMap<String, Arc<Mutex<StreamLive>>>,
 }
 
-/// How one of its streams does.
+/// The state of one stream of a link.
 #[derive(Default)]
 pub(crate) struct StreamLive {
     pub(crate) status: StreamStatus,
@@ -62,7 +62,7 @@ impl Link {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of one of its streams.
+    /// The state of one stream.
     pub(crate) fn stream(&self, name: &str) -> Arc<Mutex<StreamLive>> {
         let mut live = self.live();
         if let Some(stream) = live.streams.get(name) {
@@ -73,19 +73,19 @@ impl Link {
         stream.status.local_name = self.config.local_name(name);
         let stream = Arc::new(Mutex::new(stream));
         if live.streams.len() >= 2 * self.config.limits.streams {
-            // Those that nothing is received of; an origin may make up names without end.
+            // Drops streams without a receiver; an origin may invent any number of names.
             live.streams.retain(|_, known| Arc::strong_count(known) > 1);
         }
         live.streams.insert(name.to_owned(), stream.clone());
         stream
     }
 
-    /// It carries elements.
+    /// Notes that the link carries elements.
     pub(crate) fn connected(&self) {
         {
             let mut live = self.live();
             if live.state == LinkState::Connected {
-                // Another of its streams, over a connection of its own.
+                // Another stream of the link, on a connection of its own.
                 return;
             }
             live.state = LinkState::Connected;
@@ -97,29 +97,30 @@ impl Link {
         self.shared.host.notice(LinkNotice::Connected { link });
     }
 
-    /// It is down.
+    /// Notes that the link is down.
     pub(crate) fn disconnected(&self, why: String, hint: Option<String>) {
-        let told = {
+        let is_reported = {
             let mut live = self.live();
-            let told = live.state == LinkState::Waiting && live.last_error.as_ref() == Some(&why);
+            let is_reported =
+                live.state == LinkState::Waiting && live.last_error.as_ref() == Some(&why);
             live.state = LinkState::Waiting;
             live.last_error = Some(why.clone());
             live.hint.clone_from(&hint);
-            told
+            is_reported
         };
-        if !told {
+        if !is_reported {
             let link = self.config.name.clone();
             let notice = LinkNotice::Disconnected { link, why, hint };
             self.shared.host.notice(notice);
         }
     }
 
-    /// Whether it was removed.
+    /// Whether the link was removed.
     pub(crate) fn is_ended(&self) -> bool {
         self.live().state == LinkState::Ended
     }
 
-    /// It is ended, or about to be connected.
+    /// Sets the state without elements: ended, or about to connect.
     pub(crate) fn end(&self, state: LinkState) {
         if let (LinkState::Ended, Some(contact)) = (state, &self.contact) {
             contact.close();

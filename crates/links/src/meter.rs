@@ -1,11 +1,11 @@
-//! How fast something is, lately.
+//! A recent rate.
 
 use std::time::{Duration, Instant};
 
-/// Time over which a rate is measured.
+/// The time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Counts, and says how many a second there were in the last window.
+/// Counts events, and returns their rate over the last window.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     since: Option<Instant>,
@@ -14,13 +14,13 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// So many more.
+    /// Adds events.
     pub(crate) fn add(&mut self, count: u64) {
         self.roll();
         self.count += count;
     }
 
-    /// How many a second.
+    /// Events per second.
     pub(crate) fn rate_per_s(&mut self) -> f64 {
         self.roll();
         (self.rate * 100.0).round() / 100.0
@@ -33,7 +33,7 @@ impl Meter {
             self.rate = self.count as f64 / elapsed.as_secs_f64();
             (self.since, self.count) = (Some(Instant::now()), 0);
         } else if self.rate == 0.0 && elapsed >= Duration::from_secs(1) {
-            // A young link has a rate before its first window is over.
+            // A new link has a rate before its first window ends.
             self.rate = self.count as f64 / elapsed.as_secs_f64();
         }
     }

@@ -10,40 +10,40 @@ use chappe_stream::Timestamp;
 use super::meter::Meter;
 use super::{LinkKind, LinksConfig, PeerStatus, Reader};
 
-/// All who read now.
+/// All current readers.
 #[derive(Default)]
 pub(crate) struct Peers {
     next: AtomicU64,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
 }
 
-/// One who reads: a session, a subscription or a pull.
+/// A reader: a session, a subscription or a pull.
 pub(crate) struct Peer {
     number: u64,
     label: String,
     state: Mutex<(PeerStatus, Meter)>,
 }
 
-/// Lets go of the place of one who reads when dropped.
+/// A reader's place; dropping it frees the place.
 pub(crate) struct Place {
     peers: Arc<Peers>,
-    /// How it does.
+    /// The reader's figures.
     pub(crate) peer: Arc<Peer>,
 }
 
-/// There is no place for one more.
+/// The limit of readers is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {limit} are there already, which is the limit")]
+#[error("{what}: the limit of {limit} is reached")]
 pub(crate) struct NoPlace {
     what: &'static str,
     limit: usize,
 }
 
 impl Peers {
-    /// A place for one more.
+    /// Reserves a place for a reader.
     ///
     /// # Errors
-    /// There are too many, in all or of this peer.
+    /// The limit of all readers, or of this peer, is reached.
     pub(crate) fn place(
         self: &Arc<Self>,
         reader: &Reader,
@@ -94,7 +94,7 @@ impl Peers {
         })
     }
 
-    /// How they do, the oldest first.
+    /// Their status, the oldest first.
     pub(crate) fn list(&self) -> Vec<PeerStatus> {
         let peers: Vec<Arc<Peer>> = lock(&self.peers).values().cloned().collect();
         peers.iter().map(|peer| peer.status()).collect()
@@ -117,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// It reads these streams.
+    /// Sets the streams that it reads.
     pub(crate) fn reads(&self, streams: Vec<String>) {
         lock(&self.state).0.streams = streams;
     }
@@ -140,22 +140,21 @@ impl Peer {
         state.0.refused += refused;
     }
 
-    /// So many elements are not there yet, and so many of them on the way; of a kind that has no
-    /// windows.
+    /// Sets the lag and the elements in flight, for a kind without windows.
     pub(crate) fn behind(&self, lag: u64, in_flight: u64) {
         let mut state = lock(&self.state);
         state.0.lag_elements = lag;
         state.0.in_flight = in_flight;
     }
 
-    /// Elements are to be sent again, since there was no room for them.
+    /// Counts elements that have to be sent again because the peer had no room.
     pub(crate) fn again(&self, elements: u64) {
         let mut state = lock(&self.state);
         state.0.sent_again += elements;
         state.0.stalls += 1;
     }
 
-    /// How its session does.
+    /// Sets the figures of its session.
     pub(crate) fn tell(
         &self,
         streams: Vec<String>,

@@ -1,6 +1,6 @@
-//! The copy of one stream of an origin: its log, the versions of its schema, its dead letters, and what
-//! the node is told of it. It stores what it is given; whether that is new is the caller's to know
-//! ([`chappe_link::Progress`]).
+//! The copy of one stream of an origin: its log, the versions of its schema, its dead letters, and
+//! its reports to the node. It stores everything passed to it; the caller decides which elements
+//! are new ([`chappe_link::Progress`]).
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,34 +22,35 @@ use super::link::{Link, StreamLive};
 use super::serialization::{SchemaId, SchemaRef};
 use super::{Arrivals, DeadLetterReason, LinkError, LinkNotice, LossReason};
 
-/// Versions of the origin's schema that are remembered; reason: an origin has no more, and over a
-/// session it announces each once.
+/// Schema versions of the origin that are remembered; reason: an origin has no more, and announces
+/// each once a session.
 const VERSIONS_MAX: usize = SCHEMA_VERSIONS_MAX;
 
-/// Longest wait until the log has stored what was queued before; reason: a disk that works is quicker.
+/// Longest wait for the log to store queued elements; reason: a working disk takes less.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The copy of one stream.
 pub(crate) struct Replica {
     link: Arc<Link>,
     live: Arc<Mutex<StreamLive>>,
-    /// Is told of what comes, once the stream is opened.
+    /// Counts received elements; set when the stream is opened.
     arrivals: Option<Arc<dyn Arrivals>>,
     /// Its name at the origin.
     name: String,
     /// Its name here.
     local: String,
-    /// No other link feeds it.
+    /// The claim that keeps other links from feeding it.
     claim: Claim,
     log: Option<StreamLog>,
     versions: VecDeque<Version>,
-    /// The version that is being defined here.
+    /// The schema version that is being defined.
     defining: Option<(SchemaRef, OpeningIntake)>,
-    /// The last position, if no element in the log names it: it is stored again when the stream is opened.
+    /// The last position, if no element in the log names it: it is stored again when the stream is
+    /// opened.
     unnamed: Option<Position>,
-    /// Behind a batch that the log refused after it was queued, it takes no other: see
-    /// [`Intake::append`].
-    taken_back: u64,
+    /// The log's count of retractions when this copy last resumed. A batch is refused if it
+    /// changed: see [`Intake::append`].
+    retractions: u64,
 }
 
 /// One version of the origin's schema.
@@ -58,33 +59,33 @@ struct Version {
     intake: Intake,
 }
 
-/// What is queued in the log, in order.
+/// An entry of the log's queue, in order.
 pub(crate) enum Pending {
-    /// Elements up to this one.
+    /// Elements up to this position.
     Stored(Position, Appended),
     /// One dead letter.
     Letter(Position, DeadLetterReason, Appended),
 }
 
-/// Why elements were not taken.
+/// Elements were not queued.
 #[derive(Debug)]
 pub(crate) enum InletError {
-    /// The log's queue is full: give the same again when so many bytes fit.
+    /// The log's queue is full: retry when this many bytes fit.
     Busy(usize),
-    /// The stream, or the version of its schema, is not safe yet: give the same again a little later.
+    /// The stream, or the version of its schema, is not stored yet: retry a little later.
     Defining,
-    /// The origin did not say what its elements look like.
+    /// The origin has not announced this schema.
     UnknownSchema(SchemaRef),
-    /// What is sent again still does not fit.
+    /// An element that was sent again still does not fit.
     Misfit(String),
-    /// The log, or the node, does not take them.
+    /// The log or the node refused them.
     Link(LinkError),
 }
 
 impl InletError {
-    /// Whether the log refused what it had queued: then it is to be found out how far the origin was
-    /// read.
-    pub(crate) fn is_taken_back(&self) -> bool {
+    /// Whether the log refused elements that it had queued: the caller has to determine again how
+    /// far the origin was read.
+    pub(crate) fn is_retracted(&self) -> bool {
         use chappe_log::Error::{Full, Retracted};
         let Self::Link(LinkError::Store(StoreError::Log(error))) = self else {
             return false;
@@ -92,7 +93,7 @@ impl InletError {
         matches!(error, Full { .. } | Retracted { .. })
     }
 
-    /// Whether one element is too large for a record, or all of them for a batch.
+    /// Whether an element is too large for a record, or the batch is too large.
     pub(crate) fn is_too_large(&self) -> bool {
         let Self::Link(LinkError::Store(error)) = self else {
             return false;
@@ -139,10 +140,10 @@ impl std::fmt::Display for InletError {
 }
 
 impl Replica {
-    /// The copy of the stream that the origin calls `name`, and how far the origin was read.
+    /// The copy of the origin's stream `name`, and how far the origin was read.
     ///
     /// # Errors
-    /// Another link feeds the stream here, or an error of the log.
+    /// Another link feeds the local stream, or an error of the log.
     pub(crate) async fn new(
         link: &Arc<Link>,
         name: &str,
@@ -162,24 +163,25 @@ impl Replica {
             versions: VecDeque::new(),
             defining: None,
             unnamed: None,
-            taken_back: 0,
+            retractions: 0,
         };
         let last = replica.last_position().await?;
         Ok((replica, last))
     }
 
-    /// Finds out how far the origin was read: at the beginning, and when the log has refused what was
-    /// queued.
+    /// Determines how far the origin was read: at the start, and after the log has refused queued
+    /// elements.
     ///
     /// # Errors
     /// Errors of the log.
     pub(crate) async fn last_position(&mut self) -> Result<Option<Position>, LinkError> {
-        self.taken_back = self.link.shared.store.store().retractions();
+        self.retractions = self.link.shared.store.store().retractions();
         self.wait_until_settled().await?;
         let letters = &self.link.letters;
         letters.count_stored()?;
         let stored = self.log.as_ref().and_then(StreamLog::newest_origin);
-        // Of a stream that is not there yet; and an older program remembered all positions there.
+        // The stream does not exist yet; older versions also stored all positions among the
+        // letters.
         let letter = letters.newest_origin(&self.local)?;
         let last = match (stored, letter) {
             (Some(stored), Some(letter)) if stored.epoch == letter.epoch => {
@@ -193,8 +195,8 @@ impl Replica {
         Ok(last)
     }
 
-    /// The newest element here of each earlier epoch of the origin, the newest first: the origin may be
-    /// rolled back to one of them.
+    /// The newest local position of each earlier epoch of the origin, the newest first: the origin
+    /// may be rolled back to one of them.
     ///
     /// # Errors
     /// Errors of the log.
@@ -206,7 +208,7 @@ impl Replica {
         Ok(earlier.into_iter().map(to_flow).collect())
     }
 
-    /// Waits until nothing is queued in the log.
+    /// Waits until the log's queue has no entry of this stream.
     async fn wait_until_settled(&self) -> Result<(), LinkError> {
         if let Some(log) = &self.log {
             settled(log.log(), &self.local).await?;
@@ -217,31 +219,31 @@ impl Replica {
         Ok(())
     }
 
-    /// The node's streams: where there is room, or none.
+    /// The node's streams: the log that limits the queue.
     pub(crate) fn store(&self) -> StreamStore {
         self.link.shared.store.clone()
     }
 
-    /// Waits until everything up to the newest element is stored, also what was queued for a caller who is
-    /// gone.
+    /// Waits until everything up to the newest element is stored, including elements queued for a
+    /// caller that was dropped.
     ///
     /// # Errors
-    /// The log has refused some of it.
+    /// The log has refused elements.
     pub(crate) async fn all_stored(&self) -> Result<(), InletError> {
         self.wait_until_settled().await?;
-        if self.link.shared.store.store().retractions() == self.taken_back {
+        if self.link.shared.store.store().retractions() == self.retractions {
             return Ok(());
         }
         let stream = self.local.clone();
         Err(StoreError::Log(chappe_log::Error::Retracted { stream }).into())
     }
 
-    /// Its name at the origin.
+    /// The stream's name at the origin.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The schema that is known already, so that the origin need not say it.
+    /// The schema that is known from storage, so that the origin need not send it.
     pub(crate) fn known(&self) -> Option<StreamSchema> {
         self.log.as_ref().map(StreamLog::schema)
     }
@@ -257,11 +259,11 @@ impl Replica {
         found.map(|version| &version.intake)
     }
 
-    /// The origin says what its elements look like from here on: that becomes the current schema here.
+    /// Makes the announced structure the current schema of the copy.
     ///
     /// # Errors
-    /// See [`InletError`]; after [`InletError::Busy`] and [`InletError::Defining`] the same may be said
-    /// again.
+    /// See [`InletError`]; after [`InletError::Busy`] and [`InletError::Defining`] the call can be
+    /// repeated.
     pub(crate) fn structure(
         &mut self,
         version: u32,
@@ -272,8 +274,8 @@ impl Replica {
         self.make_current(&intake)
     }
 
-    /// The origin says what elements of a version look like. It becomes the current one here with the
-    /// first new element of it: damaged elements that are sent again may be of an older one.
+    /// Defines the schema of a version. It becomes current with its first new element: damaged
+    /// elements that are sent again may have an older version.
     ///
     /// # Errors
     /// As [`Replica::structure`].
@@ -297,8 +299,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What takes elements of this schema. Without waiting for the disk: elements of the version come
-    /// only when its definition is safe.
+    /// The intake for elements of this schema. Does not wait for the disk: elements of the version
+    /// are accepted only when its definition is stored.
     fn define(
         &mut self,
         at_origin: SchemaRef,
@@ -326,26 +328,26 @@ impl Replica {
         }
     }
 
-    /// Opens the stream here with this schema as its current one.
+    /// Opens the local stream with this schema as its current one.
     fn open(&mut self, schema: &StreamSchema) -> Result<StreamLog, InletError> {
         let link = &self.link;
         let level = link.config.level;
         let host = &link.shared.host;
         let opened = host.open(&link.config.name, &self.local, schema, level);
         let opened = opened.map_err(LinkError::Host)?;
-        // Where a stream is begun was remembered among the letters before it was there.
+        // The start position was stored among the letters before the stream existed.
         if let Some(at) = self
             .unnamed
             .filter(|_| opened.log.newest_origin().is_none())
         {
-            drop(opened.log.set_origin(self.taken_back, at)?);
+            drop(opened.log.set_origin(self.retractions, at)?);
         }
         self.log = Some(opened.log.clone());
         self.arrivals = Some(opened.arrivals);
         Ok(opened.log)
     }
 
-    /// This version becomes the current one here.
+    /// Makes this version current.
     fn make_current(&mut self, intake: &Intake) -> Result<(), InletError> {
         if !intake.is_current() {
             self.open(intake.schema())?;
@@ -353,9 +355,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Consecutive new records of one epoch, as the origin's log has them. Adds to `pending` what is
-    /// queued in the log. After [`InletError::Busy`] and [`InletError::Defining`] those that are
-    /// not in `pending` may be given again.
+    /// Appends consecutive new records of one epoch as the origin's log has them, and adds the
+    /// queued ones to `pending`. After [`InletError::Busy`] and [`InletError::Defining`] the caller
+    /// can retry those that are not in `pending`.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -374,8 +376,8 @@ impl Replica {
         while !rest.is_empty() {
             let intake = self.intake(version)?;
             self.make_current(&intake)?;
-            let taken_back = self.taken_back;
-            let outcome = intake.append(taken_back, first, version, rest.iter().copied());
+            let retractions = self.retractions;
+            let outcome = intake.append(retractions, first, version, rest.iter().copied());
             let good = match outcome {
                 Ok(appended) => {
                     self.queued(first, rest, appended, pending);
@@ -384,7 +386,7 @@ impl Replica {
                 Err(StoreError::Intake(IntakeError { index, error })) => {
                     if index > 0 {
                         let good = rest[..index].iter().copied();
-                        let appended = intake.append(taken_back, first, version, good)?;
+                        let appended = intake.append(retractions, first, version, good)?;
                         self.queued(first, &rest[..index], appended, pending);
                     }
                     let sequence = first.sequence + index as u64;
@@ -402,7 +404,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Elements of one version, each with its origin.
+    /// Appends elements of one version, each with its origin.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -419,31 +421,31 @@ impl Replica {
             return Ok(());
         };
         self.make_current(intake)?;
-        let appended = intake.append_elements(self.taken_back, batch)?;
+        let appended = intake.append_elements(self.retractions, batch)?;
         self.note(newest, batch.len() as u64);
         pending.push_back(Pending::Stored(last, appended));
         batch.clear();
         Ok(())
     }
 
-    /// Elements that do not say how far the origin was read; returns when they are stored.
+    /// Appends elements without recording their origin as read; returns when they are stored.
     ///
     /// # Errors
     /// See [`InletError`].
-    pub(super) async fn append_again(
+    pub(super) async fn append_resent(
         &self,
         intake: &Intake,
         elements: &[StreamElement],
     ) -> Result<(), InletError> {
         let count = elements.len() as u64;
-        let taken_back = self.link.shared.store.store().retractions();
-        let appended = intake.append_elements(taken_back, elements)?;
+        let retractions = self.link.shared.store.store().retractions();
+        let appended = intake.append_elements(retractions, elements)?;
         appended.await.map_err(StoreError::from)?;
         self.count(|stream| stream.status.received += count);
         Ok(())
     }
 
-    /// So many bytes of it are here and not stored.
+    /// Sets the bytes that were received and are not stored.
     pub(crate) fn holds(&self, bytes: u64) {
         let window = self.link.config.limits.stream_window_bytes;
         self.count(|stream| {
@@ -452,14 +454,15 @@ impl Replica {
         });
     }
 
-    /// Queues that the origin was read up to here, behind all that is queued in the log.
+    /// Queues a record that the origin was read up to this position, after everything queued in the
+    /// log.
     ///
     /// # Errors
     /// See [`InletError`].
     pub(crate) fn remember(&mut self, at: Position) -> Result<(), InletError> {
         match &self.log {
-            Some(log) => drop(log.set_origin(self.taken_back, at)?),
-            None => drop(self.link.letters.put_began(&self.local, at)?),
+            Some(log) => drop(log.set_origin(self.retractions, at)?),
+            None => drop(self.link.letters.put_start_position(&self.local, at)?),
         }
         self.unnamed = Some(at);
         Ok(())
@@ -482,11 +485,11 @@ impl Replica {
         pending.push_back(Pending::Stored(last, appended));
     }
 
-    /// So many elements are on their way to the log.
+    /// Counts elements that were queued in the log.
     fn note(&mut self, newest: Timestamp, count: u64) {
         self.unnamed = None;
         if let Some(arrivals) = &self.arrivals {
-            arrivals.came(count, newest);
+            arrivals.record_arrivals(count, newest);
         }
         let late = self.link.shared.host.now().0.saturating_sub(newest.0) as f64 / 1e9;
         self.count(|stream| {
@@ -496,7 +499,7 @@ impl Replica {
         });
     }
 
-    /// An element that does not fit becomes a dead letter.
+    /// Queues an element that does not fit as a dead letter.
     ///
     /// # Errors
     /// See [`InletError`].
@@ -526,7 +529,8 @@ impl Replica {
             schema,
             record,
         })?;
-        // The letter says so too, as long as it is kept; if there is no room for this it must do.
+        // The letter records the position too, as long as it is kept; without room in the queue,
+        // that has to suffice.
         let _ = self.remember(at);
         self.count(|stream| {
             let refused = &mut stream.status.refused;
@@ -543,13 +547,13 @@ impl Replica {
         Ok(())
     }
 
-    /// The damaged numbers of its stream, to be asked of the origin.
+    /// The damaged ranges of the local stream, to be requested from the origin.
     pub(crate) fn holes(&self) -> Vec<Hole> {
         let holes = self.log.as_ref().map(StreamLog::copied_holes);
         holes.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// The origin has sent damaged records again; how many were put back.
+    /// Fills in damaged records that the origin has sent again; returns how many.
     pub(crate) fn put_back<'a>(
         &self,
         first: Position,
@@ -582,7 +586,7 @@ impl Replica {
         Ok(fits)
     }
 
-    /// What this copy has of the origin's damaged numbers.
+    /// The copy's records of a range that is damaged at the origin.
     pub(crate) fn read_copied(&self, from: Position, count: u64, bytes: u64) -> Option<RawRecords> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let raw = self.log.as_ref()?.read_copied(from, count, bytes).ok()?;
@@ -591,11 +595,11 @@ impl Replica {
         raw.with_version(version.at_origin.version).ok()
     }
 
-    /// The numbers up to `next` of this epoch never come. They are counted when it is certain that they
-    /// are passed over only once, whatever ends before the next element.
+    /// Counts the numbers up to `next` of this epoch as lost, once it is certain that they are
+    /// counted only once, even if the process ends before the next element.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is counted, and the call may be repeated.
+    /// See [`InletError`]; then nothing is counted, and the call can be repeated.
     pub(crate) fn lost(
         &mut self,
         from: Position,
@@ -629,10 +633,10 @@ impl Replica {
         });
     }
 
-    /// The origin was rolled back, and continues at `next`.
+    /// Notes that the origin was rolled back and continues at `next`.
     ///
     /// # Errors
-    /// See [`InletError`]; then nothing is reported, and the call may be repeated.
+    /// See [`InletError`]; then nothing is reported, and the call can be repeated.
     pub(crate) fn rollback(
         &mut self,
         have: Position,
@@ -653,7 +657,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Elements up to this one are stored at their level.
+    /// Notes that elements up to this position are stored at their level.
     pub(crate) fn stored(&self, position: Position, count: u64) {
         self.claim.stored(to_flow(position));
         self.count(|stream| {
@@ -662,17 +666,17 @@ impl Replica {
         });
     }
 
-    /// The origin, or this node, refuses the stream.
+    /// Notes that the origin or this node refuses the stream.
     pub(crate) fn refused(&self, why: &str) {
         refused(&self.link, &self.name, why);
     }
 
-    /// Changes what is known of it.
+    /// Changes the stream's figures.
     pub(crate) fn count(&self, change: impl FnOnce(&mut StreamLive)) {
         change(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The time of this node, at which elements are received.
+    /// This node's time, used as the time of receipt.
     pub(super) fn now(&self) -> Timestamp {
         self.link.shared.host.now()
     }
@@ -688,17 +692,17 @@ impl Replica {
     }
 }
 
-/// Waits until what was given to the log before is stored, or never will be: the newest element says
-/// where the link goes on only then.
+/// Waits until the log has stored or refused everything queued before: only then does the newest
+/// element determine where the link resumes.
 async fn settled(log: &chappe_log::Stream, name: &str) -> Result<(), LinkError> {
     let settled = tokio::time::timeout(SETTLE_LIMIT, log.settled()).await;
     settled.map_err(|_| {
-        let why = format!("the log does not store what was queued for {name} before");
+        let why = format!("the log does not store the elements queued earlier for {name}");
         LinkError::Unsupported(why)
     })
 }
 
-/// The origin, or this node, refuses a stream; told once.
+/// Notes that the origin or this node refuses a stream; reported once.
 pub(crate) fn refused(link: &Link, name: &str, why: &str) {
     let before = {
         let stream = link.stream(name);

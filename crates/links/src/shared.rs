@@ -1,4 +1,4 @@
-//! What all links and all serving of a node share.
+//! State shared by all links and all serving of a node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,34 +7,34 @@ use chappe_stream::StreamStore;
 use super::dead_letters::DeadLetters;
 use super::feed::Feeds;
 use super::feeding::Feeding;
-use super::http::Pushes;
+use super::http::PushSubscriptions;
 use super::peers::Peers;
 use super::{LinkError, LinkHost, LinksConfig, ZeromqConfig};
 
-/// The name under which elements that contact points refuse are kept as dead letters; no link may have it.
+/// The name of the dead letters of pushing; no link may have it.
 pub const PUSH_LETTERS: &str = "http-push";
-/// Dead letters of pushing that are kept; as of a link.
+/// Most dead letters of pushing; the default of a link.
 const LETTERS_MAX: u64 = 10_000;
 
-/// What all links and all serving share.
+/// State shared by all links and all serving.
 pub(crate) struct Shared {
     /// The node.
     pub(crate) host: Arc<dyn LinkHost>,
     /// Its streams.
     pub(crate) store: StreamStore,
-    /// The bounds.
+    /// The limits.
     pub(crate) config: LinksConfig,
-    /// New elements of the streams that others read.
+    /// New elements of the streams that other nodes read.
     pub(crate) feeds: Feeds,
-    /// The streams here that links feed.
+    /// The local streams that links feed.
     pub(crate) feeding: Arc<Feeding>,
-    /// Subscriptions by contact point that others have here.
-    pub(crate) pushes: Arc<Pushes>,
-    /// Elements that contact points refused; opened when first asked for.
+    /// Subscriptions by contact point that other nodes have here.
+    pub(crate) pushes: Arc<PushSubscriptions>,
+    /// Elements that contact points refused; opened on first use.
     push_letters: Mutex<Option<Arc<DeadLetters>>>,
-    /// What ZeroMQ needs.
+    /// The ZeroMQ configuration.
     pub(crate) zeromq: ZeromqConfig,
-    /// Those who read.
+    /// The readers.
     pub(crate) peers: Arc<Peers>,
 }
 

@@ -14,14 +14,14 @@ use super::{LinkKind, Serialization};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// It is being connected, for the first time or again.
+    /// It is connecting, for the first time or again.
     #[default]
     Connecting,
     /// It carries elements.
     Connected,
-    /// It waits before it tries again.
+    /// It waits before the next attempt.
     Waiting,
-    /// It was ended.
+    /// It was removed.
     Ended,
 }
 
@@ -29,9 +29,9 @@ pub enum LinkState {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
 #[schema(as = LinkStream)]
 pub struct StreamStatus {
-    /// Its name at the origin.
+    /// The stream's name at the origin.
     pub name: String,
-    /// Its name here.
+    /// The stream's name here.
     pub local_name: String,
     /// Why the origin, or this node, refuses it.
     pub refusal: Option<String>,

@@ -1,6 +1,6 @@
-//! Goal: what is written in any serialization is read as it was, and hostile bytes end in a clear
-//! error. Method: random documents both ways through all three; documents cut, flipped and extended;
-//! any bytes; documents as other programs would write them.
+//! Goal: each serialization returns what was encoded, and hostile bytes end in a clear error.
+//! Method: random documents through all three; documents cut, flipped and extended; arbitrary
+//! bytes; documents as other programs write them.
 
 use chappe_links::serialization::*;
 use chappe_links::{LossReason, Serialization};
@@ -169,7 +169,7 @@ fn document() -> impl Strategy<Value = (StreamSchema, Document)> {
     ]
 }
 
-/// The document as it is read, with its elements in the shape of the schema.
+/// The decoded document, with its elements in the shape of the schema.
 fn read(serialization: Serialization, bytes: &[u8], schema: &StreamSchema) -> (Document, usize) {
     let (document, used) = serialization.decode(bytes).expect("a document");
     let document = match document {
@@ -195,7 +195,7 @@ proptest! {
             let length = bytes.len();
             let (found, used) = read(serialization, &bytes, &schema);
             prop_assert_eq!((&found, used), (&document, length), "{:?}", serialization);
-            // One behind the other, as in an endless answer.
+            // Concatenated, as in an endless response.
             serialization.encode(&more.1, &more.0, &mut bytes).expect("written");
             let (found, used) = read(serialization, &bytes, &schema);
             prop_assert_eq!((&found, used), (&document, length), "{:?}", serialization);
@@ -215,7 +215,7 @@ proptest! {
             let cut = at.index(bytes.len());
             let outcome = serialization.decode(&bytes[..cut]);
             match serialization {
-                // A line is whole or not at all.
+                // A line is complete or incomplete as a whole.
                 Serialization::Xml => prop_assert!(outcome.is_err()),
                 _ => prop_assert_eq!(outcome, Err(SerializationError::Incomplete)),
             }
@@ -333,7 +333,7 @@ fn blank_lines_are_skipped_however_many_there_are() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_fault() {
     let element = |inside: &str| {
         format!(
             "<stream-element stream='a' schema='0123456789abcdef' version='0' epoch='1' number='1' \
@@ -343,23 +343,26 @@ fn what_is_wrong_is_said() {
     let cases = [
         (
             element("<field name='a' type='integer'>1e3</field>"),
-            "a value that is no integer",
+            "a value does not parse as integer",
         ),
         (
             element("<field name='a' type='complex'>1</field>"),
-            "a type that is not known",
+            "unknown type",
         ),
         (
             element("<field name='a' type='bytes'>!</field>"),
-            "a value that is no bytes",
+            "a value does not parse as bytes",
         ),
-        (element("<field type='text'>x</field>"), "no attribute name"),
+        (
+            element("<field type='text'>x</field>"),
+            "missing attribute name",
+        ),
         (
             element("<field name='a' type='text'/><field name='a' type='text'/>"),
-            "field \"a\" stands twice",
+            "field \"a\" occurs twice",
         ),
-        ("<stream-element/>".into(), "no attribute"),
-        ("<html/>".into(), "\"html\" is no document of a link"),
+        ("<stream-element/>".into(), "missing attribute"),
+        ("<html/>".into(), "\"html\" is not a document of a link"),
         ("<!DOCTYPE a><alive/>".into(), "document type declaration"),
         ("<a>\n".repeat(20), "limit"),
     ];
@@ -371,10 +374,10 @@ fn what_is_wrong_is_said() {
         assert!(error.contains(wanted), "{text}: {error}");
     }
     let cases: [(&[u8], &str); 6] = [
-        (&[0x01], "the document is no map"),
-        (&[0x81, 0x01, 0x01], "a member's name is no text"),
+        (&[0x01], "the document is not a map"),
+        (&[0x81, 0x01, 0x01], "a member's name is not a text"),
         (&[0xc1], "0xc1"),
-        (&[0x80], "no member type"),
+        (&[0x80], "missing or invalid member type"),
         (
             &[
                 0x81, 0xa1, b'x', 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91,
@@ -402,7 +405,7 @@ fn what_is_wrong_is_said() {
     assert!(
         error
             .to_string()
-            .contains("a length of more than four bytes"),
+            .contains("the length takes more than four bytes"),
         "{error}"
     );
     let error = Serialization::Postcard
@@ -441,7 +444,7 @@ fn documents_written_by_hand_are_read() {
 }
 
 #[test]
-fn numbers_that_nothing_can_come_behind_are_refused() {
+fn numbers_without_a_successor_are_refused() {
     for form in ALL {
         let lost = |next| {
             let document = Document::Lost(Lost {

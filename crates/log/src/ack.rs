@@ -41,7 +41,7 @@ impl Ack {
         }
     }
 
-    /// Sets the result; later ones are ignored. Who is to be woken.
+    /// Sets the result; later ones are ignored. Returns the waker to be called.
     pub(crate) fn settle(&self, result: Result<(), Error>) -> Option<Waker> {
         let mut state = self.state();
         if state.result.is_some() {
@@ -65,7 +65,7 @@ impl Ack {
         }
     }
 
-    /// The result, if it is there.
+    /// The result, if it is known.
     pub(crate) fn result(&self) -> Option<Result<(), Error>> {
         self.state().result.clone()
     }
@@ -110,7 +110,7 @@ impl Appended {
         self.ack.wait(self.driven.as_ref())
     }
 
-    /// The result, if it is there: without waiting.
+    /// The result, if it is known, without waiting.
     pub fn try_result(&self) -> Option<Result<(), Error>> {
         self.ack.result()
     }
@@ -148,7 +148,7 @@ impl Trimmed {
         self.ack.wait(self.driven.as_ref())
     }
 
-    /// The result, if it is there: without waiting.
+    /// The result, if it is known, without waiting.
     pub fn try_result(&self) -> Option<Result<(), Error>> {
         self.ack.result()
     }

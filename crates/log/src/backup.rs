@@ -25,7 +25,7 @@ const COPY_BYTES: usize = 256 * 1024;
 pub struct Backup {
     /// The copied files and their lengths.
     pub files: Vec<(String, u64)>,
-    /// What the copy holds, read again from where it is. It may name damage that the original has.
+    /// The contents of the copy, read back from its disk. It may name damage that the original has.
     pub report: Report,
 }
 
@@ -42,10 +42,10 @@ pub fn back_up(
     let mut copied = BTreeSet::new();
     for _ in 0..PASSES {
         let mut numbers = segments(from)?;
-        for gone in copied.difference(&numbers).copied().collect::<Vec<_>>() {
-            let name = segment_name(gone);
+        for removed in copied.difference(&numbers).copied().collect::<Vec<_>>() {
+            let name = segment_name(removed);
             at("remove", &name, to.remove(&name))?;
-            copied.remove(&gone);
+            copied.remove(&removed);
         }
         let Some(last) = numbers.pop_last() else {
             break;
@@ -57,7 +57,7 @@ pub fn back_up(
                 Ok(bytes) => {
                     copied.insert(number);
                     done += bytes;
-                    // As if the rest were as long.
+                    // Treat the rest as equally long.
                     progress(done, done / (n as u64 + 1) * (left.len() as u64 + 1));
                 }
                 Err(_) if !segments(from)?.contains(&number) => whole = false,
@@ -65,7 +65,7 @@ pub fn back_up(
             }
         }
         if whole {
-            // Of one that is only being begun nothing is taken: all is in those before.
+            // A segment that is just being created is left out: everything is in the earlier ones.
             let end = valid_end(from, last);
             let bytes = end.and_then(|end| match end {
                 0 => Ok(0),
@@ -108,7 +108,7 @@ fn segments(disk: &dyn Disk) -> Result<BTreeSet<u32>, Error> {
     Ok(names.iter().filter_map(|it| segment_number(it)).collect())
 }
 
-/// Up to where the segment that is being written is valid; 0 when it is only being begun.
+/// The end of the valid part of the segment being written; 0 while it is being created.
 fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
     let name = segment_name(number);
     let file = at("open", &name, disk.open(&name))?;
@@ -127,7 +127,7 @@ fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
                 offset += header.frame_bytes();
                 end = offset;
             }
-            // Damage in the middle is copied with what comes after it.
+            // Damage in the middle is copied with the frames after it.
             Found::BadBody(header, _) => offset += header.frame_bytes(),
             Found::Bad(bytes) => offset += bytes,
             Found::End => return Ok(end),
@@ -160,21 +160,21 @@ fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64
 /// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was found before.
+    /// The findings before the repair.
     pub before: Report,
-    /// What opening did: an incomplete end that was cut, new epochs.
+    /// The changes made by opening: an incomplete end that was cut, new epochs.
     pub recovery: Recovery,
-    /// Files with damaged bytes, on the disk that was given for them.
+    /// Files with damaged bytes, on the disk provided for them.
     pub aside: Vec<String>,
     /// Records that are given up: stream, first and last number.
     pub given_up: Vec<(String, u64, u64)>,
 }
 
-/// Where damaged bytes are kept: made when there are some.
+/// The disk for damaged bytes, created when there are some.
 pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 
-/// Repairs a log that is not open: copies damaged bytes aside, cuts an incomplete end as opening
-/// does, gives up what is missing, and rewrites the segments' snapshots.
+/// Repairs a log that is not open: copies damaged bytes to another disk, cuts an incomplete end as
+/// opening does, gives up missing records, and rewrites the segments' snapshots.
 ///
 /// # Errors
 /// The disks; what [`Store::open`] refuses.

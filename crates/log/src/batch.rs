@@ -1,10 +1,10 @@
-//! Records of one stream that are stored together, laid out as they are written.
+//! Records of one stream that are stored together, encoded as they are written.
 
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
-/// Records to be stored together: they are visible, and safe, all or none. Each is written into it
-/// once, where it is written to the disk from.
+/// Records that become visible, and safe, together. Each is encoded once, into the buffer from
+/// which it is written to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty one, with room for so many records of so many bytes in all.
+    /// An empty batch, with room for this many records and bytes.
     pub fn with_capacity(records: usize, bytes: usize) -> Batch {
         Batch {
             bytes: Vec::with_capacity(records * RECORD_BYTES + bytes),
@@ -42,10 +42,10 @@ impl Batch {
         let Ok(()) = written;
     }
 
-    /// Adds a record whose payload `write` appends to what it is given; none if that fails.
+    /// Adds a record whose payload `write` appends to its argument; adds none if that fails.
     ///
     /// # Errors
-    /// What `write` says.
+    /// The error of `write`.
     pub fn push_with<E>(
         &mut self,
         time: i64,
@@ -69,12 +69,12 @@ impl Batch {
         Ok(())
     }
 
-    /// How many records it has.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether it has none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

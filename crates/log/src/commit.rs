@@ -1,9 +1,9 @@
 //! The writer: appends all waiting drafts to the segment in one write, and syncs if one of them needs
 //! it.
 //!
-//! A sync that failed is never repeated: what the system then shows of the file may not be on the
-//! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
-//! in a new segment when there is room.
+//! A sync that failed is never repeated: the file's visible bytes may not be on the disk. A write
+//! that failed for lack of room is undone (the file is cut back), and writing continues in a new
+//! segment when there is room.
 
 use crate::draft::Draft;
 use crate::frame::{Body, Bookmark, Definition, Header, Kind, Removal, mark_body};
@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Room for a segment is reserved only if the disk has room for so many more, so other programs do not
-/// run short.
+/// Room for a segment is reserved only if the disk has room for this many more, so other programs
+/// do not run short.
 const PLENTY_SEGMENTS: u64 = 8;
 
-/// With less room than this the disk is full for all: what fits is not worth looking for.
+/// With less free space the disk counts as full for all batches: searching for one that fits is not
+/// worth it.
 const SMALL_BYTES: u64 = 64 * 1024;
 
 /// The beginning of a segment is written in pieces of about so many bytes.
@@ -34,7 +35,7 @@ const LARGE_HEAD_SHARE: u64 = 4;
 /// Why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No room; nothing of the group is in the log. So many bytes are free.
+    /// No room; nothing of the group is in the log. The free bytes.
     Full(u64),
     /// The writer must stop.
     Failed(String),
@@ -45,9 +46,9 @@ pub(crate) enum Fault {
 pub(crate) struct Track {
     /// The next number in the order of the log.
     pub(crate) next: u64,
-    /// Offset of its last frame in the present segment, 0 for none.
+    /// Offset of its last frame in the current segment, 0 for none.
     pub(crate) back: u32,
-    /// Its cursor there.
+    /// Its cursor at that frame.
     pub(crate) bookmark: Option<Bookmark>,
 }
 
@@ -74,9 +75,9 @@ pub(crate) struct Writer {
     pub(crate) segment: u32,
     pub(crate) file: Box<dyn File>,
     pub(crate) offset: u64,
-    /// Up to where room for the file is set aside.
+    /// The end of the space reserved for the file.
     pub(crate) reserved: u64,
-    /// Where the present segment's definitions end.
+    /// The end of the current segment's definitions.
     pub(crate) base: u64,
     pub(crate) synced: u64,
     pub(crate) previous: u32,
@@ -86,23 +87,24 @@ pub(crate) struct Writer {
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
     pub(crate) marks: BTreeMap<u32, (u64, u64)>,
-    /// Streams that were removed, as long as segments with their frames may be there.
+    /// Removed streams, as long as segments may still have their frames.
     pub(crate) removals: BTreeMap<u32, Removal>,
-    /// How many streams have records in a segment that are not trimmed; none: not in here.
+    /// The count of segments in which each stream has untrimmed records; streams without any are
+    /// absent.
     pub(crate) live: BTreeMap<u32, u32>,
-    /// Segments that are damaged and what they lack: stream, first and last number. Each counts once
-    /// in `live` for that.
+    /// Damaged segments and their missing numbers: stream, first and last number. Each counts once
+    /// in `live` for these.
     pub(crate) damaged: Vec<(u32, Vec<Lacks>)>,
-    /// A segment may have become free of such records.
+    /// Whether a segment may have lost its last such record.
     pub(crate) look_for_dead: bool,
-    /// Number and length of all segments but the present one.
+    /// Number and length of all segments but the current one.
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
-    /// What the buffer holds, for the snapshot.
+    /// The frames in the buffer, for the snapshot.
     pub(crate) buffered_frames: Vec<FrameInBuffer>,
-    /// What the present segment holds; `None` when something in it is damaged.
+    /// The contents of the current segment; `None` if it is damaged.
     pub(crate) snapshot: Option<Snapshot>,
-    /// Of segments that were sealed, to be written.
+    /// Snapshots of sealed segments, to be written.
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) done: Done,
 }
@@ -117,7 +119,7 @@ fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
 }
 
-/// The disk has no room, as against a disk that does not work.
+/// Whether the disk has no room, as opposed to a failing disk.
 pub(crate) fn no_room(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -265,7 +267,7 @@ impl Writer {
         self.removals.insert(draft.stream, removal);
     }
 
-    /// Removals whose segments, and all before, are gone need not be repeated.
+    /// Removals whose segments, and all before, are removed need not be repeated.
     fn forget_removals(&mut self) {
         let oldest = self
             .older
@@ -288,7 +290,7 @@ impl Writer {
         }
     }
 
-    /// A stream has records in a segment that it had none in before.
+    /// A stream has its first record in this segment.
     pub(crate) fn enter(&mut self, segment: u32) {
         *self.live.entry(segment).or_default() += 1;
     }
@@ -306,7 +308,8 @@ impl Writer {
         }
     }
 
-    /// After a trim or records put back: lets go of damaged segments that lack nothing any more.
+    /// After a trim or a repair: releases damaged segments whose missing numbers are all trimmed or
+    /// filled in.
     pub(crate) fn review_damaged(&mut self, missing: impl Fn(&str, u64, u64) -> bool) {
         let lacks = |gaps: &[Lacks]| {
             gaps.iter()
@@ -317,7 +320,7 @@ impl Writer {
         self.leave(&whole);
     }
 
-    /// Bytes that may be written; unknown is taken as enough, the write itself will tell.
+    /// Bytes that may be written; unknown counts as enough, since the write itself finds out.
     pub(crate) fn room(&self) -> Result<u64, Fault> {
         let Ok(free) = self.disk.free_bytes() else {
             return Ok(u64::MAX);
@@ -340,8 +343,8 @@ impl Writer {
         }
     }
 
-    /// Sets room aside for the rest of the segment: an append that makes the file system look for
-    /// room makes the next sync wait for its journal too.
+    /// Reserves space for the rest of the segment: an append that makes the file system search for
+    /// space makes the next sync wait for its journal too.
     pub(crate) fn reserve(&mut self) {
         let limit = self.options.segment_bytes;
         let wanted = limit
@@ -352,7 +355,7 @@ impl Writer {
         self.reserved = if set_aside { limit } else { 0 };
     }
 
-    /// What was laid out is in the file.
+    /// Moves the frames of the buffer to the snapshot: they are in the file.
     fn note_written_frames(&mut self) {
         let Some(snapshot) = &mut self.snapshot else {
             return;
@@ -362,8 +365,7 @@ impl Writer {
         }
     }
 
-    /// Writes the snapshots of the segments that were sealed, but for those that are known to be
-    /// damaged.
+    /// Writes the snapshots of the sealed segments, except damaged ones.
     pub(crate) fn save_snapshots(&mut self, damaged: impl Fn(u32) -> bool) {
         for snapshot in self.snapshots.drain(..) {
             let number = snapshot.header.number;
@@ -375,7 +377,7 @@ impl Writer {
         }
     }
 
-    /// Lays a frame out at the end of the buffer.
+    /// Appends a frame to the buffer.
     fn encode_frame(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
@@ -433,13 +435,14 @@ impl Writer {
         FrameRef::new(&header, offset)
     }
 
-    /// After a failed write: cuts the file back if it was only for lack of room.
+    /// After a failed write: cuts the file back if the cause was a lack of room.
     fn cut_back(&mut self, error: &io::Error) -> Fault {
         let name = segment_name(self.segment);
         if !no_room(error) {
             return failed("write", &name, error);
         }
-        // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
+        // Stale bytes of the cut part must never count as part of the chain: continue in a new
+        // file.
         (self.must_start_segment, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
@@ -447,7 +450,8 @@ impl Writer {
         }
     }
 
-    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not written.
+    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not
+    /// written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
         if self.must_start_segment {
             self.sync()
@@ -478,7 +482,7 @@ impl Writer {
         self.reserved = 0;
         let Some(number) = self.segment.checked_add(1) else {
             return Err(Fault::Failed(
-                "the numbers of segments are used up".to_owned(),
+                "the segment numbers are exhausted".to_owned(),
             ));
         };
         let header = SegmentHeader {
@@ -581,7 +585,7 @@ impl Writer {
             .map(|(number, _)| *number)
     }
 
-    /// Removes a segment's snapshot, if there is one; left behind, the next opening removes it.
+    /// Removes a segment's snapshot, if there is one; if it stays, the next opening removes it.
     fn remove_snapshot(&self, number: u32) {
         let _ = self.disk.remove(&snapshot_name(number));
     }
@@ -644,7 +648,7 @@ impl Writer {
         })
     }
 
-    /// Opens a segment for going on after its valid end.
+    /// Opens a segment for appending after its valid end.
     pub(crate) fn open_file(disk: &dyn Disk, number: u32) -> Result<Box<dyn File>, Error> {
         let name = segment_name(number);
         at("open", &name, disk.open(&name))

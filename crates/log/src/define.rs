@@ -1,4 +1,4 @@
-//! Definitions of streams: made and changed in the one order of the log.
+//! Definitions of streams: queued and changed in the order of the log.
 //!
 //! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
 //! lock. A stream can be found, appended to and read once its first definition is safe; a change applies
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
-    /// None: nothing changed.
+    /// None if nothing changed.
     ack: Option<Arc<Ack>>,
 }
 
@@ -53,8 +53,8 @@ impl Future for Defining {
 }
 
 impl Owner {
-    /// Queues the definition that `change` makes of the newest one, or of none. With a handle `of` the
-    /// stream, one that was created again under its name is not meant.
+    /// Queues the definition that `change` makes from the newest one, or from none. With a handle
+    /// `of` the stream, a stream created again under its name is left alone.
     pub(crate) fn define<E: From<Error>>(
         self: &Arc<Self>,
         name: &str,
@@ -149,12 +149,12 @@ impl Store {
     }
 
     /// Opens a stream, or creates it, without waiting for the disk: `definition` makes level and
-    /// metadata of the newest ones, or of none. Definitions that are queued together are made safe
-    /// together.
+    /// metadata from the newest ones, or from none. Definitions that are queued together are made
+    /// safe together.
     ///
     /// # Errors
-    /// Those of `definition`; a name or metadata that are too large, no name, too many streams, a stream
-    /// that is being removed, a queue or a disk that is full, a store that has stopped.
+    /// Those of `definition`; an empty or too large name, too large metadata, too many streams, a
+    /// stream that is being removed, a full queue or disk, or a stopped store.
     pub fn define<E: From<Error>>(
         &self,
         name: &str,
@@ -172,7 +172,7 @@ impl Stream {
             .map(drop)
     }
 
-    /// Queues the metadata that `change` makes of the newest ones, without waiting for the disk.
+    /// Queues the metadata that `change` makes from the newest ones, without waiting for the disk.
     ///
     /// # Errors
     /// Those of `change`; those of [`crate::Store::define`].

@@ -1,34 +1,34 @@
-//! The seam to the disk: what the log needs of a directory and of a file, and nothing more.
+//! The interface to the disk: the operations that the log needs of a directory and of a file.
 //!
-//! `transport::FileDisk` is the real one, `sim::SimDisk` loses and tears whatever was not synced.
-//! The traits speak `std::io`, because that is where the errors come from; the log turns them into
-//! its own. Nothing here buffers: a call that returned `Ok` has reached the operating system, and
-//! only [`File::sync`] (for a file's bytes and length) and [`Disk::sync_directory`] (for names) say
-//! that something survives a power loss.
+//! `transport::FileDisk` is the real implementation; `sim::SimDisk` loses and tears unsynced data.
+//! The traits use `std::io` errors, because they originate there; the log converts them. There is
+//! no buffering: a call that returned `Ok` has reached the operating system, and only
+//! [`File::sync`] (for a file's bytes and length) and [`Disk::sync_directory`] (for names)
+//! guarantee that data survives a power loss.
 
 use std::io;
 
 /// One flat directory that belongs to one store.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes a new, empty file, open for appending and reading; an existing one is replaced.
+    /// Creates an empty file, open for appending and reading; replaces an existing one.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
     /// Opens an existing file for appending and reading.
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
     /// The names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Renames a file; one of the new name is replaced in the same step.
+    /// Renames a file; atomically replaces a file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file. Handles that are open on it may go on reading.
+    /// Removes a file. Open handles can continue to read it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes all creations, renames and removals so far survive a power loss.
     fn sync_directory(&self) -> io::Result<()>;
-    /// A number that stays with a file through renames and changes when it is a copy (for real
-    /// files: inode and time of birth). By it a restored backup is noticed.
+    /// A number that stays with a file through renames and changes, but differs in a copy (for real
+    /// files: inode and time of birth). It reveals a restored backup.
     fn identity(&self, name: &str) -> io::Result<u128>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// The store writes nothing more: another one may use the directory, though handles of this one may
-    /// still read.
+    /// Releases the directory: the store writes nothing more and another one may use it, though
+    /// existing handles can still read.
     fn unlock(&self) {}
 }
 
@@ -36,10 +36,10 @@ pub trait Disk: Send + Sync + 'static {
 pub trait File: Send {
     /// Writes all bytes at the end. On an error any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Writes bytes over the same bytes that are there, so that the next sync saves them even if an
-    /// earlier one failed and forgot them. Needs no more room; interrupted, it leaves what was there.
+    /// Overwrites bytes with the same bytes, so that the next sync saves them even if an earlier
+    /// one failed and dropped them. Needs no more room; if interrupted, it leaves the old bytes.
     fn write_again(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Reads into `buffer` from `offset` on; fewer bytes than asked for only at the end of the file.
+    /// Reads into `buffer` from `offset`; fewer bytes than requested only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Makes the bytes and the length survive a power loss (`fdatasync`).
     fn sync(&mut self) -> io::Result<()>;
@@ -49,15 +49,14 @@ pub trait File: Send {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// What the system holds of the file in memory is not needed: the next read should come from the
-    /// disk itself. A wish.
+    /// Drops the file's cached pages, so that the next read comes from the disk. Best effort.
     fn forget(&self) {}
-    /// Sets room aside on the disk for the file up to `end` bytes, with its length as it is, so that
-    /// appending has none to look for. A wish; whether it was granted.
+    /// Reserves space on the disk for the file up to `end` bytes without changing its length, so
+    /// that appending needs no search. Best effort; returns whether it was granted.
     fn reserve(&mut self, _end: u64) -> bool {
         false
     }
-    /// Gives back what was set aside behind the end. A wish.
+    /// Releases the reserved space after the end. Best effort.
     fn release(&mut self) {}
     /// Cuts the file to `length` bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;

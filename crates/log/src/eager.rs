@@ -15,7 +15,7 @@ use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
 use std::task::{Context, Poll};
 
-/// Most bytes that are handed out at once of what is not safe yet.
+/// Most bytes that are returned at once of records that are not safe yet.
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
@@ -40,11 +40,11 @@ impl Stream {
     }
 }
 
-/// What there is to hand out.
+/// The next records.
 enum Next {
-    /// These, from this number on.
+    /// Accepted records, from this number on.
     Accepted(u64, Vec<Recent>),
-    /// What is in the log, from this number on.
+    /// Stored records, from this number on.
     Stored(u64),
     Nothing,
 }
@@ -54,10 +54,11 @@ impl EagerFollower {
         EagerFollower { stream, id }
     }
 
-    /// Hands the next records (position, time, payload) to `take`, at least one. After
+    /// Passes the next records (position, time, payload) to `take`, at least one. After
     /// [`Error::Gap`] it continues after the gap, after [`Error::Rollback`] (it started beyond the
-    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they are
-    /// assigned again. When the store has stopped, all safe records are still passed on, then the reason.
+    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they
+    /// are assigned again. When the store has stopped, it still passes on all safe records, then
+    /// returns the reason.
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -113,7 +114,7 @@ impl EagerFollower {
         }
     }
 
-    /// What comes next; leaves the waker when that is nothing.
+    /// The next records; registers the waker if there are none.
     fn look(&self, context: Option<&mut Context<'_>>) -> Result<Next, Error> {
         let mut view = self.stream.core.view();
         let view = &mut *view;
@@ -161,7 +162,7 @@ impl EagerFollower {
         Ok(Next::Nothing)
     }
 
-    /// The number that it hands out next.
+    /// The number of the next record.
     pub fn next_sequence(&self) -> u64 {
         let view = self.stream.core.view();
         view.eager.get(&self.id).map_or(0, |eager| eager.next)

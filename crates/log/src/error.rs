@@ -40,7 +40,7 @@ pub enum Error {
         file: String,
         /// Its version.
         found: u32,
-        /// The newest version that is understood.
+        /// The newest supported version.
         known: u32,
     },
     // -- the stored bytes --
@@ -54,12 +54,12 @@ pub enum Error {
         file: String,
     },
     /// Records are missing: a corrupt range, or the oldest were trimmed or removed by the size
-    /// limit. Reading can go on at `next`.
+    /// limit. Reading can continue at `next`.
     #[error("records {from} to {} of stream {stream} are missing: {reason}", next - 1)]
     Gap {
         /// The stream's name.
         stream: String,
-        /// First missing sequence number (or the one asked for, if that is later).
+        /// First missing sequence number (or the requested one, if that is later).
         from: u64,
         /// The first sequence number after the gap.
         next: u64,
@@ -95,7 +95,7 @@ pub enum Error {
     Conflict {
         /// What the caller expected.
         expected: u64,
-        /// The last number given out.
+        /// The last assigned number.
         last: u64,
     },
     /// Records that an eager follower had seen were refused by a full disk; their numbers will be
@@ -144,10 +144,10 @@ pub enum Error {
     Options {
         /// The option's name.
         option: &'static str,
-        /// What to do.
+        /// The hint.
         hint: &'static str,
     },
-    /// There are as many streams as the store takes.
+    /// The limit of streams is reached.
     #[error("the store has {limit} streams, which is its limit")]
     TooManyStreams {
         /// [`crate::MAX_STREAMS`].
@@ -162,7 +162,7 @@ pub enum Error {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GapReason {
-    /// Their bytes do not pass the checksums, or are gone from the middle of the log.
+    /// Their bytes fail the checksums, or are missing from the middle of the log.
     #[error("their bytes are corrupt or lost")]
     Corrupt,
     /// They were the oldest: trimmed, or the log reached its size limit.
@@ -171,15 +171,15 @@ pub enum GapReason {
 }
 
 /// A client has a position that this log never reached, or does not remember: the log was restored
-/// from an older state, or lost records that were not yet safe. The client must read the stream again
-/// from `next`.
+/// from an older state, or lost records that were not yet safe. The client must read the stream
+/// again from `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader is ahead of the log (at epoch {} number {}): it resumes at {next}",
     have.epoch, have.sequence)]
 pub struct Rollback {
     /// The client's position.
     pub have: Position,
-    /// The last record of the client's epoch that the log has; `None` when it does not know the
+    /// The last record of the client's epoch that the log has; `None` if it does not know the
     /// epoch.
     pub kept: Option<Position>,
     /// The number to resume at.

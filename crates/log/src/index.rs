@@ -1,17 +1,17 @@
-//! Where a stream's records are: sparse in memory, exact for the newest.
+//! The index of a stream's records: sparse, but exact for the newest.
 //!
-//! The newest frames of a stream are held as exact places (the tail); older ones as chunks of 64
-//! frames within one segment, of which only the ends are known. Inside a chunk the way is found by
-//! the frames' back offsets or by reading through. A chunk never spans a gap or two segments.
+//! The newest frames of a stream have exact offsets (the tail); older ones are chunks of 64 frames
+//! within one segment, of which only the ends are known. Inside a chunk a frame is found by the
+//! frames' back offsets or by reading through. A chunk never spans a gap or two segments.
 //!
-//! What was put back into a gap (a fill) lies in a later segment, out of order; it is kept beside the
-//! chunks and goes before them.
+//! Records restored into a gap (a fill) are in a later segment, out of order; they are kept apart
+//! from the chunks and take precedence.
 
 use crate::frame::Header;
 use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of a chunk: 48 bytes of memory for so many frames, and at most so many steps of reading.
+/// Frames of a chunk: 48 bytes of memory for all of them, and at most as many reads in a search.
 pub(crate) const CHUNK_FRAMES: usize = 64;
 
 /// The exact place of a frame.
@@ -61,7 +61,7 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u32,
 }
 
-/// Records put back: the numbers from `from` to before `next` are in this frame.
+/// Restored records: the numbers from `from` to `next` (exclusive) are in this frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fill {
     from: u64,
@@ -70,29 +70,29 @@ struct Fill {
     frame: FrameRef,
 }
 
-/// How many records of a stream were lost, and why, since the log was opened.
+/// The lost records of a stream by cause, since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Numbers found missing.
     pub(crate) corrupt: u64,
-    /// Of these, numbers that were put back.
+    /// Of these, numbers that were restored.
     pub(crate) filled: u64,
     /// Records removed by the size limit.
     pub(crate) removed: u64,
 }
 
-/// What to read for a wanted number.
+/// The next read for a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// These frames of a segment.
     Frames(u32, Vec<FrameRef>),
-    /// A chunk whose frames have to be found.
+    /// A chunk whose frames have to be located.
     Chunk(Chunk),
-    /// This frame of a segment, in which the number was put back.
+    /// This frame of a segment, in which the number was restored.
     Fill(u32, FrameRef),
-    /// The number is missing; reading goes on at the second one.
+    /// The number is missing; reading continues at the second one.
     Gap(u64, u64),
-    /// It is not there yet.
+    /// It does not exist yet.
     End,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct Index {
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
-    /// What of the gaps is given up, ascending.
+    /// The parts of the gaps that are given up, ascending.
     given_up: Vec<(u64, u64)>,
-    /// What was put back, ascending, without overlaps.
+    /// Restored numbers, ascending, without overlaps.
     fills: Vec<Fill>,
-    /// What was put back and is corrupt itself; its segment stays until the numbers are trimmed.
+    /// Restored numbers that are corrupt again; their segment stays until they are trimmed.
     spoilt: Vec<Fill>,
     /// How many of the chunks, the tail and the fills are in each segment.
     segments: BTreeMap<u32, u32>,
@@ -121,7 +121,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index that begins with a number.
+    /// An index that starts at a number.
     pub(crate) fn new(first: u64) -> Index {
         Index {
             chunks: VecDeque::new(),
@@ -139,12 +139,12 @@ impl Index {
         }
     }
 
-    /// What was lost since opening.
+    /// The losses since opening.
     pub(crate) fn losses(&self) -> Losses {
         self.losses
     }
 
-    /// From now on losses are counted; what is missing already counts.
+    /// Counts losses from now on; already missing numbers count too.
     pub(crate) fn count_losses(&mut self) {
         self.losses = Losses {
             corrupt: self.missing(),
@@ -152,19 +152,19 @@ impl Index {
         };
     }
 
-    /// How many numbers are missing now.
+    /// The count of missing numbers.
     pub(crate) fn missing(&self) -> u64 {
         self.gaps.iter().map(|(from, next)| next - from).sum()
     }
 
-    /// One entry more in a segment; whether it is the first.
+    /// Adds an entry of a segment; returns whether it was the first.
     fn hold(&mut self, segment: u32) -> bool {
         let entries = self.segments.entry(segment).or_default();
         *entries += 1;
         *entries == 1
     }
 
-    /// One entry less in a segment; whether it was the last.
+    /// Removes an entry of a segment; returns whether it was the last.
     fn release(&mut self, segment: u32) -> bool {
         let Some(entries) = self.segments.get_mut(&segment) else {
             return false;
@@ -189,7 +189,7 @@ impl Index {
         self.bytes
     }
 
-    /// From where on there are `n` records that are not missing; the first when there are fewer.
+    /// The number from which there are `n` records, gaps not counted; the first if there are fewer.
     pub(crate) fn newest_from(&self, n: u64) -> u64 {
         let (mut from, mut left) = (self.next, n);
         for &(missing, next) in self.gaps.iter().rev() {
@@ -202,13 +202,13 @@ impl Index {
         from.saturating_sub(left).max(self.first)
     }
 
-    /// First and last missing number of each gap, but for what is given up.
+    /// First and last missing number of each gap, without those given up.
     pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
         let gaps = self.wanted();
         gaps.iter().map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// What is missing and not given up.
+    /// Missing numbers that are not given up.
     fn wanted(&self) -> Vec<(u64, u64)> {
         let lost = self.given_up.iter();
         lost.fold(self.gaps.clone(), |gaps, lost| {
@@ -216,13 +216,13 @@ impl Index {
         })
     }
 
-    /// First and last number of what is given up.
+    /// First and last number of each range given up.
     pub(crate) fn given_up(&self) -> Vec<(u64, u64)> {
         let lost = self.given_up.iter();
         lost.map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// Numbers that are missing are not waited for any more.
+    /// Gives up missing numbers: readers no longer wait for them.
     pub(crate) fn give_up(&mut self, from: u64, next: u64) {
         let from = from.max(self.first);
         if from < next.min(self.next) {
@@ -232,7 +232,7 @@ impl Index {
         }
     }
 
-    /// Adds the frame that continues the stream; whether it is the only one held in its segment.
+    /// Adds the frame that continues the stream; returns whether it is the only one in its segment.
     pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) -> bool {
         debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
         let entered = !self.segments.contains_key(&segment);
@@ -278,8 +278,8 @@ impl Index {
         numbers
     }
 
-    /// Adds a frame that puts numbers back, as far as no other one has; whether it is the only one
-    /// held in its segment.
+    /// Adds a frame of restored numbers, except those that another frame has; returns whether it is
+    /// the only one in its segment.
     pub(crate) fn fill(&mut self, segment: u32, frame: FrameRef) -> bool {
         let mut entered = false;
         let (mut from, end) = (frame.first.max(self.first), frame.next().min(self.next));
@@ -313,8 +313,8 @@ impl Index {
         entered
     }
 
-    /// The first of the numbers right before `number` that were put back or given up; `number` itself
-    /// when there are none.
+    /// The first of the numbers right before `number` that were restored or given up; `number`
+    /// itself if there are none.
     pub(crate) fn put_back_before(&self, number: u64) -> u64 {
         let fills = self.fills.iter().map(|fill| (fill.from, fill.next));
         let mut known: Vec<(u64, u64)> = fills.chain(self.given_up.iter().copied()).collect();
@@ -326,18 +326,18 @@ impl Index {
         known.iter().rev().fold(number, below)
     }
 
-    /// What was put back in this frame cannot be read: it is missing (again).
+    /// A frame of restored numbers cannot be read: they are missing again.
     pub(crate) fn unfill(&mut self, segment: u32, offset: u32) {
         let is = |fill: &Fill| fill.segment == segment && fill.frame.offset == offset;
-        let (gone, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
+        let (removed, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
         self.fills = stay;
-        for fill in &gone {
+        for fill in &removed {
             self.add_gap(fill.from, fill.next);
         }
-        self.spoilt.extend(gone);
+        self.spoilt.extend(removed);
     }
 
-    /// What is missing that was not in `before`: first and last numbers.
+    /// Numbers that are missing and were not in `before`: first and last numbers.
     pub(crate) fn new_gaps(&self, before: &Index) -> Vec<(u64, u64)> {
         let old = before.gaps.iter();
         let new = old.fold(self.gaps.clone(), |new, gap| without(&new, gap.0, gap.1));
@@ -424,8 +424,8 @@ impl Index {
         }
     }
 
-    /// Forgets segments up to and including `segment`, which the size limit removes; the segments in
-    /// which nothing is held any more.
+    /// Forgets segments up to and including `segment`, which the size limit removes; returns the
+    /// segments without entries.
     pub(crate) fn trim(&mut self, segment: u32) -> Vec<u32> {
         let old = self.first;
         let mut first = old;
@@ -446,7 +446,7 @@ impl Index {
         left
     }
 
-    /// Forgets the records before a number; the segments in which nothing is held any more.
+    /// Forgets the records before a number; returns the segments without entries.
     pub(crate) fn trim_to(&mut self, before: u64) -> Vec<u32> {
         let mut left = Vec::new();
         if before <= self.first {
@@ -461,7 +461,7 @@ impl Index {
         {
             self.first = gap.1;
         }
-        // A gap right behind stays: its numbers are missing for another reason.
+        // A gap right after it stays: its numbers are missing for another reason.
         self.gaps = without(&self.gaps, 0, self.first);
         self.given_up = without(&self.given_up, 0, self.first);
         let mut bytes = 0;
@@ -473,9 +473,9 @@ impl Index {
         }
         let first = self.first;
         let past = |fill: &Fill| fill.next <= first;
-        let mut gone: Vec<Fill> = self.fills.extract_if(.., |fill| past(fill)).collect();
-        gone.extend(self.spoilt.extract_if(.., |fill| past(fill)));
-        for fill in gone {
+        let mut removed: Vec<Fill> = self.fills.extract_if(.., |fill| past(fill)).collect();
+        removed.extend(self.spoilt.extract_if(.., |fill| past(fill)));
+        for fill in removed {
             bytes += u64::from(fill.frame.bytes);
             left.extend(self.release(fill.segment).then_some(fill.segment));
         }
@@ -497,7 +497,7 @@ impl Index {
         left
     }
 
-    /// What to read for number `from`.
+    /// The read for number `from`.
     pub(crate) fn plan(&self, from: u64) -> Plan {
         if from >= self.next {
             return Plan::End;
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_in_what_is_planned_for_it() {
+    fn the_plan_of_every_number_contains_it() {
         let index = filled(1000);
         for number in 1..=10_000 {
             match index.plan(number) {
@@ -748,7 +748,10 @@ mod tests {
             assert_eq!(index.first(), before.max(1));
             let kept = index.segments().next().unwrap_or(11);
             assert!(index.segments().is_sorted());
-            assert!(left.iter().all(|gone| *gone < kept), "{before}: {left:?}");
+            assert!(
+                left.iter().all(|removed| *removed < kept),
+                "{before}: {left:?}"
+            );
             if (2..10_001).contains(&before) {
                 assert_eq!(index.plan(before - 1), Plan::Gap(before - 1, before));
                 assert!(!matches!(index.plan(before), Plan::Gap(..) | Plan::End));

@@ -34,9 +34,9 @@ pub enum QueueFull {
 pub enum Commit {
     /// A thread of the store's own, as soon as something is queued.
     Thread,
-    /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A thread that
-    /// waits for an acknowledgement commits meanwhile; a full queue refuses, and a full disk is checked
-    /// once in each call, without waiting.
+    /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A
+    /// thread that waits for an acknowledgement commits meanwhile; a full queue refuses, and a full
+    /// disk is checked once in each call, without waiting.
     Caller,
 }
 
@@ -49,22 +49,22 @@ pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
 /// The limits of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size at which a new segment is begun. Default 64 MiB: an unclean end costs at most one
-    /// copy of the last segment at the next open.
+    /// Size at which a new segment starts. Default 64 MiB: after an unclean end the next open
+    /// copies at most the last segment.
     pub segment_bytes: u64,
     /// Most bytes queued for the writer. Default 8 MiB: some hundred milliseconds of a slow disk.
     pub queue_bytes: usize,
-    /// Most bytes of records of level memory that wait in the queue while there is no room on the
-    /// disk, beyond `queue_bytes`; more are refused. A stream may hold as much as is left, so that
-    /// one that floods leaves half. Default 16 MiB: minutes of a thousand small records a second.
+    /// Most bytes of records of level memory that wait in the queue while the disk has no room, in
+    /// addition to `queue_bytes`; more are refused. A stream may use as much as is left, so that a
+    /// flooding stream leaves half. Default 16 MiB: minutes of a thousand small records a second.
     pub full_bytes: usize,
     /// What `append` does when the queue is full. Default: wait.
     pub queue_full: QueueFull,
     /// Most bytes of one batch as stored. Default 4 MiB.
     pub batch_bytes: usize,
-    /// Bytes of the disk that are left free, so that closing and other programs still have room.
-    /// Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB more are
-    /// free; a batch that is larger than what is left while more is free is refused alone.
+    /// Free bytes of the disk that are never used, so that closing and other programs still have
+    /// room. Default 1 MiB. The disk counts as full when a batch does not fit and less than 64 KiB
+    /// more are free; a larger batch is refused alone while more is free.
     pub reserve_bytes: u64,
     /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
@@ -74,21 +74,20 @@ pub struct Options {
     pub full_polls: u32,
     /// Who commits the queue. Default: a thread.
     pub commit: Commit,
-    /// How long the commit thread waits after each group, so that more gathers for the next one: a
-    /// sync costs the same for many. A record that comes after a quiet time is written at once; a
-    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::skip_commit_pause`] end the pause.
-    /// Default zero: as often as the disk can, which gathers by itself while it syncs.
+    /// How long the commit thread waits after each group to gather more for the next one: a sync
+    /// costs the same for many. A record after a quiet period is written at once; a new stream, the
+    /// end of the store, 256 KiB in the queue and [`crate::Stream::skip_commit_pause`] end the
+    /// pause. Default zero: as often as the disk can, which gathers records during each sync.
     pub commit_pause: Duration,
-    /// Most bytes of the newest records held in memory, for readers of live data; 0: none.
-    /// Default 1 MiB:
-    /// some seconds of a thousand records a second.
+    /// Most bytes of the newest records in memory, for readers of live data; 0: none. Default 1
+    /// MiB: some seconds of a thousand records a second.
     pub recent_bytes: usize,
-    /// Most bytes of all segments; the oldest segment is removed when they are more. Default
-    /// `None`: nothing is removed.
+    /// Most bytes of all segments; above it the oldest segment is removed. Default `None`: nothing
+    /// is removed.
     pub retain_bytes: Option<u64>,
-    /// Most records a follower hands out at once. Default 1,024.
+    /// Most records that a follower returns at once. Default 1,024.
     pub follow_records: usize,
-    /// How records name their stream's cursor. Default `None`: none does.
+    /// How records name their stream's cursor. Default `None`: no cursors.
     pub cursor_of: Option<CursorOf>,
 }
 
@@ -118,16 +117,16 @@ impl Options {
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |option, hint| Err(Error::Options { option, hint });
         if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.segment_bytes) {
-            return wrong("segment_bytes", "take 4 KiB to 2 GiB");
+            return wrong("segment_bytes", "use 4 KiB to 2 GiB");
         }
         if self.batch_bytes == 0 || self.batch_bytes > 256 * 1024 * 1024 {
-            return wrong("batch_bytes", "take 1 byte to 256 MiB");
+            return wrong("batch_bytes", "use 1 byte to 256 MiB");
         }
         if self.queue_bytes < self.batch_bytes {
-            return wrong("queue_bytes", "take at least batch_bytes");
+            return wrong("queue_bytes", "use at least batch_bytes");
         }
         if self.follow_records == 0 {
-            return wrong("follow_records", "take at least 1");
+            return wrong("follow_records", "use at least 1");
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The owner of an open store, shared by all its handles: its state, and the thread or the caller that
-//! commits.
+//! The owner of an open store, shared by all its handles: its state, and its commit thread or
+//! committing caller.
 
 use crate::ack::{CommitOnDemand, Driver};
 use crate::commit::Writer;
@@ -26,7 +26,7 @@ pub enum Committed {
     },
 }
 
-/// Held by every handle; when the last goes, the store is closed.
+/// Held by every handle; when the last is dropped, the store closes.
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     /// Draws the epochs of new streams; its lock keeps definitions in their order.
@@ -81,7 +81,7 @@ impl Owner {
                 Ok(Step::Idle) => return Ok(committed),
                 Ok(Step::Full(free)) => return Ok(Committed::Full { free }),
                 Err(error) => {
-                    // What failed is never tried again.
+                    // A failed commit is never repeated.
                     *slot = None;
                     self.shared.lock().ended = Some(Err(error.clone()));
                     return Err(error);
@@ -149,7 +149,7 @@ impl Owner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        // The last handle may go on the commit thread itself, in somebody's waker.
+        // The last handle may be dropped on the commit thread itself, in a waker.
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
             && thread.join().is_err()
         {
@@ -169,7 +169,7 @@ impl CommitOnDemand for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Who wants to know calls `Store::close`.
+        // Callers that need the result use `Store::close`.
         let _ = self.close();
     }
 }

@@ -1,5 +1,5 @@
-//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
-//! is none: the question is constant and its answer compiled away.
+//! Planted defects, one at a time, for the simulation to find. Without the feature `planted` there
+//! are none, and the check compiles to a constant.
 
 #![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
 
@@ -13,17 +13,17 @@ pub enum Defect {
     IgnoresFailedSync,
     /// A bad middle of the last segment is cut off as if it were a torn tail.
     CutsMiddle,
-    /// A restored copy goes on in the old epoch.
+    /// A restored copy continues in the old epoch.
     IgnoresCopy,
-    /// What was put back is forgotten when the log is opened again.
+    /// Restored records are forgotten when the log is opened again.
     ForgetsFills,
-    /// A record's bytes are handed out unchecked.
+    /// A record's bytes are returned unchecked.
     TrustsBytes,
-    /// What is damaged is not counted.
+    /// Damage is not counted.
     HidesLosses,
-    /// What is damaged right behind a trim mark is taken for trimmed.
+    /// Damage right after a trim mark counts as trimmed.
     TrimsDamage,
-    /// What is derived from what a loss of power may have taken counts all the same.
+    /// Derived records count even if a power loss may have taken their inputs.
     KeepsDerived,
 }
 

@@ -1,4 +1,4 @@
-//! The queue: what waits for a commit, and the state of the store behind the same lock.
+//! The queue: drafts that wait for a commit, and the state of the store under the same lock.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -15,12 +15,12 @@ pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
     pub(crate) ack: Arc<Ack>,
-    /// It may not be written before what was queued before it.
+    /// It must not be written before the drafts queued earlier.
     pub(crate) ordered: bool,
 }
 
 impl Pending {
-    /// The stream's definition, if it is one and no removal.
+    /// The stream's definition, if it is one and not a removal.
     pub(crate) fn definition(&self) -> Option<Definition> {
         let is = self.draft.kind == Kind::Definition;
         let definition = is.then(|| Definition::decode(&self.draft.body.bytes))?;
@@ -29,7 +29,7 @@ impl Pending {
 }
 
 impl Drop for Pending {
-    /// Nobody waits for ever, whatever happened to the commit thread.
+    /// Fails the draft, so that no caller waits forever if the commit thread has died.
     fn drop(&mut self) {
         let bytes = self.draft.body.bytes.len();
         self.core.queued.fetch_sub(bytes, Ordering::Relaxed);
@@ -51,7 +51,7 @@ pub(crate) struct Queue {
     pub(crate) closing: bool,
     /// The commit thread waits for work and must be woken for it.
     pub(crate) asleep: bool,
-    /// Something waits that is worth no pause.
+    /// Something waits that should not wait for the pause.
     pub(crate) urgent: bool,
     /// Threads that wait for room.
     pub(crate) waiting: u32,
@@ -59,15 +59,15 @@ pub(crate) struct Queue {
     pub(crate) waiters: Waiters,
     /// Nothing more is written, not even a clean end.
     pub(crate) abandoned: bool,
-    /// Why nothing is taken any more.
+    /// Why all input is refused.
     pub(crate) stopped: Option<Error>,
     pub(crate) health: Health,
-    /// Records of level memory wait for room, though others may find some.
+    /// Records of level memory wait for room, though others may fit.
     pub(crate) waits_for_room: bool,
     /// Free bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
-    /// Those whose first definition is on its way.
+    /// Streams whose first definition is queued.
     pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
     /// Bytes of the newest definitions of all streams, also of those that are on their way.
@@ -117,7 +117,7 @@ impl Queue {
         self.health == Health::Full || self.waits_for_room
     }
 
-    /// The stream of this name, also if its first definition is only on its way.
+    /// The stream of this name, even if its first definition is still queued.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Core>> {
         let core = self.streams.get(name).or_else(|| self.creating.get(name));
         core.cloned()
@@ -153,7 +153,7 @@ impl Queue {
         });
     }
 
-    /// A definition is safe.
+    /// Notes a safe definition.
     pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
         self.counting(core, |queue| {
             if let Some(core) = queue.creating.remove(&definition.name) {
@@ -167,7 +167,7 @@ impl Queue {
         });
     }
 
-    /// A definition was refused: the stream is as it was before.
+    /// Notes a refused definition: the stream is as before.
     pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
         self.counting(core, |queue| {
             let mut view = core.view();
@@ -176,7 +176,7 @@ impl Queue {
         });
     }
 
-    /// A removal is safe: the name is free.
+    /// Notes a safe removal: the name is free.
     pub(crate) fn removed(&mut self, core: &Core) {
         self.counting(core, |queue| {
             let name = core.view().definition.name.clone();

@@ -5,19 +5,19 @@ use crate::StreamInfo;
 /// The description of a missing segment in a report.
 pub(crate) const MISSING: &str = "the segment is missing";
 
-/// What [`crate::Store::open`] found and did.
+/// The findings and changes of [`crate::Store::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The store did not exist before.
     pub created: bool,
-    /// The log was closed in order; otherwise the process or the machine ended in the middle.
+    /// The log was closed regularly; otherwise the process or the machine ended unexpectedly.
     pub clean: bool,
     /// The files are a copy of the ones that were written.
     pub copied: bool,
     /// Segments found.
     pub segments: usize,
-    /// Segments of these that were not read, because what they hold is noted beside them. Damage in
-    /// them is found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
+    /// Segments of these that were not read, because a snapshot describes them. Damage in them is
+    /// found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
     pub indexed: usize,
     /// Records found in all.
     pub records: u64,
@@ -25,12 +25,12 @@ pub struct Recovery {
     pub streams: Vec<StreamInfo>,
     /// An incomplete end that was cut.
     pub torn_tail: Option<TornTail>,
-    /// Ranges in the middle that do not pass the checksums. They are kept and read as gaps.
+    /// Ranges in the middle that fail the checksums. They are kept and read as gaps.
     pub corrupt: Vec<CorruptRange>,
-    /// Streams that go on in a new epoch, and why.
+    /// Streams that continue in a new epoch, and why.
     pub new_epochs: Vec<NewEpoch>,
-    /// The last segment was rewritten after an unclean end, because what the system shows of it
-    /// may not be on the disk.
+    /// The last segment was rewritten after an unclean end, because its visible bytes may not be on
+    /// the disk.
     pub rewritten: bool,
 }
 
@@ -39,48 +39,49 @@ pub struct Recovery {
 pub struct TornTail {
     /// The segment's file.
     pub segment: String,
-    /// Where the invalid bytes begin.
+    /// The offset of the invalid bytes.
     pub offset: u64,
-    /// How many there are.
+    /// Their length.
     pub bytes: u64,
 }
 
-/// A range of a segment whose bytes do not pass the checksums.
+/// A range of a segment whose bytes fail the checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorruptRange {
     /// The segment's file (for a missing one: its name).
     pub segment: String,
-    /// Where the range begins.
+    /// The offset of the range.
     pub offset: u64,
-    /// Its length; 0 when something is missing between two valid frames.
+    /// Its length; 0 if something is missing between two valid frames.
     pub bytes: u64,
-    /// What is wrong.
+    /// A description of the damage.
     pub what: String,
-    /// No sync of these bytes is on record: it may be a torn write of a power loss rather than rot.
+    /// No sync of these bytes is recorded: a power loss may have torn the write.
     pub unsynced: bool,
-    /// Nothing is missing by it: what was, was put back, given up or trimmed, or there was nothing.
+    /// Nothing is missing any more: the records were restored, given up or trimmed, or there were
+    /// none.
     pub settled: bool,
-    /// The numbers that are missing by it: stream name, first and last sequence number.
+    /// The missing numbers: stream name, first and last sequence number.
     pub gaps: Vec<(String, u64, u64)>,
 }
 
 impl CorruptRange {
-    /// It is a segment that is not there.
+    /// Whether the segment is missing.
     pub(crate) fn absent(&self) -> bool {
         self.what == MISSING
     }
 }
 
-/// A stream that goes on in a new epoch.
+/// A stream that continues in a new epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEpoch {
     /// The stream.
     pub stream: String,
     /// The epoch.
     pub epoch: u64,
-    /// The first number that will be given out in it.
+    /// The first number that will be assigned in it.
     pub first: u64,
-    /// Why.
+    /// The reason.
     pub reason: EpochReason,
 }
 
@@ -88,13 +89,13 @@ pub struct NewEpoch {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochReason {
-    /// The files are a copy: the original may have gone on.
+    /// The files are a copy: the original may have continued.
     Copied,
-    /// An incomplete end was cut; it may have held numbers that were given out.
+    /// An incomplete end was cut; it may have held assigned numbers.
     TornTail,
     /// The newest part of the stream is corrupt.
     Corrupt,
-    /// An unclean end, and the stream's level lets acknowledged records be lost by it.
+    /// An unclean end, after which the stream's level allows the loss of acknowledged records.
     UncleanEnd,
 }
 
@@ -110,7 +111,7 @@ impl EpochReason {
     }
 }
 
-/// What [`crate::check`] found, without changing anything.
+/// The findings of [`crate::check`], which changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Segments.
@@ -121,7 +122,7 @@ pub struct Report {
     pub frames: u64,
     /// Valid records.
     pub records: u64,
-    /// The log was closed in order.
+    /// The log was closed regularly.
     pub clean: bool,
     /// The files are a copy of the ones that were written.
     pub copied: bool,
@@ -129,13 +130,13 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// An incomplete end, which opening would cut.
     pub torn_tail: Option<TornTail>,
-    /// Ranges that do not pass the checksums.
+    /// Ranges that fail the checksums.
     pub corrupt: Vec<CorruptRange>,
 }
 
 impl Report {
-    /// Nothing is missing that was not put back, given up or trimmed (an incomplete end alone is the
-    /// ordinary trace of a power loss).
+    /// Nothing is missing that was not restored, given up or trimmed (an incomplete end alone is
+    /// the usual trace of a power loss).
     pub fn healthy(&self) -> bool {
         self.corrupt.iter().all(|range| range.settled)
     }
@@ -152,6 +153,6 @@ pub struct StreamReport {
     pub frames: u64,
     /// Missing numbers: first and last of each gap.
     pub gaps: Vec<(u64, u64)>,
-    /// Missing numbers that nobody waits for any more ([`crate::Stream::give_up`]).
+    /// Missing numbers that were given up ([`crate::Stream::give_up`]).
     pub given_up: Vec<(u64, u64)>,
 }

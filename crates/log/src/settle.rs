@@ -95,9 +95,9 @@ impl Shared {
         wake(wakers);
     }
 
-    /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be
-    /// written all the same, because a record of level `Memory` is acknowledged already. That goes
-    /// for what comes before such a record in its stream too, lest a number be missing.
+    /// The disk stays full: refuses waiting drafts, frees their numbers, and returns those that
+    /// must be written anyway, because a record of level `Memory` is acknowledged already. Drafts
+    /// before such a record in its stream are kept too, so that no number is missing.
     pub(crate) fn refuse_waiting(
         &self,
         mut group: VecDeque<Pending>,
@@ -108,9 +108,9 @@ impl Shared {
         self.refuse(queue, group, free)
     }
 
-    /// Batches that are larger than the room that is left are refused as by
-    /// [`Shared::refuse_waiting`], with what is queued behind them in their streams or must not be
-    /// written before them. What must be kept of all this stays in the group. Returns the others.
+    /// Refuses batches that are larger than the free space as in [`Shared::refuse_waiting`], with
+    /// those queued after them in their streams or that must not be written before them. Drafts
+    /// that must be kept stay in the group. Returns the others.
     pub(crate) fn refuse_large(
         &self,
         group: &mut VecDeque<Pending>,
@@ -131,7 +131,7 @@ impl Shared {
                 others.push_back(pending);
             }
         }
-        // There is room, if not for these.
+        // There is room without these.
         queue.health = Health::Ok;
         *group = self.refuse(queue, large, free);
         others
@@ -157,7 +157,7 @@ impl Shared {
             }
             queue.bytes -= draft.body.bytes.len().min(queue.bytes);
             if draft.kind == Kind::Records {
-                // From the back: the lowest of the stream's refused numbers comes last.
+                // In reverse: the lowest of the stream's refused numbers comes last.
                 pending
                     .core
                     .assigned
@@ -207,7 +207,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses what is queued of removed streams.
+    /// Refuses the queued drafts of removed streams.
     pub(crate) fn refuse_overtaken(&self, removed: &BTreeSet<u32>, group: &mut VecDeque<Pending>) {
         if removed.is_empty() {
             return;

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Most bytes taken for one commit: more gains nothing and delays the first of them.
+/// Most bytes of one commit: more gains nothing and delays the first of them.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How many drafts the queue keeps room for: as many as wait for a commit on a busy node.
+/// The capacity that the queue keeps: the number of drafts that wait for a commit on a busy node.
 const ROOM_KEPT: usize = 256;
 
-/// With more queued than this there is enough for a commit: the pause between two ends.
+/// Queued bytes that are enough for a commit: they end the pause between two.
 const PAUSE_BYTES: usize = 256 * 1024;
 
 /// Shared by all handles of a store and its commit thread.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     /// The store is closing: the pause between two commits ends.
     pub(crate) pause: Condvar,
     pub(crate) recents: RecentCache,
-    /// There is room in the queue, or it will never be.
+    /// There is room in the queue, or there never will be.
     pub(crate) room: Condvar,
 }
 
@@ -52,13 +52,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue's lock, once records are taken and there is room for so many bytes.
+    /// The queue's lock, once records are accepted and there is room for this many bytes.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, Queue>, Error> {
         self.room_in_queue(bytes, None)
     }
 
-    /// As [`Shared::room_for`], for records of level memory: they are taken while there is no room on
-    /// the disk too, up to [`Options::full_bytes`].
+    /// As [`Shared::room_for`], for records of level memory: they are accepted even without room on
+    /// the disk, up to [`Options::full_bytes`].
     pub(crate) fn room_in_memory(
         &self,
         bytes: usize,
@@ -121,18 +121,18 @@ impl Shared {
         self.options.queue_bytes.saturating_add(more)
     }
 
-    /// Whether there is room for so many bytes; one batch always has some.
+    /// Whether there is room for this many bytes; a single batch always fits.
     pub(crate) fn fits(&self, queue: &Queue, bytes: usize) -> bool {
         queue.bytes == 0 || queue.bytes + bytes <= self.queue_limit(queue)
     }
 
-    /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a call of the
-    /// system, and while it writes it looks at the queue by itself.
+    /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a system call, and
+    /// while the thread writes it checks the queue anyway.
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
         let bytes = pending.draft.body.bytes.len();
         queue.bytes += bytes;
         pending.core.queued.fetch_add(bytes, Ordering::Relaxed);
-        // Nothing else brings room, which is looked for now and then.
+        // Only time brings room, so the thread checks now and then.
         let wakes = queue.health != Health::Full || pending.draft.makes_room();
         let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
         queue.pending.push_back(pending);
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Commits what waits without the pause before.
+    /// Ends the pause before the next commit.
     pub(crate) fn skip_commit_pause(&self) {
         self.end_pause(self.lock());
     }
@@ -160,7 +160,8 @@ impl Shared {
         }
     }
 
-    /// The queue's lock, for a trim mark: it makes room on a full disk, so that is no hindrance.
+    /// The queue's lock, for a trim mark: it makes room on a full disk, so a full disk does not
+    /// prevent it.
     pub(crate) fn room_for_mark(&self, draft: &Draft) -> Result<MutexGuard<'_, Queue>, Error> {
         let queue = self.lock();
         if let Some(error) = &queue.stopped {
@@ -180,7 +181,7 @@ impl Shared {
         Ok(queue)
     }
 
-    /// The next group, into an empty one, which stays so when nothing waits.
+    /// Takes the next group into an empty one, which stays empty when nothing waits.
     pub(crate) fn take_group(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
         (queue.urgent, queue.waits_for_room) = (false, false);
@@ -191,7 +192,7 @@ impl Shared {
             until += 1;
         }
         if until == queue.pending.len() {
-            // The queue goes on in the room that the group had, unless that was a burst's.
+            // The queue reuses the group's allocation, unless it was a burst's.
             group.shrink_to(ROOM_KEPT);
             std::mem::swap(&mut queue.pending, group);
         } else {
@@ -199,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// The disk has no room: refuses records until it has.
+    /// The disk has no room: refuses records until it does.
     pub(crate) fn full(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
@@ -207,7 +208,7 @@ impl Shared {
         self.wake_waiters(queue);
     }
 
-    /// Threads and tasks that wait look at the queue again.
+    /// Makes waiting threads and tasks check the queue again.
     pub(crate) fn wake_waiters(&self, mut queue: MutexGuard<'_, Queue>) {
         let wakers = queue.waiters.take_wakers();
         drop(queue);
@@ -215,7 +216,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses everything from now on, and everything that waits.
+    /// Refuses all waiting and later input.
     pub(crate) fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
         let (left, cores) = {
             let mut queue = self.lock();
@@ -238,10 +239,10 @@ impl Shared {
     }
 }
 
-/// Wakes everybody once: of what was acknowledged together much belongs to the same task, and a
-/// wake-up from another thread costs a call of the system.
+/// Wakes each task once: many drafts acknowledged together belong to the same task, and a wake-up
+/// from another thread costs a system call.
 pub(crate) fn wake(wakers: Vec<Waker>) {
-    /// How far back the same task is looked for.
+    /// How far back duplicates are searched for.
     const NEAR: usize = 8;
     for (n, waker) in wakers.iter().enumerate() {
         let near = &wakers[n.saturating_sub(NEAR)..n];

@@ -1,9 +1,9 @@
 //! The records of a segment, in a small file next to it, so that opening need not read the segment.
 //!
 //! A snapshot is written when its segment is sealed and never changed. It is a cache: it is trusted
-//! only where its own checksum is right, where the segment has the length and the last frame that it
-//! names, and where the next segment's header names the same. Without it the segment is read, and
-//! the file is made again. It is not synced. A segment in which anything is damaged has none.
+//! only if its own checksum is right, the segment has the length and the last frame that it names,
+//! and the next segment's header names the same. Without it the segment is read, and the file is
+//! written again. It is not synced. A damaged segment has none.
 //!
 //! It lists streams with records in the segment, and removed streams. Other definitions and trim marks
 //! are not in it: the newest segment begins with those of all streams. So a log of many streams and many segments opens
@@ -49,7 +49,7 @@ pub(crate) fn snapshot_number(name: &str) -> Option<u32> {
 /// A stream's records in a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The first number that the segment tells of, and its epoch.
+    /// The first number of the segment, and its epoch.
     pub(crate) first: u64,
     pub(crate) epoch: u64,
     pub(crate) frames: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Part {
     last_frames: usize,
     /// What was put back.
     pub(crate) fills: Vec<FrameRef>,
-    /// What was given up: first number, and the one after the last.
+    /// Records given up: first number, and the one after the last.
     pub(crate) given_up: Vec<(u64, u64)>,
     /// The newest cursor.
     pub(crate) bookmark: Option<Bookmark>,
@@ -120,7 +120,7 @@ impl Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) header: SegmentHeader,
-    /// Records were looked through for cursors.
+    /// Whether records were searched for cursors.
     pub(crate) has_cursors: bool,
     /// Length up to the end of the last frame.
     pub(crate) bytes: u64,
@@ -138,7 +138,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a segment without frames.
+    /// The snapshot of a segment without frames.
     pub(crate) fn new(header: SegmentHeader, has_cursors: bool) -> Snapshot {
         Snapshot {
             header,
@@ -256,7 +256,7 @@ impl Snapshot {
                 long(&mut bytes, *from);
                 long(&mut bytes, *next);
             }
-            // Number 0: there is none.
+            // Number 0 means none.
             long(&mut bytes, part.bookmark.map_or(0, |it| it.number));
             bytes.extend_from_slice(&part.bookmark.map_or([0; 16], |it| it.cursor));
         }
@@ -308,8 +308,7 @@ impl Snapshot {
         rest.0.is_empty().then_some(snapshot)
     }
 
-    /// Writes the snapshot beside its segment. Whether that worked matters to nobody but the next
-    /// opening.
+    /// Writes the snapshot next to its segment. Only the next opening depends on the result.
     pub(crate) fn save(&self, disk: &dyn Disk) -> io::Result<()> {
         let name = snapshot_name(self.header.number);
         let new = format!("{name}{UNFINISHED}");
@@ -319,14 +318,14 @@ impl Snapshot {
         match written.and_then(|()| disk.rename(&new, &name)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // Half a file would only be refused.
+                // A partial file would only be rejected.
                 let _ = disk.remove(&new);
                 Err(error)
             }
         }
     }
 
-    /// Reads the snapshot of a segment, if there is one that fits it and what the next segment says.
+    /// Reads the snapshot of a segment, if it matches the segment and the header of the next one.
     pub(crate) fn load(
         disk: &dyn Disk,
         segment: &dyn File,
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_comes_back() {
+    fn a_snapshot_round_trips() {
         let bytes = filled().encode();
         let read = Snapshot::decode(&bytes, &header()).expect("a snapshot");
         assert_eq!(read.encode(), bytes);
@@ -558,7 +557,7 @@ mod tests {
             at in 0usize..400, value: u8,
         ) {
             prop_assert!(Snapshot::decode(&bytes, &header()).is_none());
-            // Behind a checksum that is right.
+            // With a correct checksum.
             let mut sealed = filled().encode();
             sealed.truncate(sealed.len() - 4);
             let at = at % sealed.len();

@@ -1,4 +1,4 @@
-//! A stream's state: its definition, its index, its newest frames in memory, and who waits for it.
+//! A stream's state: its definition, its index, its newest frames in memory, and its waiters.
 
 use crate::Error;
 use crate::draft::Draft;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Where an eager follower is; kept by the stream, which may take it back.
+/// The position of an eager follower; kept by the stream, which may retract numbers.
 #[derive(Default)]
 pub(crate) struct Eager {
     pub(crate) next: u64,
@@ -36,11 +36,11 @@ impl Eager {
     }
 }
 
-/// What readers see of a stream.
+/// The readers' view of a stream.
 pub(crate) struct View {
-    /// The newest that is safe; of a stream that is being made, the first.
+    /// The newest safe definition; of a stream that is being created, the first.
     pub(crate) definition: Definition,
-    /// The newest one, while it is on its way.
+    /// The newest definition, while it is queued.
     pub(crate) coming: Option<Definition>,
     pub(crate) index: Index,
     pub(crate) bookmark: Option<Bookmark>,
@@ -48,24 +48,23 @@ pub(crate) struct View {
     pub(crate) stopped: Option<Error>,
     /// The newest frames, without a gap, as long as there is room for them in memory.
     pub(crate) recent: VecDeque<Recent>,
-    /// Frames that have their numbers and are on their way to the disk, without a gap behind the
-    /// index.
+    /// Frames that have their numbers and are queued, without a gap after the index.
     pub(crate) accepted: VecDeque<Recent>,
-    /// Up to before this number they are read although they wait for room on the disk: they are of
-    /// level memory.
+    /// Numbers below this are readable although they wait for room on the disk: they are of level
+    /// memory.
     shown: u64,
-    /// Who reads those, by the follower's number.
+    /// Their readers, by the follower's number.
     pub(crate) eager: BTreeMap<u64, Eager>,
     last_follower: u64,
 }
 
 impl View {
-    /// The newest definition, whether it is safe or on its way.
+    /// The newest definition, safe or queued.
     pub(crate) fn newest(&self) -> &Definition {
         self.coming.as_ref().unwrap_or(&self.definition)
     }
 
-    /// The newest definition, unless it is on its way.
+    /// The newest definition, unless it is queued.
     pub(crate) fn safe(&self) -> Option<&Definition> {
         self.coming.is_none().then_some(&self.definition)
     }
@@ -81,9 +80,9 @@ impl View {
         self.last_follower
     }
 
-    /// Frames in memory that begin with a number, or else where they are.
+    /// Cached frames from a number on, or else where to read them.
     pub(crate) fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
-        /// Most bytes that are handed out at once.
+        /// Most bytes returned at once.
         const BYTES: usize = 64 * 1024;
         let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
         let waiting = from >= self.index.next() && from < self.shown;
@@ -108,15 +107,15 @@ impl View {
 pub(crate) struct Core {
     pub(crate) id: u32,
     pub(crate) epoch: u64,
-    /// The last number given out; changed only under the queue's lock.
+    /// The last assigned number; changed only under the queue's lock.
     pub(crate) assigned: AtomicU64,
     /// It is removed, or about to be; changed only under the queue's lock.
     pub(crate) removed: AtomicBool,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
-    /// Bytes of what is queued of it.
+    /// Queued bytes of the stream.
     pub(crate) queued: AtomicUsize,
-    /// Cursors that were set and are on their way to the disk.
+    /// Set cursors that are queued.
     pub(crate) cursors: AtomicU64,
     view: Mutex<View>,
 }
@@ -156,7 +155,7 @@ impl Core {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame is safe: it can be read from now on. Whether it is the only one that the stream has
+    /// Notes that a frame is safe and can be read. Returns whether it is the only one of the stream
     /// in its segment.
     pub(crate) fn committed(
         &self,
@@ -179,7 +178,7 @@ impl Core {
         entered
     }
 
-    /// Records up to before `next` are read while they wait for room.
+    /// Makes records before `next` readable while they wait for room.
     pub(crate) fn show(&self, next: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
         if next > view.end() {
@@ -188,17 +187,17 @@ impl Core {
         }
     }
 
-    /// A mark, or records that were put back, is safe.
+    /// Notes that a mark, or restored records, are safe.
     pub(crate) fn renew_cursor(&self, draft: &Draft) {
         Bookmark::renew(&mut self.view().bookmark, draft.bookmark, draft.kind);
     }
 
-    /// Records before a number count no more; the segments in which the stream has nothing left.
+    /// Drops the records before a number; returns the segments in which the stream has none left.
     pub(crate) fn trim_to(&self, before: u64) -> Vec<u32> {
         self.view().index.trim_to(before)
     }
 
-    /// Nothing more will come.
+    /// Ends the stream.
     pub(crate) fn stop(&self, reason: &Error) {
         let wakers: Vec<Waker> = {
             let mut view = self.view();
@@ -211,7 +210,7 @@ impl Core {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether nothing is on its way to the disk: neither records nor a cursor.
+    /// Whether nothing of the stream is queued: neither records nor a cursor.
     pub(crate) fn is_settled(&self) -> bool {
         self.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
     }
@@ -235,8 +234,8 @@ impl Core {
         self.view().index.trim(segment)
     }
 
-    /// A frame that puts records back is safe. Whether it is the only one that the stream has in its
-    /// segment.
+    /// Notes that a frame of restored records is safe. Returns whether it is the only one of the
+    /// stream in its segment.
     pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
         self.view().index.fill(segment, frame)
     }

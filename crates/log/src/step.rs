@@ -23,11 +23,11 @@ pub(crate) enum Step {
     Done,
     /// Nothing waits.
     Idle,
-    /// There is no room; so many bytes are free.
+    /// There is no room; the free bytes.
     Full(u64),
 }
 
-/// The writer, and the group that it is at.
+/// The writer, and its current group.
 pub(crate) struct Committer {
     pub(crate) writer: Writer,
     group: VecDeque<Pending>,
@@ -57,7 +57,7 @@ fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
     writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
 }
 
-/// Stops the store when the commit thread panics, so that nobody waits for ever.
+/// Stops the store when the commit thread panics, so that no caller waits forever.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
@@ -70,7 +70,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Shared {
-    /// One step. After an error the store has stopped, and all that waited has failed.
+    /// One step. After an error the store has stopped, and everything that waited has failed.
     pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
         let step = self.try_step(committer);
         step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
@@ -78,7 +78,7 @@ impl Shared {
 
     fn try_step(&self, committer: &mut Committer) -> Result<Step, Error> {
         if !std::mem::replace(&mut committer.begun, true) {
-            // What a power loss kept from being removed.
+            // Segments whose removal a power loss prevented.
             let trimmed = self.trim(&mut committer.writer);
             trimmed.map_err(|fault| self.error_of(fault))?;
             writer_snapshots(self, committer);
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// Nothing waits; if the disk was full, takes records again as soon as there may be room.
+    /// Nothing waits; if the disk was full, accepts records again when there may be room.
     fn look_for_room(&self, writer: &Writer) -> Result<Step, Error> {
         if self.lock().health != Health::Full {
             return Ok(Step::Idle);
@@ -134,8 +134,8 @@ impl Shared {
         }
     }
 
-    /// The group has no room: trim marks may make some; a batch that is too large for what is left is
-    /// passed by; after enough looks what waits is refused.
+    /// The group has no room: trim marks may make some; a batch too large for the free space is
+    /// bypassed; after enough attempts the waiting drafts are refused.
     fn on_full(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
@@ -164,8 +164,8 @@ impl Shared {
         Ok(Step::Full(free))
     }
 
-    /// Writes what does not depend on batches that are too large for the room that is left. None when
-    /// that is not the reason why there is none.
+    /// Writes drafts that do not depend on batches too large for the free space. None if large
+    /// batches are not the cause.
     fn write_around_large(
         &self,
         writer: &mut Writer,
@@ -178,7 +178,7 @@ impl Shared {
         if !group.iter().any(|it| it.draft.written_bytes() > room) {
             return Ok(None);
         }
-        // What was cut off before must not come back once its batch is refused.
+        // Frames that were cut off must not reappear once their batch is refused.
         writer.settle()?;
         let mut others = self.refuse_large(group, room, free);
         self.show_waiting(group);
@@ -200,8 +200,8 @@ impl Shared {
         Ok(Some(if held { Step::Full(free) } else { Step::Done }))
     }
 
-    /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make
-    /// room; false when there are none.
+    /// Writes the trim marks and removals of a group and of the queue, even into the reserve, since
+    /// they make room; false if there are none.
     fn write_marks_first(
         &self,
         writer: &mut Writer,
@@ -299,7 +299,7 @@ impl Shared {
         }
     }
 
-    /// Lets more gather after a group, if the options say so.
+    /// Waits after a group to gather more, if the options say so.
     fn pause(&self, committer: &Committer) {
         let pause = self.options.commit_pause;
         if !pause.is_zero() && committer.is_free() {
@@ -309,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// The store is closing and the disk is full: what waits fails with that error.
+    /// The store is closing and the disk is full: waiting drafts fail with that error.
     pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
         let error = self.error_of(Fault::Full(free));
         self.stop(&error, std::mem::take(&mut committer.group));

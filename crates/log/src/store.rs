@@ -49,7 +49,7 @@ impl Store {
         Ok((Store { owner }, recovery))
     }
 
-    /// Waits, after [`Error::QueueFull`], until a batch of so many bytes fits into the queue.
+    /// Waits, after [`Error::QueueFull`], until a batch of this size fits into the queue.
     pub fn room(&self, bytes: usize) -> Room {
         Room::new(&self.owner.shared, bytes)
     }
@@ -126,7 +126,7 @@ impl Store {
     /// needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it does nothing.
     ///
     /// # Errors
-    /// The store has stopped: a write or a sync failed, and with it everything that waited.
+    /// The store has stopped: a write or a sync failed, and all waiting appends with it.
     pub fn commit(&self) -> Result<Committed, Error> {
         self.owner.commit()
     }

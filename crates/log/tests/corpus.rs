@@ -1,4 +1,4 @@
-//! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds.
+//! Goal: faults that fuzzing has found stay fixed, and the fuzz target's checks hold on its seeds.
 //!
 //! Method: every file of `fuzz/corpus/log` goes through the function that the fuzz target calls.
 

@@ -1,18 +1,18 @@
-//! A disk in memory that forgets what was not synced, fails when told to, and fills up.
+//! A disk in memory that loses unsynced data, fails on request, and fills up.
 //!
 //! The model: a file is sectors of 512 bytes. Writes go to the cache; a sync makes the dirty
-//! sectors and the length durable. After a power loss each dirty sector is there, not there, or
-//! torn in the middle, the length is anything between the durable and the cached one, and each
-//! creation, rename or removal since the last sync of the directory has happened or not, in order.
-//! A sync that fails drops its dirty sectors: reading still shows them, no later sync saves them.
-//! That is harsher than most file systems and no harsher than what they promise.
+//! sectors and the length durable. After a power loss each dirty sector is present, absent, or torn
+//! in the middle, the length is anything between the durable and the cached one, and each creation,
+//! rename or removal since the last sync of the directory has happened or not, in order. A sync
+//! that fails drops its dirty sectors: reading still shows them, no later sync saves them. That is
+//! harsher than most file systems, but within their guarantees.
 
 use chappe_log::{Disk, File};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that a disk writes as one.
+/// The unit of atomic writes in bytes.
 const SECTOR: usize = 512;
 
 /// An operation that can fail.
@@ -58,11 +58,11 @@ impl Operation {
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    /// What reading shows.
+    /// The content that reading returns.
     cached: Vec<u8>,
-    /// What survives.
+    /// The content that survives power loss.
     durable: Vec<u8>,
-    /// Sectors that differ and would be saved by a sync.
+    /// Sectors that differ and that a sync would save.
     dirty: BTreeSet<usize>,
     /// Whether its length is in [`State::used`].
     counted: bool,
@@ -97,7 +97,7 @@ impl Change {
 #[derive(Clone, Debug)]
 struct Fault {
     operation: Operation,
-    /// Fails when that many of the operation were done.
+    /// Fails after this many operations.
     after: u64,
     persistent: bool,
 }
@@ -110,7 +110,7 @@ struct State {
     changes: Vec<Change>,
     next_inode: u64,
     done: BTreeMap<Operation, u64>,
-    /// Writes, syncs and changes of names so far: the boundaries at which the power can go.
+    /// Writes, syncs and changes of names so far: the points at which the power can fail.
     boundaries: u64,
     cut_at: Option<u64>,
     off: bool,
@@ -123,7 +123,7 @@ struct State {
     random: fastrand::Rng,
 }
 
-/// A disk in memory; clones are the same disk.
+/// A disk in memory; clones share it.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -134,7 +134,7 @@ fn error(text: &str) -> io::Error {
 }
 
 impl SimDisk {
-    /// An empty disk; the seed decides about torn operations.
+    /// An empty disk; the seed decides the outcome of torn operations.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk::with(State {
             inodes: BTreeMap::new(),
@@ -165,15 +165,15 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk after the process was killed: everything written is there, synced or not. Whoever
-    /// still has the old disk cannot change this one.
+    /// The disk after the process was killed: everything written is there, synced or not. Clones of
+    /// the old disk cannot change this one.
     pub fn kill(&self) -> SimDisk {
         let mut state = self.state().clone();
         state.revive();
         SimDisk::with(state)
     }
 
-    /// The disk after a power loss: one of the states that may be found, by the seed.
+    /// The disk after a power loss: one of the possible states, chosen by the seed.
     pub fn crash(&self, seed: u64) -> SimDisk {
         let mut state = self.state().clone();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -198,7 +198,7 @@ impl SimDisk {
     /// A copy of all files as a backup makes it: the same bytes in new files.
     pub fn copied(&self) -> SimDisk {
         let mut state = self.state().clone();
-        // Only what has a name is copied, into files that never were.
+        // Only named files are copied, into new files.
         let mut files = BTreeMap::new();
         let mut next = state.next_inode;
         let State { inodes, names, .. } = &mut state;
@@ -219,13 +219,13 @@ impl SimDisk {
         SimDisk::with(state)
     }
 
-    /// Cuts the power at a boundary: the write, sync or change of names that would be the nth
-    /// (from 0) happens in part or not at all, and everything after it fails.
+    /// Cuts the power at a boundary: the nth (from 0) write, sync or change of names happens in
+    /// part or not at all, and everything after it fails.
     pub fn cut_power_at(&self, boundary: u64) {
         self.state().cut_at = Some(boundary);
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         self.state().off
     }
@@ -247,22 +247,22 @@ impl SimDisk {
         });
     }
 
-    /// How often an operation failed because it was told to.
+    /// How often an operation failed by request.
     pub fn faults_hit(&self) -> u64 {
         self.state().faults_hit
     }
 
-    /// No faults any more.
-    pub fn mend(&self) {
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
         self.state().faults.clear();
     }
 
-    /// Sets how many bytes fit; less than are there means full.
+    /// Sets the capacity in bytes; the disk is full if it is below the used bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
 
-    /// From now on nobody can tell how much is free; writes find out.
+    /// Hides the free space from now on; only writes find out.
     pub fn hide_free_bytes(&self) {
         self.state().free_hidden = true;
     }
@@ -311,7 +311,7 @@ impl SimDisk {
         state.durable_names.insert(name.to_owned(), inode);
     }
 
-    /// Flips one bit of a file; false if there is no such bit.
+    /// Flips one bit of a file; returns false if the file has no such bit.
     pub fn flip(&self, name: &str, bit: u64) -> bool {
         let mut state = self.state();
         let Some(inode) = state.names.get(name).copied() else {
@@ -325,7 +325,7 @@ impl SimDisk {
             return false;
         };
         *byte ^= mask;
-        // What was not synced yet rots in the cache alone.
+        // Rot of unsynced data is only in the cache.
         if let Some(byte) = file.durable.get_mut(at) {
             *byte ^= mask;
         }
@@ -336,7 +336,7 @@ impl SimDisk {
 impl State {
     fn revive(&mut self) {
         self.used = None;
-        // Files without a name are nobody's any more.
+        // Files without a name are inaccessible.
         let named: BTreeSet<u64> = self
             .names
             .values()
@@ -379,7 +379,7 @@ impl State {
         used
     }
 
-    /// What a change of names does to the sum.
+    /// The effect of a change of names on the used bytes.
     fn count_change(&mut self, change: &Change) {
         let (gone, new) = match change {
             Change::Create(name, inode) => (self.names.get(name), Some(inode)),
@@ -400,7 +400,7 @@ impl State {
         }
     }
 
-    /// Counts an operation; fails it if told so. `Ok(true)`: the power goes in the middle of it.
+    /// Counts an operation, and fails it if requested. `Ok(true)`: the power fails during it.
     fn begin(&mut self, operation: Operation) -> io::Result<bool> {
         if self.off {
             return Err(error("the power is off"));
@@ -455,7 +455,7 @@ impl Inode {
 
     fn write_again(&mut self, from: usize, bytes: &[u8]) -> io::Result<()> {
         let there = self.cached.get_mut(from..from + bytes.len());
-        let there = there.ok_or_else(|| error("the bytes to be written again are not there"))?;
+        let there = there.ok_or_else(|| error("the bytes to overwrite do not exist"))?;
         there.copy_from_slice(bytes);
         let last = (from + bytes.len()).div_ceil(SECTOR);
         self.dirty.extend(from / SECTOR..last);
@@ -486,7 +486,7 @@ impl Inode {
         self.durable.resize(self.cached.len(), 0);
     }
 
-    /// The sync failed: some sectors were saved, the others never will be.
+    /// Fails a sync: some sectors are saved, the others never will be.
     fn fail_sync(&mut self, random: &mut fastrand::Rng) {
         for sector in std::mem::take(&mut self.dirty) {
             if random.bool() {

@@ -38,13 +38,13 @@ impl Distribution {
         self.0.last().copied().unwrap_or(0.0)
     }
 
-    /// How many there are.
+    /// The number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -60,7 +60,7 @@ impl Distribution {
 /// ```
 #[must_use]
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
-    // 16.1 % of 1,000 is a little more than 161 in binary, and its rank is 161 all the same.
+    // 16.1 % of 1,000 is a little more than 161 in binary, but its rank is 161.
     const ROUNDING: f64 = 1e-12;
     let rank = (percent / 100.0 * sorted.len() as f64 * (1.0 - ROUNDING)).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()

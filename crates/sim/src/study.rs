@@ -1,8 +1,8 @@
-//! What a session between nodes would see on a network: rate, lag, repeats, queue.
+//! The view of a session between nodes on a network: rate, lag, retransmissions, queue.
 //!
-//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements at
-//! an even rate. Storing takes no time here: what is seen is the network and the session. Connections
-//! have no congestion control, so on a path that others use too the rate will be lower.
+//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements
+//! at an even rate. Storing takes no time here: only the network and the session count. Connections
+//! have no congestion control, so on a path with other traffic the rate will be lower.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ use std::num::NonZeroU64;
 use crate::Distribution;
 use crate::network::{Frame, Line, Link, Network, Node, Step};
 
-/// Most latencies that are kept: above that each second one is left out.
+/// Most latencies that are kept: above it every second one is dropped.
 const SAMPLES_MAX: usize = 1 << 20;
-/// How often new elements come at most.
+/// Shortest interval between new elements.
 const TICK: Duration = Duration::from_millis(1);
-/// Most records that are handed to a sender at once.
+/// Most records passed to a sender at once.
 const READ_RECORDS_MAX: u64 = 1_024;
 
-/// What is looked at.
+/// The settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Study {
-    /// Where chance comes from.
+    /// The source of all randomness.
     pub seed: u64,
     /// Nodes: the origin and its subscribers.
     pub nodes: u32,
@@ -41,26 +41,26 @@ pub struct Study {
     pub elements_per_s: f64,
     /// Bytes of an element.
     pub payload_bytes: usize,
-    /// How long elements come.
+    /// How long elements are produced.
     pub duration: Duration,
 }
 
-/// What is seen.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sight {
+pub struct StudyResult {
     /// Elements a second that were offered to each subscriber.
     pub offered_per_s: f64,
-    /// Elements a second that each subscriber received while they came.
+    /// Elements per second that each subscriber received meanwhile.
     pub received_per_s: f64,
-    /// Bytes a second that the sessions gave to their connections, all frames included.
+    /// Bytes per second that the sessions passed to their connections, all frames included.
     pub bytes_per_s: f64,
-    /// Time from an element's coming to be to its being received: the median, seconds.
+    /// Median time from an element's creation to its receipt, in seconds.
     pub latency_p50_s: f64,
-    /// The same: 99 of 100 are below.
+    /// 99th percentile of it.
     pub latency_p99_s: f64,
-    /// The same: the longest.
+    /// The longest.
     pub latency_max_s: f64,
-    /// How long after the last element everything was received, seconds; `None`: never.
+    /// Seconds from the last element until everything was received; `None`: never.
     pub caught_up_after_s: Option<f64>,
     /// The share of messages that the connections retransmitted.
     pub sent_again: f64,
@@ -68,7 +68,7 @@ pub struct Sight {
     pub dropped: u64,
     /// The most bytes that waited at the origin's rate.
     pub queue_bytes_max: u64,
-    /// The most elements that were on the way to one subscriber.
+    /// Most elements in flight to one subscriber.
     pub in_flight_max: u64,
 }
 
@@ -83,7 +83,7 @@ struct Running<'a> {
     received: Vec<u64>,
     latencies: Vec<f32>,
     seen: u64,
-    sight: Sight,
+    sight: StudyResult,
 }
 
 const ORIGIN: Node = Node(0);
@@ -91,8 +91,8 @@ const CHANNEL: Channel = Channel(0);
 const EPOCH: u64 = 1;
 const ELEMENTS: u64 = 0;
 
-/// Looks. `progress` is told the share that is done.
-pub fn study(study: &Study, progress: &mut dyn FnMut(f64)) -> Sight {
+/// Runs the study. `progress` receives the finished share.
+pub fn study(study: &Study, progress: &mut dyn FnMut(f64)) -> StudyResult {
     Running::new(study).run(progress)
 }
 
@@ -126,11 +126,11 @@ impl<'a> Running<'a> {
             last: 0,
             latencies: Vec::new(),
             seen: 0,
-            sight: Sight::default(),
+            sight: StudyResult::default(),
         }
     }
 
-    fn run(mut self, progress: &mut dyn FnMut(f64)) -> Sight {
+    fn run(mut self, progress: &mut dyn FnMut(f64)) -> StudyResult {
         let end = Instant::ZERO + self.study.duration;
         let mut next = self.study.duration / 50;
         while let Some(step) = self.network.next(end) {
@@ -146,7 +146,7 @@ impl<'a> Running<'a> {
         self.sight.received_per_s =
             self.received.iter().sum::<u64>() as f64 / subscribers / seconds;
         self.sight.bytes_per_s = self.bytes_sent() as f64 / seconds;
-        // What is still on its way may take ten times as long.
+        // Data in flight may take ten times as long.
         let most = end + self.study.duration * 10;
         while self.received.iter().any(|received| *received < self.last) {
             match self.network.next(most) {
@@ -167,13 +167,13 @@ impl<'a> Running<'a> {
             .sum()
     }
 
-    fn finish(self) -> Sight {
+    fn finish(self) -> StudyResult {
         let latencies = Distribution::of(self.latencies);
         let at = |percent| latencies.percentile(percent);
         let (p50, p99, max) = (at(50.0), at(99.0), at(100.0));
         let counters = self.network.counters();
         let sent = (counters.received + counters.sent_again).max(1);
-        Sight {
+        StudyResult {
             latency_p50_s: p50,
             latency_p99_s: p99,
             latency_max_s: max,
@@ -270,7 +270,7 @@ impl<'a> Running<'a> {
         self.sight.queue_bytes_max = self.sight.queue_bytes_max.max(queued);
     }
 
-    /// When an element came to be.
+    /// The creation time of an element.
     fn born(&self, number: u64) -> f64 {
         number as f64 / self.study.elements_per_s
     }

@@ -1,7 +1,6 @@
 //! Goal: nothing acknowledged is lost, doubled or invented between nodes, whatever happens to them;
-//! what is lost is named; and a run can be repeated.
-//! Method: seeded runs of whole pipelines under the fault matrix, judged by the model. More seeds:
-//! `chappe-lab sim exchange --runs 1000`.
+//! losses are reported; and a run can be repeated. Method: seeded runs of whole pipelines under the
+//! fault matrix, judged by the model. More seeds: `chappe-lab sim exchange --runs 1000`.
 
 use chappe_sim::exchange::{Fault, Report, Settings, run, series};
 
@@ -67,7 +66,7 @@ fn a_seed_repeats_itself() {
         assert_eq!(one.steps, other.steps, "seed {seed}");
         assert_eq!(one.sometimes, other.sometimes, "seed {seed}");
         assert!(one.trace.notes().eq(other.trace.notes()), "seed {seed}");
-        // What is noted does not change what happens.
+        // Notes do not change the run.
         let untraced = run(&Settings::new(seed));
         assert_eq!(one.steps, untraced.steps, "seed {seed}");
     }

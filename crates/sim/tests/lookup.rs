@@ -1,9 +1,10 @@
-//! Goal: what is published in a network of real Kademlia nodes is found, with few messages and within
-//! the credit granted, while nodes come and go, packets are lost, a fifth of the nodes are an
-//! attacker's and wait where they hurt most, and the network falls into parts for hours.
+//! Goal: records published in a network of the product's Kademlia nodes are found, with few
+//! messages and within the credit granted, while nodes join and leave, packets are lost, a fifth of
+//! the nodes are an attacker's at the most harmful places, and the network is partitioned for
+//! hours.
 //!
 //! Method: networks on virtual time from a seed; every machine checks its invariants after each
-//! input. A failure prints the command that plays it again.
+//! input. A failure prints the command that repeats it.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use chappe_sim::network::Latency;
 
 fn played(settings: &Settings) -> Outcome {
     let outcome = run(settings, &mut |_| {});
-    // What must hold of every run.
+    // The invariants of every run.
     let most = outcome.inflow_share.max();
     assert!(
         most <= 1.0,
-        "more came than was granted: {}",
+        "more arrived than was granted: {}",
         settings.command()
     );
     assert!(
@@ -29,7 +30,7 @@ fn played(settings: &Settings) -> Outcome {
 }
 
 fn at_least(share: f64, outcome: &Outcome, settings: &Settings) {
-    // Without an attacker those are a few of the others, whose share says nothing of its own.
+    // Without an attacker those are a few of the others, whose share has no meaning.
     let attacked = match settings.sybils > 0.0 {
         true => outcome.attacked_success(),
         false => 1.0,
@@ -59,7 +60,8 @@ fn small(seed: u64, nodes: u32) -> Settings {
 
 #[test]
 fn everything_is_found_in_networks_that_grew_from_one_node() {
-    // A search for all believes three nodes of a region; one of some thousand devices is with none of them.
+    // A search for all believes three nodes of a region; one of some thousand devices is stored at
+    // none of them.
     let (mut found, mut devices) = (0, 0);
     for (nodes, seed) in [(10, 10), (60, 60), (60, 61), (60, 62), (60, 63)] {
         let settings = small(seed, nodes);
@@ -130,7 +132,7 @@ fn a_few_placed_nodes_hide_nothing() {
 }
 
 #[test]
-fn who_crowds_a_key_does_not_own_it() {
+fn crowding_a_key_does_not_take_it_over() {
     for (attack, attacked_keys) in [
         (Attack::Nearest, 5),
         (Attack::Region, 5),
@@ -150,7 +152,8 @@ fn who_crowds_a_key_does_not_own_it() {
     }
 }
 
-/// Falls apart after a minute, for so many hours; judged within the parts, and 25 minutes afterwards.
+/// Partitions the network after a minute, for some hours; judged within the parts, and 25 minutes
+/// afterwards.
 fn parted(settings: Settings, hours: u64, parts: u16, one_way: bool) {
     let start = Duration::from_secs(60);
     let partition = Partition {
@@ -184,7 +187,7 @@ fn parted(settings: Settings, hours: u64, parts: u16, one_way: bool) {
 }
 
 #[test]
-fn parts_find_what_is_theirs_and_what_is_others_when_they_have_come_together() {
+fn parts_find_their_records_and_all_records_once_healed() {
     parted(small(10, 10), 2, 2, false);
     parted(small(11, 40), 1, 2, false);
 }
@@ -220,14 +223,14 @@ fn narrow_links_and_slow_nodes_lose_little() {
     };
     let slow = played(&settings);
     at_least(0.95, &slow, &settings);
-    // Where nothing waits it is quicker.
+    // Without queues it is faster.
     let quick = played(&small(31, 60));
     assert_eq!(quick.dropped_share, 0.0);
     let least = narrow.seconds.mean().min(slow.seconds.mean());
     assert!(quick.seconds.mean() < least, "{}", settings.command());
 }
 
-/// Satellites, narrow radios: no answer comes within the first wait, which is 500 ms.
+/// Satellites, narrow radios: no answer arrives within the first wait, which is 500 ms.
 #[test]
 fn on_ways_that_are_longer_than_the_first_wait_all_is_found() {
     for (seed, least_ms) in [(33, 260), (34, 600), (35, 1_200)] {
@@ -239,8 +242,8 @@ fn on_ways_that_are_longer_than_the_first_wait_all_is_found() {
 }
 
 #[test]
-fn what_is_not_judged_is_said() {
-    // Nobody stays for long enough to publish.
+fn unjudged_results_are_reported() {
+    // No node stays long enough to publish.
     let settings = Settings {
         session: Some(Duration::from_secs(1)),
         settle: Duration::from_secs(5),

@@ -1,5 +1,5 @@
-//! Goal: the network does what its documentation says, and the same for the same seed.
-//! Method: small networks, each with one fault; properties over many seeds.
+//! Goal: the network matches its documentation, and the same seed gives the same result. Method:
+//! small networks, each with one fault; properties over many seeds.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn at(second: u64) -> Instant {
     Instant::ZERO + seconds(second)
 }
 
-/// Everything that happens until a second.
+/// All events up to a second.
 fn steps(network: &mut Network<u64>, second: u64) -> Vec<(Instant, Step<u64>)> {
     let mut steps = Vec::new();
     while let Some(step) = network.next(at(second)) {
@@ -154,7 +154,7 @@ fn a_connection_is_complete_and_in_order_whatever_the_link_does() {
 }
 
 #[test]
-fn who_stands_still_holds_its_sender_back_and_gets_everything_later() {
+fn a_stopped_node_stalls_its_sender_and_gets_everything_later() {
     let (mut network, a, b, connection) = connected(Link::default(), 1);
     network.stand_still(b, true);
     let mut taken = 0;
@@ -183,7 +183,7 @@ fn who_stands_still_holds_its_sender_back_and_gets_everything_later() {
 }
 
 #[test]
-fn who_dials_always_hears_what_came_of_it() {
+fn every_connection_attempt_has_a_result() {
     for seed in 0..300 {
         let (mut network, a, b) = two(Link::default(), seed);
         let connection = network.connect(a, b);
@@ -222,7 +222,7 @@ fn a_slow_node_takes_its_time() {
 }
 
 #[test]
-fn what_is_done_to_a_dead_node_does_not_outlive_it() {
+fn faults_of_a_dead_node_end_with_it() {
     let (mut network, a, b, _) = connected(Link::default(), 1);
     network.stand_still(b, true);
     network.kill(b);
@@ -243,7 +243,7 @@ fn what_is_done_to_a_dead_node_does_not_outlive_it() {
 }
 
 #[test]
-fn a_dead_process_is_told_and_a_dead_host_is_not() {
+fn a_dead_process_is_reported_and_a_dead_host_is_not() {
     let closed = |steps: &[(Instant, Step<u64>)]| {
         steps.iter().find_map(|(_, step)| match step {
             Step::Closed { node, reason, .. } => Some((*node, *reason)),
@@ -253,7 +253,7 @@ fn a_dead_process_is_told_and_a_dead_host_is_not() {
     for seed in 0..20 {
         let (mut network, a, b, _) = connected(Link::default(), seed);
         network.kill(b);
-        let (node, reason) = closed(&steps(&mut network, 31)).expect("told");
+        let (node, reason) = closed(&steps(&mut network, 31)).expect("a notification");
         assert_eq!(node, a);
         assert!(matches!(reason, CloseReason::Ended | CloseReason::Reset));
         assert_eq!(network.connection_count(), 0);
@@ -274,7 +274,7 @@ fn a_dead_process_is_told_and_a_dead_host_is_not() {
         assert_eq!(network.write(a, connection, 100, 1), Ok(()));
         assert_eq!(closed(&steps(&mut network, 10_300)), None);
         network.start(b);
-        // The host is back and does not know the connection.
+        // The host is up again and does not know the connection.
         let reset = closed(&steps(&mut network, 10_600));
         assert_eq!(reset, Some((a, CloseReason::Reset)));
         assert_eq!(network.connection_count(), 0);
@@ -319,7 +319,7 @@ fn healing_in_time_loses_nothing() {
     network.set_group(b, 0);
     let healed = steps(&mut network, 600);
     assert_eq!(healed.len(), 2, "{healed:?}");
-    // Growing pauses: what was cut for 270 s is noticed up to two minutes late.
+    // Growing pauses: the end of a cut of 270 s is noticed up to two minutes late.
     assert!(healed[0].0 > at(300) && healed[0].0 < at(430), "{healed:?}");
 }
 

@@ -1,7 +1,7 @@
-//! Goal: flooding collapses, and the adaptive pacer does not, nor what it takes over; it follows a
-//! receiver, shares with another sender, and goes on beside a dead receiver that is not waited for. What
-//! makes acknowledgements late without anything standing on the way does not make it slow: disks,
-//! pauses, timers.
+//! Goal: flooding collapses, but the adaptive pacer does not, nor does a window that it takes over;
+//! it follows a receiver, shares with another sender, and continues despite a dead receiver that is
+//! excluded. Late acknowledgements without a queue on the path do not make it slow: disks, pauses,
+//! timers.
 //!
 //! Method: short runs of the pacing simulation; throughput and latency are virtual, so bounds are exact.
 
@@ -36,8 +36,8 @@ fn flooding_a_large_window_collapses_and_adaptive_does_not() {
     assert_eq!(adaptive.sent_again, 0);
 }
 
-/// Where the way loses much, what is missing is asked for again before it can have come, and soon more goes
-/// again than anew.
+/// On a lossy path, missing samples are requested again before they can have arrived, and soon
+/// retransmissions exceed new samples.
 #[test]
 fn where_much_is_lost_no_storm_of_repeats_lasts() {
     for seed in 1..=12 {
@@ -132,7 +132,8 @@ fn senders_share_within_a_fifth_and_receivers_set_the_pace() {
     let share = outcome.throughput_bytes_per_s / many.capacity_bytes_per_s();
     assert!(share > 0.85, "{share} of what the slowest takes");
     assert_eq!(outcome.sent_again, 0);
-    // It dies: whoever waits for all stops, whoever does not goes on at the others' rate.
+    // It dies: a sender that waits for all stops, one that excludes it continues at the others'
+    // rate.
     many.changes = vec![(seconds(1), Change::Dead { receiver: 5 })];
     let stopped = run(&many).remove(0);
     assert!(mean(&stopped.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s) < 1e6);
@@ -146,8 +147,8 @@ fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Sessions between two nodes: frames of up to 64 KiB, acknowledged when stored, after 128 KiB, 1,024
-/// elements or a quarter of a second; a mebibyte of credit; one processor for all.
+/// Sessions between two nodes: frames of up to 64 KiB, acknowledged when stored, after 128 KiB,
+/// 1,024 elements or a quarter of a second; a mebibyte of credit; one processor for all.
 fn sessions(choice: Choice, count: usize, size: u64, commit: (u64, u64)) -> Settings {
     let mut settings = Settings::new(1, choice.clone(), size);
     settings.senders = vec![(choice, Duration::ZERO); count];
@@ -222,11 +223,11 @@ fn after_a_pause_of_the_receiver_it_is_back_within_two_seconds() {
 }
 
 #[test]
-fn timers_of_a_millisecond_keep_nobody_from_learning() {
+fn timers_of_a_millisecond_do_not_prevent_learning() {
     let mut settings = Settings::new(6, Choice::default(), 5_000);
     settings.timer = milliseconds(1);
     settings.receivers[0].bytes_per_s = 40e6;
-    // The receiver becomes three times as quick.
+    // The receiver becomes three times as fast.
     let change = Change::Slower {
         receiver: 0,
         factor: 1.0 / 3.0,
@@ -239,8 +240,8 @@ fn timers_of_a_millisecond_keep_nobody_from_learning() {
     assert!(after > 2.5 * before, "{before}, then {after}");
 }
 
-/// The timers of sessions and of RustDDS writers. Who is woken late sends what would have gone meanwhile, and an
-/// acknowledgement wakes, too.
+/// The timers of sessions and of RustDDS writers. A sender that wakes late makes up for it, and an
+/// acknowledgement also wakes it.
 #[test]
 fn timers_of_a_millisecond_cost_no_more_than_a_millisecond() {
     for size in [5_000, 20_000, 64_000] {

@@ -1,7 +1,6 @@
-//! Goal: the simulation finds the defects that it claims to find.
-//! Method: one defect after the other is planted in the product; the runs must report a violation
-//! within a stated number of seeds, under the faults that expose the defect. The run that shows it
-//! has no violation without it.
+//! Goal: the simulation finds the planted defects. Method: one defect after the other is planted in
+//! the product; the runs must report a violation within a stated number of seeds, under the faults
+//! that expose the defect. The same run without the defect has no violation.
 //!
 //! Needs the feature `planted`, which ordinary builds and the workspace's tests do not have:
 //! `cargo test --release -p chappe-sim --features planted --test planted`.
@@ -93,8 +92,8 @@ fn of_log(defect: InLog) -> (Vec<Fault>, u64) {
     }
 }
 
-/// The number of elements that origins keep where a defect shows only at what is trimmed: few, so that
-/// a trim mark is often right before damage.
+/// The number of elements that origins keep where a defect shows only with trimming: few, so that a
+/// trim mark is often right before damage.
 fn kept(defect: InLog) -> Option<u64> {
     (defect == InLog::TrimsDamage).then_some(20)
 }
@@ -111,7 +110,7 @@ fn every_planted_defect_is_found() {
         let (faults, within) = of_flow(defect);
         let hunt = Hunt {
             faults,
-            // Where much is trimmed, much is named as lost.
+            // With much trimming, many losses are reported.
             keep: (defect == InFlow::LostOvertakes).then_some(20),
             within,
         };

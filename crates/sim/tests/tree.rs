@@ -1,7 +1,6 @@
 //! Goal: notification trees keep their promises under loss, death, crashes and lies, and the plan
-//! decides how long they take.
-//! Method: the product's machine on each sink of a simulated network, judged against what really
-//! happened.
+//! determines how long they take. Method: the product's machine on each sink of a simulated
+//! network, judged against the true results.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ fn judged(settings: &Settings) -> Report {
 }
 
 #[test]
-fn without_failures_the_machine_takes_what_the_plan_says() {
+fn without_failures_the_machine_matches_the_plan() {
     for sinks in [1, 2, 5, 18, 100, 1_000, 3_000] {
         for plan in [
             Plan::TwoHalves,
@@ -59,15 +58,16 @@ fn mixed_runs_keep_every_promise() {
         failed += report.failed;
         repeated += report.counters.repeated;
     }
-    // What is to be survived must have happened.
+    // The faults to be survived must have happened.
     assert!(lies > 0 && forged > 0 && failed > 0 && repeated > 0);
 }
 
-/// What an honest machine once broke a promise in: an event that came behind [`TreeEvent::Missed`] was
-/// refused (the first two), answers of liars made round trips look so long that most attempts were left
-/// out (the next two), a sink that was busy for 60 ms was called failed. In the next two a head that said twice who
-/// failed had covered more sinks than it has, so that its part was over before the others of it were known. In the
-/// last a plan that waits for each answer stood still behind a head whose part was taken over.
+/// Seeds in which an honest machine once broke a promise: an event after [`TreeEvent::Missed`] was
+/// refused (the first two), answers of liars made round trips look so long that most attempts were
+/// skipped (the next two), a sink that was busy for 60 ms was reported as failed. In the next two a
+/// head that reported failures twice had covered more sinks than it has, so that its part ended
+/// before the others of it were known. In the last a plan that waits for each answer stalled at a
+/// head whose part was taken over.
 ///
 /// [`TreeEvent::Missed`]: chappe_notification_tree::TreeEvent::Missed
 #[test]
@@ -163,7 +163,7 @@ fn flaky_sinks_become_leaves() {
         let sum = |heads: &[u64]| heads.iter().sum::<u64>();
         let listed = heads(Order::AsListed, plan);
         let arranged = heads(Order::Reliability, plan);
-        // The first events are those by which it is learnt.
+        // The first events train it.
         assert!(sum(&listed[8..]) > 20, "{listed:?}");
         assert!(
             sum(&arranged[8..]) * 10 < sum(&listed[8..]),
@@ -173,7 +173,7 @@ fn flaky_sinks_become_leaves() {
 }
 
 #[test]
-fn lists_that_are_made_anew_keep_every_promise() {
+fn updated_lists_keep_every_promise() {
     for seed in 0..60 {
         for order in [Order::Criticality, Order::Reliability] {
             judged(&Settings {
@@ -214,13 +214,14 @@ fn sources_at_the_pace_of_adaptive_hardly_overflow_a_queue() {
             pacer: Some(pacer.parse().expect("a pacer")),
             ..Settings::new(1, 60)
         };
-        // Unpaced it is more than the network bears: no promise holds.
+        // Unpaced it exceeds the network's capacity: no promise holds.
         let flood = run(&at_once("flood"), &mut |_| {});
         let paced = judged(&at_once("adaptive"));
         assert_eq!(paced.arrivals.len(), 10 * sources as usize);
         let (lost, all) = (paced.port_dropped, paced.messages);
         assert!(lost * 100 <= all, "{sources}: {lost} of {all}");
-        // What waiting costs where the network bears all; beyond, one lost answer decides when either ends.
+        // The cost of waiting within the network's capacity; above it, one lost answer decides when
+        // either ends.
         let (took, unpaced) = (paced.completion(), flood.completion());
         assert!(
             sources == 16 || took * 2 <= unpaced * 3,
@@ -235,11 +236,11 @@ fn sources_at_the_pace_of_adaptive_hardly_overflow_a_queue() {
 }
 
 #[test]
-fn behind_a_partition_all_that_was_missed_is_repaired() {
+fn missed_events_are_repaired_after_a_partition() {
     for (share, seed) in [(0.1, 8), (0.6, 9)] {
         let settings = Settings {
             cut_off: share,
-            // The second of three events is given up for those beyond it.
+            // The second of three events is dropped for the later ones.
             cut: (Duration::from_secs(6), Duration::from_secs(13)),
             events: 3,
             period: Duration::from_secs(7),
@@ -248,7 +249,7 @@ fn behind_a_partition_all_that_was_missed_is_repaired() {
         };
         let report = judged(&settings);
         assert!(report.failed + report.unknown >= 10, "nobody was cut off");
-        // Each has all, also whoever was called failed.
+        // Each sink has all events, even those reported as failed.
         assert!(report.arrivals.iter().all(|times| times.len() == 200));
         let second = report.arrivals[1].iter();
         let late = second.filter(|at| **at > Duration::from_secs(6));
@@ -266,7 +267,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn behind_a_heartbeat_the_first_event_passes_the_dead() {
+fn the_first_event_after_a_heartbeat_skips_dead_sinks() {
     let settings = Settings {
         dead: 0.1,
         heartbeat: true,
@@ -275,7 +276,7 @@ fn behind_a_heartbeat_the_first_event_passes_the_dead() {
     };
     let report = run(&settings, &mut |_| {});
     assert!(report.violations.is_empty(), "{:?}", report.violations);
-    // Without a heartbeat heads are replaced in this event; with it nobody waits for the dead.
+    // Without a heartbeat heads are replaced in this event; with it no sink waits for the dead.
     let cold = Settings {
         heartbeat: false,
         ..settings
@@ -286,12 +287,12 @@ fn behind_a_heartbeat_the_first_event_passes_the_dead() {
 }
 
 #[test]
-fn an_event_soon_behind_the_heartbeat_of_a_list_does_not_wait_for_the_dead() {
+fn an_event_soon_after_a_heartbeat_does_not_wait_for_dead_sinks() {
     for seed in 1..=6 {
         let settings = Settings {
             dead: 0.1,
             heartbeat: true,
-            // What became of the heartbeat is known half a second later.
+            // The result of the heartbeat is known half a second later.
             period: Duration::from_millis(20),
             ..Settings::new(seed, 1_000)
         };

@@ -1,9 +1,10 @@
-//! Frames into messages. Whatever the bytes are: no panic, and no memory but the frame's own.
+//! Decodes frames into messages. Arbitrary bytes cause no panic, and no allocation beyond the
+//! frame.
 
 use bytes::Bytes;
 
 use super::{
-    CHECKSUM_BYTES, Entries, Entry, Hello, MAGIC, Message, Place, Rolled, SchemaText, Stage,
+    CHECKSUM_BYTES, Entries, Entry, Hello, MAGIC, Message, Place, RollbackPoint, SchemaText, Stage,
     Welcome, kind,
 };
 use crate::config::{
@@ -15,25 +16,25 @@ use crate::{
 };
 use chappe_machine::wire::Reader;
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The checksum does not fit: the frame was changed in transit.
     #[error("the frame of {0} bytes does not fit its checksum")]
     Checksum(usize),
-    /// The checksum is right, and a message is wrong: a defect of the program that wrote it.
+    /// The checksum is right, but a message is invalid: a defect of the program that encoded it.
     #[error("byte {offset} of the frame: the message of kind {kind} does not decode")]
     Malformed {
-        /// Where the message begins.
+        /// The offset of the message.
         offset: usize,
         /// Its kind.
         kind: u8,
     },
-    /// The checksum is right, and no version spoken here has messages of this kind.
+    /// The checksum is right, but no supported version has messages of this kind.
     #[error("byte {offset} of the frame: unknown message kind {kind}")]
     UnknownKind {
-        /// Where the message begins.
+        /// The offset of the message.
         offset: usize,
         /// Its kind.
         kind: u8,
@@ -43,7 +44,7 @@ pub enum DecodeError {
 /// The messages of a frame.
 ///
 /// # Errors
-/// A frame that does not fit its checksum, or has no messages.
+/// A frame with a wrong checksum, or without messages.
 pub fn decode(frame: &Bytes) -> Result<Messages<'_>, DecodeError> {
     let checksum = DecodeError::Checksum(frame.len());
     let (given, rest) = frame.split_first_chunk().ok_or(checksum)?;
@@ -56,7 +57,7 @@ pub fn decode(frame: &Bytes) -> Result<Messages<'_>, DecodeError> {
     })
 }
 
-/// Goes through the messages of a frame; after an error there are no more.
+/// Iterates over the messages of a frame; ends after an error.
 #[derive(Debug, Clone)]
 pub struct Messages<'a> {
     frame: &'a Bytes,
@@ -87,7 +88,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Reads a message; `at` is where `body` lies in `frame`.
+/// Decodes a message; `at` is the offset of `body` in `frame`.
 fn read<'a>(kind: u8, frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Message<'a>> {
     let reader = &mut Reader::new(body);
     let message = match kind {
@@ -226,9 +227,9 @@ fn read_subscribe<'a>(reader: &mut Reader<'a>) -> Option<Message<'a>> {
 fn read_accepted<'a>(reader: &mut Reader<'a>) -> Option<Message<'a>> {
     let channel = channel(reader)?;
     let rollback = match reader.byte()? {
-        0 => Rolled::No,
-        1 => Rolled::Unknown,
-        2 => Rolled::Kept(position(reader)?),
+        0 => RollbackPoint::No,
+        1 => RollbackPoint::Unknown,
+        2 => RollbackPoint::Kept(position(reader)?),
         _ => return None,
     };
     let (epoch, next, last) = (reader.varint()?, reader.varint()?, reader.varint()?);
@@ -268,7 +269,7 @@ fn read_acknowledge<'a>(reader: &mut Reader<'a>, body: &'a [u8]) -> Option<Messa
     Some(Message::Acknowledge { entries })
 }
 
-/// A count, then so many records to the end of the body.
+/// Decodes a count, then that many records up to the end of the body.
 fn packed(frame: &Bytes, at: usize, body: &[u8], reader: &mut Reader<'_>) -> Option<Records> {
     let count = reader.varint()?;
     let bytes = frame.slice(at + reader.offset()..at + body.len());
@@ -287,7 +288,7 @@ fn position(reader: &mut Reader<'_>) -> Option<Position> {
     })
 }
 
-/// A range of numbers that is not empty.
+/// Decodes a range of numbers that is not empty.
 fn range(reader: &mut Reader<'_>) -> Option<(u64, u64)> {
     let (from, next) = (reader.varint()?, reader.varint()?);
     (from > 0 && from < next && next < u64::MAX).then_some((from, next))

@@ -1,17 +1,17 @@
-//! Messages into frames. Frames are cut from one buffer: no allocation for each in the steady state.
+//! Encodes messages into frames. Frames are cut from one buffer, so none needs its own allocation.
 
 use alloc::vec::Vec;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{CHECKSUM_BYTES, Entry, MAGIC, Message, Place, Rolled, SchemaText, kind};
+use super::{CHECKSUM_BYTES, Entry, MAGIC, Message, Place, RollbackPoint, SchemaText, kind};
 use crate::{Channel, Position, Records, SchemaId, Start};
 use chappe_machine::wire::{varint_len, write_bytes, write_varint};
 
 /// Bytes of the buffer that frames are cut from.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Writes one frame after the other.
+/// Writes frames one after the other.
 ///
 /// ```
 /// use chappe_flow::message::{FrameWriter, Message, decode};
@@ -29,7 +29,7 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Bytes of the frame so far; 0 when nothing was pushed.
+    /// Bytes of the current frame; 0 if nothing was pushed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frame.len()
@@ -41,7 +41,7 @@ impl FrameWriter {
         self.frame.is_empty()
     }
 
-    /// The frame, if there is something in it; the next begins.
+    /// Returns the frame, if it has messages, and starts the next.
     pub fn finish(&mut self) -> Option<Bytes> {
         if self.frame.is_empty() {
             return None;
@@ -54,11 +54,11 @@ impl FrameWriter {
     /// Adds a message.
     pub fn push(&mut self, message: &Message<'_>) {
         let none = self.push_within(message, usize::MAX);
-        debug_assert!(none.is_none(), "no frame is that long");
+        debug_assert!(none.is_none(), "the length is unlimited");
     }
 
-    /// Adds a message. When the frame would become longer than `limit` by it, the frame so far is
-    /// finished and given back, and the message begins the next.
+    /// Adds a message. If the frame would exceed `limit`, the previous messages are returned as a
+    /// frame, and the message starts the next.
     pub fn push_within(&mut self, message: &Message<'_>, limit: usize) -> Option<Bytes> {
         self.body.clear();
         let (kind, records) = write_body(&mut self.body, message);
@@ -74,7 +74,7 @@ impl FrameWriter {
         self.append(kind::ACKNOWLEDGE, None, limit)
     }
 
-    /// Adds the message whose body is in `self.body`, then `records`.
+    /// Adds the message with the body in `self.body`, then `records`.
     fn append(&mut self, kind: u8, records: Option<&Records>, limit: usize) -> Option<Bytes> {
         let packed = records.map_or(0, Records::byte_len);
         let length = self.body.len() + packed;
@@ -103,7 +103,7 @@ impl FrameWriter {
     }
 }
 
-/// Puts the checksum before the bytes of messages, whatever they are: for tests of a peer.
+/// Prepends the checksum to the bytes of messages, valid or not: for tests of a peer.
 #[must_use]
 pub fn seal(messages: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(CHECKSUM_BYTES + messages.len());
@@ -301,9 +301,9 @@ fn write_subscription(to: &mut Vec<u8>, message: &Message<'_>) -> u8 {
         } => {
             write_channel(to, *channel);
             match rollback {
-                Rolled::No => to.push(0),
-                Rolled::Unknown => to.push(1),
-                Rolled::Kept(position) => {
+                RollbackPoint::No => to.push(0),
+                RollbackPoint::Unknown => to.push(1),
+                RollbackPoint::Kept(position) => {
                     to.push(2);
                     write_position(to, *position);
                 }

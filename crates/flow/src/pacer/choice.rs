@@ -1,4 +1,4 @@
-//! A pacer by its name, as configuration and command lines write it.
+//! Parses a pacer's name and options, as in configuration and command lines.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,7 +11,7 @@ use super::{
     Adaptive, AdaptiveConfig, FixedPeriod, FixedWindow, Flood, Napa, NapaConfig, PERIOD_MAX, Pacer,
 };
 
-/// Which pacer, and what it has to be told.
+/// A pacer with its options.
 ///
 /// ```
 /// use chappe_flow::pacer::Choice;
@@ -43,17 +43,17 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// How each of them is written, for hints.
+    /// The syntax of all pacers, for hints.
     pub const WORDS: &'static str = "flood, fixed_window:16, fixed_period:1ms (1s at most), \
         napa, napa:125000000:10 (bytes a second, K), or adaptive";
 
-    /// Whether it lives on acknowledgements.
+    /// Whether the pacer depends on acknowledgements.
     #[must_use]
     pub const fn needs_acknowledgements(&self) -> bool {
         !matches!(self, Self::Flood | Self::FixedPeriod(_))
     }
 
-    /// The pacer, at its beginning.
+    /// The pacer in its initial state.
     #[must_use]
     pub fn build(&self) -> Box<dyn Pacer> {
         match self {
@@ -66,7 +66,7 @@ impl Choice {
     }
 }
 
-/// A text that names no pacer.
+/// A text that is not a pacer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ChoiceError(String);
@@ -77,7 +77,7 @@ impl FromStr for Choice {
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
         let wrong = || {
             let words = Self::WORDS;
-            ChoiceError(format!("`{text}` names no pacer; hint: {words}"))
+            ChoiceError(format!("`{text}` is not a pacer; hint: {words}"))
         };
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The seam for the pace of a reliable sender: when may the next sample go?
+//! The interface for pacing a reliable sender: when may the next sample be sent?
 //!
-//! Windows say what the receiver has room for. A pacer holds back within them, so that the window is
-//! never full and the receiver never idle. It is a machine without input and output: it is told what
-//! was sent and acknowledged, and time is an argument. Whoever sends asks it before each sample (a
-//! session: before each frame) and does the waiting.
+//! Windows limit a sender to the receiver's room. A pacer holds back within them, so that the
+//! window is never full and the receiver never idle. It is a machine without I/O: the caller
+//! reports what was sent and acknowledged, and passes the time. A sender asks it before each sample
+//! (a session: before each frame) and does the waiting.
 //!
-//! | pacer | when the next may go | what it has to be told |
+//! | pacer | when the next may be sent | its configuration |
 //! |---|---|---|
 //! | [`Flood`] | at once: only the sender's window bounds it | nothing |
 //! | [`FixedWindow`] | while fewer than so many are in flight | the window |
@@ -13,9 +13,9 @@
 //! | [`Napa`] | after a time that follows the window's occupation, as published | the link's capacity, K |
 //! | [`Adaptive`] | after a time that follows what it measures | nothing |
 //!
-//! All keep these promises, whatever they are told, also by a clock that stands or jumps: no panic,
-//! bounded memory, no time to wait above [`PERIOD_MAX`], and never
-//! [`Pace::AfterAcknowledgement`] with nothing in flight.
+//! All pacers keep these promises for any input, even from a clock that stops or jumps: no panic,
+//! bounded memory, no wait above [`PERIOD_MAX`], and never [`Pace::AfterAcknowledgement`] with
+//! nothing in flight.
 
 mod adaptive;
 mod choice;
@@ -38,41 +38,40 @@ pub use fixed::{FixedPeriod, FixedWindow, Flood};
 pub use napa::{Napa, NapaConfig};
 pub use receivers::{Receivers, Waits};
 
-/// The longest time between two samples that a pacer asks for. A sender that was slowed down by
-/// mistake finds that out within so long.
+/// The longest time between two samples that a pacer requests. A sender that was slowed down by
+/// mistake recovers within this time.
 pub const PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// So much lateness of a caller is made up for by sending the next ones sooner: timers of an
-/// operating system come a millisecond late, and the rate must not suffer from it.
+/// Lateness of a caller that is made up for by sending the next samples earlier: timers of an
+/// operating system are a millisecond late, and the rate must not suffer from it.
 pub const LATE_MAX: Duration = Duration::from_millis(2);
 
-/// What is in flight: sent and not yet acknowledged. With several receivers: by the slowest that is
-/// waited for, see [`Receivers`].
+/// The data in flight: sent and not yet acknowledged. With several receivers: of the slowest that
+/// counts, see [`Receivers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InFlight {
-    /// Bytes (of a session: packed).
+    /// Bytes (in a session: packed).
     pub bytes: u64,
-    /// Stream elements, which are samples in DDS: the window's occupation N.
+    /// Stream elements (in DDS: samples): the window's occupation N.
     pub elements: u64,
-    /// The receiver's window, bytes; 0: not known.
+    /// The receiver's window in bytes; 0 if unknown.
     pub window_bytes: u64,
-    /// Granted by [`Pacer::next`] and not yet sent, bytes; 0 for whoever sends what it asked for at
-    /// once.
+    /// Bytes granted by [`Pacer::next`] and not yet sent; 0 for a sender that sends immediately.
     pub reserved_bytes: u64,
 }
 
-/// When the next may go.
+/// When the next sample may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// At once.
+    /// Immediately.
     Now,
-    /// Not before then. Ask again then, or earlier when something was acknowledged.
+    /// Not before this time. Ask again then, or earlier after an acknowledgement.
     At(Instant),
-    /// When something was acknowledged. Never said when nothing is in flight.
+    /// After an acknowledgement. Never returned when nothing is in flight.
     AfterAcknowledgement,
 }
 
-/// Decides when a sender may send on. Asked before each sample or frame, within the windows.
+/// Decides when a sender may continue. Asked before each sample or frame, within the windows.
 ///
 /// ```
 /// use chappe_flow::pacer::{Adaptive, AdaptiveConfig, InFlight, Pace, Pacer};
@@ -90,17 +89,18 @@ pub enum Pace {
 /// assert!(in_flight.elements < 100, "it begins with little in flight");
 /// ```
 pub trait Pacer: fmt::Debug + Send {
-    /// When the next may go. Asking changes nothing that a second question would see.
+    /// When the next sample may be sent. Asking twice returns the same.
     fn next(&mut self, now: Instant, in_flight: InFlight) -> Pace;
 
-    /// One sample or frame has gone out for the first time, with so many bytes and elements.
+    /// Reports a sample or frame that was sent for the first time.
     fn sent(&mut self, now: Instant, bytes: u64, elements: u64);
 
-    /// So much has gone out again. Only where the caller knows.
+    /// Reports data that was sent again, where the caller knows.
     fn sent_again(&mut self, _now: Instant, _bytes: u64, _elements: u64) {}
 
-    /// So much was acknowledged since the last call, and `in_flight` is left. `delay` is the time
-    /// from the sending of the newest of them to its acknowledgement, where it was measured.
+    /// Reports acknowledgements since the last call, with the rest in flight. `delay` is the time
+    /// from the sending of the newest acknowledged sample to its acknowledgement, where it was
+    /// measured.
     fn acknowledged(
         &mut self,
         now: Instant,
@@ -110,7 +110,7 @@ pub trait Pacer: fmt::Debug + Send {
         in_flight: InFlight,
     );
 
-    /// What it does at present, for people.
+    /// Its current state, for display.
     fn status(&self) -> PacerStatus;
 }
 
@@ -160,7 +160,7 @@ pub enum PacerState {
     Fixed,
     /// It measures the path and sends little.
     Measuring,
-    /// There is less to send than may go: it does not hold back.
+    /// The source has less to send than it may: nothing is held back.
     Idle,
     /// It sends faster and faster.
     Rising,
@@ -168,7 +168,7 @@ pub enum PacerState {
     Holding,
     /// It sends slower.
     Falling,
-    /// It waits until what is queued on the path has gone.
+    /// It waits until the queue on the path has drained.
     Draining,
 }
 
@@ -199,13 +199,13 @@ impl PacerState {
     }
 }
 
-/// The time that so many bytes take at a rate.
+/// The time for this many bytes at this rate.
 fn time_of(bytes: f64, bytes_per_s: f64) -> Duration {
     let seconds = bytes / bytes_per_s.max(1e-9);
     seconds_of(seconds)
 }
 
-/// A time within `0..=PERIOD_MAX`; what is no number is the longest.
+/// A time within `0..=PERIOD_MAX`; the maximum for NaN.
 fn seconds_of(seconds: f64) -> Duration {
     if seconds.is_nan() || seconds >= PERIOD_MAX.as_secs_f64() {
         return PERIOD_MAX;

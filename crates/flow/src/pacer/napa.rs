@@ -1,7 +1,7 @@
 //! NAPA, after its paper ("NAPA: An algorithm to auto-tune unicast reliable communications over
 //! DDS"): the time T between samples follows the window's occupation N.
 //!
-//! The paper's symbols, and where they are here:
+//! The paper's symbols, and their names here:
 //!
 //! | symbol | meaning | here |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | C | the capacity of the link | [`NapaConfig::capacity_bytes_per_s`] |
 //! | K | one acknowledgement for so many samples | [`NapaConfig::acknowledged_at_once`] |
 //! | t_m = size/C | the time that a sample takes on the link | computed from what is sent |
-//! | t_prop, t_proc, t_ack | propagation one way, processing, acknowledgement | not told apart: measured together |
+//! | t_prop, t_proc, t_ack | propagation one way, processing, acknowledgement | not separated: measured together |
 //! | RTT_K = t_m + 2·t_prop + t_proc + t_ack + (K−1)·t_m | from the first of K samples to their acknowledgement | measured before the communication |
 //! | RTT_1 | the same for K = 1 | RTT_K − (K−1)·t_m |
 //! | W = RTT_1·C/size + K − 1 | the window that fills the link | `high_threshold` |
@@ -18,13 +18,13 @@
 //! | gain | from 1 to 0.2 after 30 s | [`NapaConfig::gain`], [`NapaConfig::gain_later`] |
 //! | stability factor | | [`NapaConfig::stability_factor`] |
 //!
-//! N < low_threshold shortens T, N > high_threshold lengthens it, between them T stays. It changes
-//! once in a control period.
+//! N < low_threshold shortens T, N > high_threshold lengthens it, otherwise T is unchanged. It
+//! changes once per control period.
 //!
-//! **Ours**, since the paper does not print it: the change is ΔT = gain · stability factor · t_m, T
-//! begins at t_m, N is read just before a sample would be sent (right after one it is at least 1),
-//! and the measurement before the communication sends K samples at once, five times, and takes the
-//! shortest RTT_K.
+//! **Our choices**, since the paper does not specify them: the change is ΔT = gain · stability
+//! factor · t_m, T starts at t_m, N is read just before a sample would be sent (right after one it
+//! is at least 1), and the measurement before the communication sends K samples at once, five
+//! times, and takes the shortest RTT_K.
 
 use core::time::Duration;
 
@@ -36,26 +36,26 @@ use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, time_of}
 /// How often RTT_K is measured before the communication.
 const MEASUREMENTS: u32 = 5;
 
-/// What NAPA has to be told.
+/// The options of NAPA.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NapaConfig {
-    /// C: the capacity of the link, bytes a second. Default: a gigabit a second, 125,000,000.
+    /// C: the capacity of the link in bytes per second. Default: a gigabit per second, 125,000,000.
     pub capacity_bytes_per_s: f64,
-    /// K: one acknowledgement for so many samples. Default 1; the paper had 10.
+    /// K: samples covered by one acknowledgement. Default 1; the paper had 10.
     pub acknowledged_at_once: u64,
-    /// Below this occupation T becomes shorter, samples. Default 1.
+    /// Below this occupation in samples T becomes shorter. Default 1.
     pub low_threshold: u64,
-    /// RTT_1 when it is known; else it is measured. Default: measured.
+    /// RTT_1, if known. Default: measured.
     pub round_trip: Option<Duration>,
-    /// How often T changes. Default: once in an RTT_K.
+    /// The time between changes of T. Default: RTT_K.
     pub control_period: Option<Duration>,
-    /// The gain at the beginning. Default 1.
+    /// The gain at the start. Default 1.
     pub gain: f64,
     /// The gain later. Default 0.2.
     pub gain_later: f64,
-    /// When it is later. Default 30 s.
+    /// When the later gain starts. Default 30 s.
     pub gain_until: Duration,
-    /// The stability factor: ΔT is so much of t_m at a gain of 1. Default 0.05.
+    /// The stability factor: ΔT as a share of t_m at a gain of 1. Default 0.05.
     pub stability_factor: f64,
 }
 
@@ -79,8 +79,8 @@ impl Default for NapaConfig {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measuring {
     left: u32,
-    /// Samples of this measurement that have gone, and when the first went.
-    gone: u64,
+    /// Samples of this measurement that were sent, and when the first was.
+    sent: u64,
     began: Instant,
 }
 
@@ -91,13 +91,13 @@ pub struct Napa {
     measuring: Option<Measuring>,
     /// RTT_K, once it is known.
     rtt_k: Option<Duration>,
-    /// The time between samples, seconds; below zero never.
+    /// The time between samples in seconds; never negative.
     period: f64,
     schedule: Schedule,
-    /// When the communication began, and when T changed last.
+    /// When the communication started, and when T changed last.
     began: Option<Instant>,
     changed_at: Instant,
-    /// Bytes of a sample, smoothed.
+    /// Smoothed bytes of a sample.
     size: f64,
     occupation: u64,
     round_trip: Option<Duration>,
@@ -105,7 +105,7 @@ pub struct Napa {
 }
 
 impl Napa {
-    /// At the beginning. What makes no sense in the configuration is taken for its default.
+    /// A pacer in its initial state. Invalid options are replaced by their defaults.
     #[must_use]
     pub fn new(mut config: NapaConfig) -> Self {
         let default = NapaConfig::default();
@@ -127,7 +127,7 @@ impl Napa {
         config.low_threshold = config.low_threshold.max(1);
         let measuring = config.round_trip.is_none().then_some(Measuring {
             left: MEASUREMENTS,
-            gone: 0,
+            sent: 0,
             began: Instant::ZERO,
         });
         Self {
@@ -159,7 +159,8 @@ impl Napa {
     /// RTT_1, as configured or from RTT_K.
     fn rtt_1(&self) -> Option<Duration> {
         let measured = self.rtt_k.map(|rtt_k| {
-            // No shorter than a sample takes: what is acknowledged sooner went together with others.
+            // No shorter than a sample takes: one that is acknowledged sooner was sent together
+            // with others.
             rtt_k.saturating_sub(self.batch_time()).max(self.t_m())
         });
         self.config.round_trip.or(measured)
@@ -175,7 +176,7 @@ impl Napa {
         window.max(self.config.low_threshold)
     }
 
-    /// Changes T, once in a control period.
+    /// Changes T, once per control period.
     fn control(&mut self, now: Instant) {
         let began = *self.began.get_or_insert(now);
         let rtt_k = self.rtt_1().unwrap_or_default() + self.batch_time();
@@ -217,7 +218,7 @@ impl Pacer for Napa {
     fn next(&mut self, now: Instant, in_flight: InFlight) -> Pace {
         self.occupation = in_flight.elements;
         if let Some(measuring) = self.measuring {
-            let more = measuring.gone < self.config.acknowledged_at_once;
+            let more = measuring.sent < self.config.acknowledged_at_once;
             return match in_flight.elements {
                 0 => Pace::Now,
                 _ if more => Pace::Now,
@@ -247,10 +248,10 @@ impl Pacer for Napa {
         };
         self.occupation = self.occupation.saturating_add(elements);
         if let Some(measuring) = self.measuring.as_mut() {
-            if measuring.gone == 0 {
+            if measuring.sent == 0 {
                 measuring.began = now;
             }
-            measuring.gone = measuring.gone.saturating_add(elements);
+            measuring.sent = measuring.sent.saturating_add(elements);
             return;
         }
         if first {
@@ -273,11 +274,11 @@ impl Pacer for Napa {
         let Some(measuring) = self.measuring.as_mut() else {
             return;
         };
-        if in_flight.elements > 0 || measuring.gone == 0 {
+        if in_flight.elements > 0 || measuring.sent == 0 {
             return;
         }
         let took = now - measuring.began;
-        measuring.gone = 0;
+        measuring.sent = 0;
         measuring.left = measuring.left.saturating_sub(1);
         let done = measuring.left == 0;
         self.rtt_k = Some(self.rtt_k.map_or(took, |shortest| shortest.min(took)));

@@ -1,8 +1,9 @@
-//! One to many: how far the receivers are that the sender waits for.
+//! One sender with many receivers: tracks the receivers that limit its pace.
 //!
-//! A reliable sender with several receivers goes at the pace of the slowest, unless policy says
-//! otherwise: one that has died or stands still would stall the others. This counts, for each
-//! receiver, what it has acknowledged, and says what is in flight to the slowest that is waited for.
+//! A reliable sender with several receivers sends at the pace of the slowest, unless policy
+//! excludes it: a receiver that has died or stalls would stall the others. This counts the
+//! acknowledged data of each receiver, and returns the data in flight to the slowest one that
+//! counts.
 
 use alloc::collections::BTreeMap;
 
@@ -11,39 +12,39 @@ use chappe_machine::Instant;
 use super::InFlight;
 use core::time::Duration;
 
-/// For whom a sender waits.
+/// The receivers that limit a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// For all.
+    /// All of them.
     All,
-    /// For those that acknowledged something within this time, or have nothing outstanding for
-    /// longer; a silent one is left behind until it acknowledges again.
+    /// Those that acknowledged something within this time, or have nothing outstanding for longer;
+    /// a silent one is excluded until it acknowledges again.
     Silence(Duration),
-    /// For those that are at most so many elements behind the fastest.
+    /// Those that lag at most this many elements behind the fastest.
     Behind(u64),
 }
 
-/// What one receiver has.
+/// The progress of one receiver.
 #[derive(Debug, Clone, Copy)]
 struct Receiver {
     elements: u64,
     bytes: u64,
-    /// Since when there was no word of it while something was in flight to it.
+    /// The last acknowledgement, or the first send after everything was acknowledged.
     since: Instant,
 }
 
-/// The receivers of one sender, by a key of the caller's.
+/// The receivers of one sender, by the caller's keys.
 #[derive(Debug, Clone)]
 pub struct Receivers<Key> {
     waits: Waits,
     receivers: BTreeMap<Key, Receiver>,
-    /// Sent since the beginning.
+    /// Sent since the start.
     elements: u64,
     bytes: u64,
 }
 
 impl<Key: Ord + Copy> Receivers<Key> {
-    /// None yet.
+    /// Starts without receivers.
     #[must_use]
     pub const fn new(waits: Waits) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         }
     }
 
-    /// A receiver came; what was sent before does not concern it.
+    /// Adds a receiver; earlier data does not concern it.
     pub fn add(&mut self, now: Instant, key: Key) {
         let (elements, bytes) = (self.elements, self.bytes);
         self.receivers.entry(key).or_insert(Receiver {
@@ -64,12 +65,12 @@ impl<Key: Ord + Copy> Receivers<Key> {
         });
     }
 
-    /// A receiver went.
+    /// Removes a receiver.
     pub fn remove(&mut self, key: &Key) {
         self.receivers.remove(key);
     }
 
-    /// So much was sent to all.
+    /// Notes data that was sent to all.
     pub fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
         for receiver in self.receivers.values_mut() {
             if receiver.elements == self.elements {
@@ -80,7 +81,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// A receiver has acknowledged so much more. What was never sent to it is not counted.
+    /// Notes an acknowledgement of a receiver. Data that was never sent to it is not counted.
     pub fn acknowledged(&mut self, now: Instant, key: &Key, bytes: u64, elements: u64) {
         if let Some(receiver) = self.receivers.get_mut(key) {
             receiver.elements = receiver
@@ -92,7 +93,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         }
     }
 
-    /// Whether the sender waits for this receiver now.
+    /// Whether this receiver limits the sender now.
     #[must_use]
     pub fn is_waited_for(&self, now: Instant, key: &Key) -> bool {
         let fastest = self.receivers.values().map(|one| one.elements).max();
@@ -100,7 +101,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         receiver.is_some_and(|one| self.waits_for(now, one, fastest.unwrap_or_default()))
     }
 
-    /// What is in flight to the slowest that is waited for; nothing when there is none.
+    /// The data in flight to the slowest receiver that counts; zero without one.
     #[must_use]
     pub fn in_flight(&self, now: Instant) -> InFlight {
         let fastest = self.receivers.values().map(|one| one.elements).max();
@@ -116,7 +117,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         in_flight
     }
 
-    /// How many receivers there are, and how many of them are left behind now.
+    /// The number of receivers, and how many of them are excluded now.
     #[must_use]
     pub fn counts(&self, now: Instant) -> (usize, usize) {
         let fastest = self.receivers.values().map(|one| one.elements).max();

@@ -1,4 +1,4 @@
-//! Samples one after the other, so far apart.
+//! A schedule of samples at a given interval.
 
 use core::time::Duration;
 
@@ -6,21 +6,21 @@ use chappe_machine::Instant;
 
 use super::{LATE_MAX, PERIOD_MAX, Pace};
 
-/// When the next is due.
+/// The time at which the next sample is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Schedule {
     due: Instant,
 }
 
 impl Schedule {
-    /// One has gone; the next is due `period` after it was due, or after now when it was too late for
-    /// that to be made up for.
+    /// Notes a sample; the next is due `period` after this one was due, or after now if it was
+    /// later than can be made up for.
     pub(super) fn sent(&mut self, now: Instant, period: Duration) {
         let late = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(LATE_MAX)));
         self.due = self.due.max(late).min(now + PERIOD_MAX) + period.min(PERIOD_MAX);
     }
 
-    /// Whether the next is due, or when it is. A clock that went back makes nobody wait.
+    /// Whether the next is due, or when it is. If the clock went back, it is due.
     pub(super) fn pace(&self, now: Instant) -> Pace {
         if self.due <= now {
             Pace::Now
@@ -29,7 +29,7 @@ impl Schedule {
         }
     }
 
-    /// The next is due at once.
+    /// Makes the next due immediately.
     pub(super) fn reset(&mut self, now: Instant) {
         self.due = now;
     }

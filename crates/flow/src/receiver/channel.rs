@@ -1,4 +1,4 @@
-//! What a receiver knows of one channel.
+//! The state of one channel of a receiver.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::message::{Entry, Stage};
 use crate::planted::{self, Defect};
 use crate::{Credit, Position, Subscription};
 
-/// Everything of one channel.
+/// The state of one channel.
 #[derive(Debug)]
 pub(super) struct ChannelState {
     pub(super) subscription: Subscription,
@@ -17,9 +17,9 @@ pub(super) struct ChannelState {
     pub(super) epoch: u64,
     /// The last number handed out.
     pub(super) delivered: u64,
-    /// The last number stored or refused without one missing before it.
+    /// The last number up to which everything is stored or refused.
     pub(super) stored: u64,
-    /// What was handed out and is not stored, in order.
+    /// Elements handed out and not stored, in order.
     pub(super) unstored: VecDeque<Run>,
     /// Refused elements after the first that is not stored.
     pub(super) refused_ahead: BTreeSet<u64>,
@@ -30,27 +30,27 @@ pub(super) struct ChannelState {
     pub(super) residue: VecDeque<Run>,
     /// The versions of the schemas, by their index.
     pub(super) schemas: Vec<u32>,
-    /// How many elements the origin has after the last one handed out.
+    /// How many newer elements the origin has.
     pub(super) behind: u64,
     pub(super) refused: u64,
-    /// Whether there is something to acknowledge.
+    /// Whether an acknowledgement is pending.
     pub(super) news: bool,
-    /// What was stored and not acknowledged.
+    /// Elements stored and not acknowledged.
     pub(super) unacknowledged: Credit,
     /// The limits last announced to the origin.
     pub(super) announced: Credit,
 }
 
-/// How far a subscription is.
+/// The progress of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The handshake is not done.
+    /// The handshake is not finished.
     Waiting,
-    /// It was asked for.
+    /// The subscription was sent.
     Asked,
     /// It was granted.
     Open,
-    /// Its end was asked for.
+    /// The end was requested.
     Leaving,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) epoch: u64,
-    /// One after the last number.
+    /// The number after the last.
     pub(super) next: u64,
     pub(super) elements: u64,
     pub(super) bytes: u64,
@@ -101,7 +101,7 @@ impl ChannelState {
         }
     }
 
-    /// How much may be sent in this stage, as it would be announced now.
+    /// The limits of this stage that an acknowledgement would announce now.
     pub(super) fn limit(&self) -> Credit {
         if planted::is(Defect::CreditStuck) && self.subscription.start.have().is_some() {
             return self.credit;
@@ -115,22 +115,23 @@ impl ChannelState {
         }
     }
 
-    /// Packed bytes handed out in this stage and not stored.
+    /// Packed bytes of this stage handed out and not stored.
     pub(super) fn unstored_bytes(&self) -> u64 {
         self.handed_out.bytes - self.stored_total.bytes
     }
 
-    /// Packed bytes that the caller holds.
+    /// Packed bytes that the caller has not stored.
     pub(super) fn held_bytes(&self) -> u64 {
         let residue: u64 = self.residue.iter().map(|run| run.bytes).sum();
         self.unstored_bytes() + residue
     }
 
-    /// What was handed out in earlier stages is stored up to here. Returns the bytes freed.
+    /// Notes that elements of earlier stages are stored up to this position. Returns the bytes
+    /// freed.
     pub(super) fn store_residue(&mut self, position: Position) -> u64 {
         let present = position.epoch == self.epoch;
         let mut freed = 0;
-        // The caller stores in order: with an element of this stage all of the earlier are stored.
+        // The caller stores in order: with an element of this stage, all earlier ones are stored.
         while let Some(run) = self.residue.front() {
             if !present && (run.epoch != position.epoch || run.next - 1 > position.sequence) {
                 break;
@@ -141,7 +142,7 @@ impl ChannelState {
         freed
     }
 
-    /// Begins a stage: what was handed out before stays with the caller.
+    /// Begins a stage: elements handed out before stay with the caller.
     pub(super) fn begin_stage(&mut self, stage: Stage, epoch: u64, next: u64) {
         self.residue.append(&mut self.unstored);
         self.stage = stage;
@@ -155,7 +156,7 @@ impl ChannelState {
         self.announced = self.credit;
     }
 
-    /// Notes that everything up to here is stored; returns the packed bytes freed.
+    /// Notes that everything up to this number is stored; returns the packed bytes freed.
     pub(super) fn store(&mut self, sequence: u64) -> u64 {
         let mut stored = self.stored.max(sequence);
         let mut freed = 0;
@@ -167,7 +168,7 @@ impl ChannelState {
                 break;
             };
             if run.elements == 0 {
-                // Numbers that never come need not be stored; all before them is.
+                // Lost numbers need not be stored; all numbers before them are.
                 stored = stored.max(run.next - 1);
             }
             if run.next > stored + 1 {
@@ -191,7 +192,7 @@ impl ChannelState {
         freed
     }
 
-    /// What is acknowledged now.
+    /// The acknowledgement of the current state.
     pub(super) fn entry(&self, channel: u32) -> Entry {
         let limit = self.limit();
         let early = planted::is(Defect::AcknowledgesEarly);
@@ -207,7 +208,7 @@ impl ChannelState {
         }
     }
 
-    /// Whether the origin has nearly used up the announced limits.
+    /// Whether the origin has nearly exhausted the announced limits.
     pub(super) fn credit_runs_low(&self) -> bool {
         let announced = self.announced;
         let bytes = announced.bytes.saturating_sub(self.handed_out.bytes);

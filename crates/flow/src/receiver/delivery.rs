@@ -1,4 +1,4 @@
-//! Elements: each is handed out once, in order, or named as lost.
+//! Delivery of elements: each is handed out once, in order, or reported as lost.
 
 use alloc::format;
 use alloc::string::String;
@@ -35,7 +35,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a number follows the last one of the channel; if not, the session has failed.
+    /// Checks that a number follows the last one of the channel; otherwise the session fails.
     fn is_next(&mut self, channel: Channel, number: u64) -> bool {
         let expected = self.channels.get(&channel).map(|state| state.delivered + 1);
         if planted::is(Defect::IgnoresEpoch) && expected > Some(number) {
@@ -50,7 +50,7 @@ impl Receiver {
         false
     }
 
-    /// Whether elements belong to the stage of their channel, or begin the next.
+    /// Checks that elements belong to the stage of their channel, or begin the next.
     pub(super) fn in_place(&mut self, place: &Place, first: u64) -> bool {
         let channel = place.channel;
         if !self.is_open(channel, "Records") {
@@ -62,12 +62,12 @@ impl Receiver {
         let present = state.stage.number;
         let result = if place.stage.number == present {
             let same = place.epoch == state.epoch && place.stage == state.stage;
-            let what = "the epoch, or the beginning, of a stage changes";
+            let what = "the epoch or the first number of a stage changes";
             if same { Ok(()) } else { Err(what) }
         } else if place.stage.number == present + 1 && first >= place.stage.first {
             self.begin_stage(place)
         } else {
-            Err("a stage comes out of order, or begins before it begins")
+            Err("a stage is out of order, or has numbers below its first")
         };
         if let Err(what) = result {
             let text = format!("{channel}: {what}");
@@ -76,7 +76,7 @@ impl Receiver {
         result.is_ok()
     }
 
-    /// The origin begins a stage: what it sent before is stored here, or does not exist any more.
+    /// The origin begins a stage: earlier elements are stored here, or do not exist any more.
     fn begin_stage(&mut self, place: &Place) -> Result<(), &'static str> {
         let channel = place.channel;
         let Some(state) = self.channels.get_mut(&channel) else {
@@ -85,11 +85,11 @@ impl Receiver {
         let have = state.position();
         let (first, kept) = (place.stage.first, place.stage.kept);
         if first <= have.sequence && place.epoch == have.epoch {
-            return Err("the origin went back without a new epoch");
+            return Err("the origin was rolled back without a new epoch");
         }
         let unstored = state.residue.iter().chain(&state.unstored);
         if place.epoch != have.epoch && unstored.into_iter().any(|run| run.epoch == place.epoch) {
-            return Err("an epoch comes back");
+            return Err("an earlier epoch returns");
         }
         state.begin_stage(place.stage, place.epoch, first);
         if first <= have.sequence {
@@ -120,7 +120,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Hands out what comes next.
+    /// Hands out the next records.
     fn hand_out(&mut self, channel: Channel, schema: u32, behind: u64, records: Records) {
         let (bytes, elements) = (records.byte_len() as u64, records.len() as u64);
         let window = self.config.window_bytes;
@@ -159,8 +159,8 @@ impl Receiver {
         self.needs_acknowledgement(channel);
     }
 
-    /// What an honest origin never exceeds: a window and one record beyond it, once more for what
-    /// stages that were left have handed out.
+    /// The most that a correct origin has outstanding: a window and one record, twice because of
+    /// records from ended stages.
     pub(super) fn held_bytes_max(&self) -> u64 {
         let frame = self.config.session.frame_bytes_max as u64;
         self.config
@@ -169,7 +169,7 @@ impl Receiver {
             .saturating_mul(2)
     }
 
-    /// Names what never comes.
+    /// Reports numbers that never arrive.
     fn lose(&mut self, channel: Channel, next: u64, reason: LossReason) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
@@ -183,7 +183,7 @@ impl Receiver {
             bytes: 0,
         });
         let epoch = state.epoch;
-        // Behind what is all stored it counts as stored at once.
+        // If everything before them is stored, they count as stored at once.
         state.store(0);
         self.session.counters.lose(next - from);
         if !planted::is(Defect::HidesGaps) {
@@ -199,20 +199,20 @@ impl Receiver {
     }
 }
 
-/// Whether the origin had no right to send more.
+/// A description of how the origin exceeded its limits, if it did.
 fn exceeded(state: &ChannelState, window: u64, held: (u64, u64)) -> Option<String> {
     let limit = state.limit();
     let sent = state.handed_out;
     if sent.bytes >= limit.bytes || sent.elements >= limit.elements {
         return Some(format!(
-            "{} elements of {} bytes were sent, the credit is {} of {}",
+            "{} elements of {} bytes were sent, the credit is {} elements of {} bytes",
             sent.elements, sent.bytes, limit.elements, limit.bytes
         ));
     }
-    // Elements of earlier stages count too, but not against an honest origin.
+    // Elements of earlier stages count too, but not against a correct origin.
     if state.unstored_bytes() >= window || held.0 >= held.1 {
         return Some(format!(
-            "{} bytes are not stored, the window is {window}",
+            "{} bytes are not stored, the window is {window} bytes",
             held.0
         ));
     }

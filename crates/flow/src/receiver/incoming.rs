@@ -5,7 +5,7 @@ use alloc::string::ToString;
 
 use super::channel::Phase;
 use super::{Greeting, Receiver};
-use crate::message::{Message, Rolled, SchemaText, Welcome};
+use crate::message::{Message, RollbackPoint, SchemaText, Welcome};
 use crate::planted::{self, Defect};
 use crate::session::version_failure;
 use crate::{
@@ -89,8 +89,8 @@ impl Receiver {
             self.session.fail(Failure::peer(Code::Contradiction, text));
             return;
         }
-        if self.phase != Greeting::Said {
-            let text = "Welcome answers no Hello";
+        if self.phase != Greeting::Sent {
+            let text = "Welcome without Hello";
             return self.session.fail(Failure::peer(Code::Unexpected, text));
         }
         let own = self.config.session.versions;
@@ -100,7 +100,9 @@ impl Receiver {
         }
         if welcome.frame_bytes_max < FRAME_BYTES_MIN as u64 {
             let taken = welcome.frame_bytes_max;
-            let text = format!("it takes frames of {taken} bytes, the least is {FRAME_BYTES_MIN}");
+            let text = format!(
+                "the peer's frame limit is {taken} bytes, the minimum is {FRAME_BYTES_MIN}"
+            );
             return self.session.fail(Failure::peer(Code::TooLarge, text));
         }
         self.phase = Greeting::Done(version);
@@ -114,8 +116,8 @@ impl Receiver {
         }
     }
 
-    /// Whether a channel that the origin mentions is open. If not, it has ended or is being left, which
-    /// the origin may not know yet; or the session has failed.
+    /// Whether a channel in a message of the origin is open. If not, it has ended or is ending,
+    /// which the origin may not know yet; or the session has failed.
     pub(super) fn is_open(&mut self, channel: Channel, what: &str) -> bool {
         match self.channels.get(&channel).map(|state| state.phase) {
             Some(Phase::Open) => return true,
@@ -185,28 +187,28 @@ impl Receiver {
         self.needs_acknowledgement(channel);
     }
 
-    /// Compares what this side has with what it is offered: tells a rollback, gives back a gap.
+    /// Compares the local position with the offer: reports a rollback or a gap.
     fn compare(
         &mut self,
         channel: Channel,
         have: Position,
-        rollback: Rolled,
+        rollback: RollbackPoint,
         epoch: u64,
         next: u64,
     ) -> Option<ReceiverEvent> {
         let kept = match rollback {
-            Rolled::Kept(position) => Some(position),
-            Rolled::Unknown => None,
-            // It does not say so, but what it offers was numbered before.
-            Rolled::No if next <= have.sequence => {
+            RollbackPoint::Kept(position) => Some(position),
+            RollbackPoint::Unknown => None,
+            // The origin does not say so, but it has assigned these numbers before.
+            RollbackPoint::No if next <= have.sequence => {
                 let before = Position {
                     epoch,
                     sequence: next - 1,
                 };
                 (epoch == have.epoch && next > 1).then_some(before)
             }
-            Rolled::No if next == have.sequence + 1 => return None,
-            Rolled::No => {
+            RollbackPoint::No if next == have.sequence + 1 => return None,
+            RollbackPoint::No => {
                 self.session.counters.lose(next - have.sequence - 1);
                 return Some(ReceiverEvent::Lost {
                     channel,
@@ -258,7 +260,7 @@ impl Receiver {
                 self.session.event(ReceiverEvent::Unsubscribed { channel });
             }
             Some(_) => {
-                let text = format!("{channel} is ended, which was not asked for");
+                let text = format!("{channel} was ended without a request");
                 self.session.fail(Failure::peer(Code::Contradiction, text));
             }
             None => {

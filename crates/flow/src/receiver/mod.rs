@@ -1,8 +1,8 @@
 //! The subscriber's end of a session: one for each connection that it makes.
 //!
-//! It hands out elements in order and once, and acknowledges those that its program has stored.
-//! It keeps nothing beyond the connection: where to go on is known by the newest stored element,
-//! which carries its origin's position.
+//! It hands out elements in order and once, and acknowledges those that its program has stored. It
+//! keeps nothing beyond the connection: the newest stored element carries its origin's position, at
+//! which the next session resumes.
 
 mod channel;
 mod delivery;
@@ -28,7 +28,7 @@ use channel::{ChannelState, Phase};
 
 pub use types::{ReceiverCommand, ReceiverEvent, ReceiverReceive};
 
-/// The subscriber's end. The [crate documentation](crate) has the whole picture.
+/// The subscriber's end; see the [crate documentation](crate).
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -42,30 +42,30 @@ pub struct Receiver {
     handshake_until: Option<Instant>,
     /// Packed bytes that the caller holds, over all channels.
     held_bytes: u64,
-    /// Channels with something to acknowledge, and until when.
+    /// Channels with pending acknowledgements, and when they are due.
     news: Vec<Channel>,
     acknowledge_at: Option<Instant>,
-    /// Whether it is acknowledged with this input.
+    /// Whether they are sent with this input.
     acknowledge_now: bool,
     entries: Vec<Entry>,
 }
 
-/// How far the handshake is.
+/// The progress of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Greeting {
     /// Hello was not sent.
     Silent,
     /// Hello was sent.
-    Said,
-    /// The origin has agreed on this version.
+    Sent,
+    /// The origin has agreed to this version.
     Done(u32),
 }
 
 impl Receiver {
-    /// An end without channels. `seed` is random and different for each session.
+    /// A session without channels. `seed` is random and different for each session.
     #[must_use]
     pub fn new(mut config: ReceiverConfig, seed: u64) -> Self {
-        config.session = config.session.sane();
+        config.session = config.session.clamped();
         config.window_bytes = config.window_bytes.max(1);
         Self {
             session: Session::new(config.session.clone()),
@@ -83,14 +83,14 @@ impl Receiver {
         }
     }
 
-    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
+    /// How many more repairs may be requested now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
     /// open at a time.
     #[must_use]
     pub fn fetch_room(&self) -> usize {
         self.session.fetch_room()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.session.counters
@@ -101,17 +101,17 @@ impl Receiver {
     pub fn version(&self) -> Option<u32> {
         match self.phase {
             Greeting::Done(version) => Some(version),
-            Greeting::Silent | Greeting::Said => None,
+            Greeting::Silent | Greeting::Sent => None,
         }
     }
 
-    /// Packed bytes that were handed out and are not stored.
+    /// Packed bytes handed out and not stored.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// The channels that are not ended.
+    /// The channels that have not ended.
     pub fn channels(&self) -> impl Iterator<Item = (Channel, ReceiverChannel)> + '_ {
         self.channels
             .iter()

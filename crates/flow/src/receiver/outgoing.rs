@@ -1,4 +1,4 @@
-//! What the caller gives, and what time brings: subscriptions, storage, acknowledgements.
+//! The caller's commands and the timers: subscriptions, storage, acknowledgements.
 
 use alloc::format;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::{
     Subscription,
 };
 
-/// Entries of one acknowledgement; more go into another. They fit into the smallest frame.
+/// Entries of one acknowledgement; more need another. They fit into the smallest frame.
 const ENTRIES_MAX: usize = 40;
 
 /// Stored bytes after which a channel that catches up is acknowledged.
@@ -38,7 +38,7 @@ impl Receiver {
             acknowledge_ms: milliseconds(config.acknowledge_delay),
             dead_after_ms: milliseconds(config.session.dead_after),
         };
-        self.phase = Greeting::Said;
+        self.phase = Greeting::Sent;
         self.handshake_until = Some(now + config.session.handshake);
         self.session.push(&Message::Hello(hello));
     }
@@ -48,21 +48,26 @@ impl Receiver {
     pub(super) fn subscribe(&mut self, channel: Channel, subscription: Subscription) {
         let used = self.channels.contains_key(&channel) || self.ended.contains(channel);
         if channel.0 >= CHANNEL_NUMBERS_MAX || used {
-            return self.fail_caller(format!("the number of {channel} was used, or is too large"));
+            return self.fail_caller(format!(
+                "{channel} was used before, or its number is too large"
+            ));
         }
         if self.channels.len() >= self.config.channels_max {
             let limit = self.config.channels_max;
-            return self.fail_caller(format!("{limit} channels are open, which is the limit"));
+            return self.fail_caller(format!("the limit of {limit} open channels is reached"));
         }
         let name = subscription.stream.len();
         if name > NAME_BYTES_MAX || subscription.serialization.len() > SERIALIZATION_BYTES_MAX {
-            return self.fail_caller(format!("{channel}: a name of {name} bytes is too long"));
+            return self.fail_caller(format!(
+                "{channel}: a stream name of {name} bytes is too long"
+            ));
         }
         let have = subscription.start.have();
         let mut given = subscription.earlier.iter().copied().chain(have);
         if given.any(|one| one.sequence >= u64::MAX - 1) || subscription.earlier.len() > EARLIER_MAX
         {
-            let text = format!("{channel}: no stream has so many elements or epochs");
+            let text =
+                format!("{channel}: the start position or the number of epochs is out of range");
             return self.fail_caller(text);
         }
         let credit = subscription.credit.unwrap_or(self.config.credit);
@@ -77,7 +82,7 @@ impl Receiver {
         }
     }
 
-    /// Asks for a channel.
+    /// Sends the subscription of a channel.
     pub(super) fn ask(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
@@ -111,7 +116,7 @@ impl Receiver {
                 self.session.event(ReceiverEvent::Unsubscribed { channel });
             }
             Phase::Asked | Phase::Open => {
-                // What comes now is not wanted, what is held is the caller's own affair.
+                // Later elements are dropped; the caller keeps those it has.
                 let left = ChannelState::new(state.subscription.clone(), state.credit);
                 self.held_bytes -= state.held_bytes();
                 *state = left;
@@ -127,7 +132,7 @@ impl Receiver {
         }
     }
 
-    /// Forgets a channel.
+    /// Removes a channel.
     pub(super) fn remove(&mut self, channel: Channel) {
         if let Some(state) = self.channels.remove(&channel) {
             self.held_bytes -= state.held_bytes();
@@ -152,14 +157,16 @@ impl Receiver {
             return;
         };
         if position.epoch != state.epoch {
-            // Of an earlier stage, which is not acknowledged any more.
+            // Of an earlier stage, which is no longer acknowledged.
             let freed = state.store_residue(position);
             self.held_bytes -= freed;
             return;
         }
         if position.sequence > state.delivered {
             let delivered = state.position();
-            let text = format!("{channel}: {position} is stored, the last given is {delivered}");
+            let text = format!(
+                "{channel}: {position} is reported as stored, the last one delivered is {delivered}"
+            );
             return self.fail_caller(text);
         }
         let mut freed = state.store_residue(position);
@@ -182,7 +189,9 @@ impl Receiver {
         }
         if position.sequence > state.delivered {
             let delivered = state.position();
-            let text = format!("{channel}: {position} is refused, the last given is {delivered}");
+            let text = format!(
+                "{channel}: {position} is reported as refused, the last one delivered is {delivered}"
+            );
             return self.fail_caller(text);
         }
         if position.sequence <= state.stored || !state.refused_ahead.insert(position.sequence) {
@@ -196,7 +205,7 @@ impl Receiver {
         self.note_stored(channel);
     }
 
-    /// Something was stored: acknowledges it, now or a little later with more.
+    /// Acknowledges stored elements, now or a little later together with more.
     fn note_stored(&mut self, channel: Channel) {
         let (elements, bytes) = (
             self.config.acknowledge_elements,
@@ -206,7 +215,7 @@ impl Receiver {
             return;
         };
         let waiting = state.unacknowledged;
-        // What catches up waits for each acknowledgement; what is live does not.
+        // An origin that catches up waits for each acknowledgement; a live one does not.
         let bytes = if state.behind > 0 {
             bytes.min(BEHIND_BYTES)
         } else {
@@ -221,7 +230,7 @@ impl Receiver {
 
     // -- acknowledgements --
 
-    /// There is something to tell of a channel.
+    /// Marks a channel for acknowledgement.
     pub(super) fn needs_acknowledgement(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
@@ -235,7 +244,7 @@ impl Receiver {
         }
     }
 
-    /// Acknowledges everything of which there is news.
+    /// Acknowledges all marked channels.
     pub(super) fn acknowledge(&mut self) {
         self.acknowledge_now = false;
         self.acknowledge_at = None;
@@ -274,7 +283,7 @@ impl Receiver {
         }
         self.session.timers();
         if self.handshake_until.is_some_and(|at| at <= now) {
-            let text = "no answer to Hello came in time";
+            let text = "the answer to Hello timed out";
             let failure = Failure::new(Fault::Connection, Code::Handshake, text);
             self.session.fail(failure);
         }

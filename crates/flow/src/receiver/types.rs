@@ -9,75 +9,76 @@ use crate::{
     SessionCommand, SessionEvent, Subscription,
 };
 
-/// What arrives at the subscriber.
+/// Input of the subscriber's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverReceive {
-    /// One frame, as the connection kept its boundaries.
+    /// One frame, with its boundaries kept by the connection.
     Frame(Bytes),
 }
 
-/// What the subscriber's program asks of its receiver.
+/// Commands of the subscriber's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverCommand {
-    /// Begins the handshake. Any other command begins it too; a session without channels yet needs
-    /// this one.
+    /// Begins the handshake. Any other command does too; a session without channels yet needs this
+    /// one.
     Open,
-    /// Asks for a stream. May be given at once, before the handshake is done.
+    /// Subscribes to a stream. May precede the end of the handshake.
     Subscribe {
-        /// The channel; its number was not used in this session.
+        /// The channel; its number is unused in this session.
         channel: Channel,
-        /// What is wanted.
+        /// The subscription.
         subscription: Subscription,
     },
-    /// Wants the stream no more.
+    /// Ends a subscription.
     Unsubscribe {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as a text.
         text: String,
     },
-    /// Everything up to this element is stored at the subscription's level (or was refused).
+    /// Reports that everything up to this element is stored at the subscription's level (or was
+    /// refused).
     Stored {
         /// The channel.
         channel: Channel,
-        /// The last one.
+        /// The last element.
         position: Position,
     },
-    /// This one element is among the dead letters, as safely as the others are stored.
+    /// Reports that this element is a dead letter, stored at the same level.
     Refused {
         /// The channel.
         channel: Channel,
         /// The element.
         position: Position,
-        /// Why.
+        /// The reason.
         reason: DeadLetterReason,
     },
-    /// A command that both ends take.
+    /// A command of either end.
     Session(SessionCommand),
 }
 
 /// The events of a receiver for the subscriber's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The subscription is granted. A [`ReceiverEvent::Rollback`] may come before.
+    /// The subscription is granted. A [`ReceiverEvent::Rollback`] may precede it.
     Accepted {
         /// The channel.
         channel: Channel,
-        /// What is granted.
+        /// The grant.
         grant: Grant,
     },
-    /// The subscription is not granted, or was ended by the origin.
+    /// The subscription is refused, or the origin has ended it.
     Refused {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as a text.
         text: String,
     },
-    /// The channel is ended, as was asked by [`ReceiverCommand::Unsubscribe`].
+    /// The channel has ended, as [`ReceiverCommand::Unsubscribe`] requested.
     Unsubscribed {
         /// The channel.
         channel: Channel,
@@ -101,13 +102,13 @@ pub enum ReceiverEvent {
     Lost {
         /// The channel.
         channel: Channel,
-        /// Their epoch, as far as that is known.
+        /// Their epoch, if known.
         epoch: u64,
         /// The first.
         from: u64,
         /// The number after the last.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: LossReason,
     },
     /// The origin lost elements that were received here: its elements from `next` on are new, and it no
@@ -115,11 +116,11 @@ pub enum ReceiverEvent {
     Rollback {
         /// The channel.
         channel: Channel,
-        /// What this side has.
+        /// The newest position on this side.
         have: Position,
-        /// The last one that both have, if the origin knows.
+        /// The last position that both have, if the origin knows it.
         kept: Option<Position>,
-        /// How it goes on.
+        /// The position at which the stream continues.
         next: Position,
     },
     /// The stream's schema changed.
@@ -129,12 +130,12 @@ pub enum ReceiverEvent {
         /// The schema.
         schema: Schema,
     },
-    /// An event of both ends.
+    /// An event of either end.
     Session(SessionEvent),
 }
 
 impl ReceiverEvent {
-    /// The channel that it is about; none of one about the session.
+    /// The channel of the event; `None` for events of the session.
     #[must_use]
     pub const fn channel(&self) -> Option<Channel> {
         match self {

@@ -1,4 +1,4 @@
-//! What a sender knows of one channel: a few numbers, whatever the stream holds.
+//! The state of one channel of a sender: a few numbers, whatever the stream's size.
 
 use alloc::vec::Vec;
 
@@ -7,58 +7,58 @@ use chappe_machine::Instant;
 use crate::message::{Entry, Stage};
 use crate::{Credit, Grant, RecordsBuilder, SchemaId};
 
-/// Everything of one channel.
+/// The state of one channel.
 #[derive(Debug)]
 pub(super) struct ChannelState {
-    /// The schema that the subscriber has.
+    /// The schema that the subscriber knows.
     pub(super) known: Option<SchemaId>,
     pub(super) credit: Credit,
-    /// `None`: the caller has not answered the subscription yet.
+    /// `None` until the caller answers the subscription.
     pub(super) open: Option<Open>,
 }
 
-/// A channel that was granted.
+/// The state of a granted channel.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) stage: Stage,
     pub(super) epoch: u64,
     /// The next number to be sent in this stage.
     pub(super) next: u64,
-    /// The newest number here.
+    /// The newest number at the origin.
     pub(super) last: u64,
-    /// One after the highest number sent in this stage; above `next` after a rollback.
+    /// The number after the highest sent in this stage; above `next` after a rollback.
     pub(super) sent_next: u64,
-    /// The last acknowledgement of the stage, at first what follows from the grant.
+    /// The last acknowledgement of the stage, initially from the grant.
     pub(super) acknowledged: Entry,
     /// Elements and packed bytes sent in this stage.
     pub(super) sent: Credit,
-    /// The caller's answer is awaited.
-    pub(super) reading: Option<Reading>,
-    /// A new stage begins when everything sent is stored.
+    /// The open read of the caller.
+    pub(super) reading: Option<OpenRead>,
+    /// The next stage, which begins when everything sent is stored.
     pub(super) switch: Option<Switch>,
-    /// The versions of the schemas announced, by their index.
+    /// The versions of the announced schemas, by their index.
     pub(super) schemas: Vec<u32>,
-    /// In which queue it waits for its turn.
+    /// The queue in which the channel waits.
     pub(super) queued: Queued,
     pub(super) catching_up: bool,
     pub(super) stalled: bool,
-    /// Records at hand that wait for more.
+    /// Records that wait for more.
     pub(super) lingering: Option<Lingering>,
-    /// The element whose round trip is being measured, and when it was sent.
+    /// The element whose round trip is being measured, and its send time.
     pub(super) timed: Option<(u64, Instant)>,
 }
 
-/// An open question to the caller.
+/// An open read of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct OpenRead {
     pub(super) from: u64,
     pub(super) elements: u64,
     pub(super) bytes: u64,
-    /// The log went back since: the answer is not to be used.
+    /// The log was rolled back since: the answer is dropped.
     pub(super) outdated: bool,
 }
 
-/// How the next stage begins.
+/// The start of the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Switch {
     pub(super) epoch: u64,
@@ -66,17 +66,17 @@ pub(super) struct Switch {
     pub(super) kept: u64,
 }
 
-/// In which queue a channel is.
+/// The queue of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queued {
     No,
-    /// Waits for more records to share a frame with.
+    /// Waits for more records to share a frame.
     Lingering,
     Live,
     CatchUp,
 }
 
-/// Records that are at hand and not yet sent.
+/// Records that were passed in and are not yet sent.
 #[derive(Debug)]
 pub(super) struct Lingering {
     pub(super) first: u64,
@@ -109,7 +109,7 @@ impl Open {
         }
     }
 
-    /// What is in flight: sent and not stored.
+    /// The credit in use: sent and not stored.
     pub(super) fn in_flight(&self) -> Credit {
         Credit {
             bytes: self.sent.bytes - self.acknowledged.bytes,
@@ -117,13 +117,13 @@ impl Open {
         }
     }
 
-    /// How many numbers were not sent yet.
+    /// The count of unsent numbers.
     pub(super) fn lag(&self) -> u64 {
         (self.last + 1).saturating_sub(self.next)
     }
 
-    /// Whether the subscriber has room for more, and not for a crumb: a frame of `fill` bytes, or of
-    /// the whole credit, must be a quarter full, unless nothing is in flight.
+    /// Whether the subscriber has room for a useful amount: a frame of `fill` bytes, or of the
+    /// whole credit, must be a quarter full, unless nothing is in flight.
     pub(super) fn has_credit(&self, credit: Credit, fill: u64) -> bool {
         let bytes = self
             .acknowledged
@@ -147,7 +147,7 @@ impl Open {
         bytes >= least && elements >= least_elements
     }
 
-    /// Whether everything sent in this stage, as far as it still exists, is stored.
+    /// Whether everything sent in this stage that still exists is stored.
     pub(super) fn is_drained(&self) -> bool {
         self.acknowledged.stage == self.stage.number && self.acknowledged.stored + 1 >= self.next
     }
@@ -166,7 +166,7 @@ impl Open {
             bytes: 0,
             elements: 0,
         };
-        // The stage that the subscriber has confirmed stays, and what is counted over all stages.
+        // The stage confirmed by the subscriber stays, and so do the counts over all stages.
         self.acknowledged = Entry {
             stage: self.acknowledged.stage,
             refused: self.acknowledged.refused,
@@ -176,14 +176,14 @@ impl Open {
         self.lingering = None;
     }
 
-    /// The index of a version of the schema; `None`: it was not announced.
+    /// The index of a schema version; `None` if it was not announced.
     pub(super) fn schema_index(&self, version: u32) -> Option<u32> {
         let found = self.schemas.iter().rposition(|known| *known == version)?;
         u32::try_from(found).ok()
     }
 }
 
-/// The acknowledgement that a stage starts with: nothing of it is stored.
+/// The initial acknowledgement of a stage: nothing is stored.
 fn initial_entry(next: u64, credit: Credit) -> Entry {
     Entry {
         stored: next - 1,

@@ -78,7 +78,7 @@ impl Sender {
         }
         if hello.frame_bytes_max < FRAME_BYTES_MIN as u64 || hello.window_bytes == 0 {
             let text = format!(
-                "it takes frames of {} bytes and {} bytes in all, the least is {FRAME_BYTES_MIN} and 1",
+                "the peer's limits are {} bytes per frame and {} bytes in all, the minimums are {FRAME_BYTES_MIN} and 1",
                 hello.frame_bytes_max, hello.window_bytes
             );
             return self.session.fail(Failure::peer(Code::TooLarge, text));
@@ -123,12 +123,14 @@ impl Sender {
         if self.channels.len() >= limit {
             self.refused_busy += 1;
             if self.refused_busy > limit {
-                let text = format!("{limit} channels are open, and as many more were refused");
+                let text = format!(
+                    "the limit of {limit} open channels is reached, and as many more were refused"
+                );
                 return self
                     .session
                     .fail(Failure::peer(Code::TooManyChannels, text));
             }
-            let text = format!("{limit} channels are open, which is the limit");
+            let text = format!("the limit of {limit} open channels is reached");
             return self.refuse(channel, RefusalReason::Busy, text);
         }
         let subscription = Subscription {
@@ -166,13 +168,13 @@ impl Sender {
         }
     }
 
-    /// A channel that is not there: either it was, or the peer is wrong.
+    /// A message for a channel that is not open: the channel has ended, or the peer is at fault.
     fn unknown(&mut self, channel: Channel, what: &str) {
         if self.ended.contains(channel) {
             self.session.counters.stale += 1;
             return;
         }
-        debug_assert!(channel.0 < CHANNEL_NUMBERS_MAX, "it was decoded");
+        debug_assert!(channel.0 < CHANNEL_NUMBERS_MAX, "checked by the decoder");
         let text = format!("{what} on {channel}, which was never subscribed");
         self.session.fail(Failure::peer(Code::UnknownChannel, text));
     }
@@ -185,7 +187,7 @@ impl Sender {
             return self.unknown(channel, "an acknowledgement");
         };
         let Some(open) = state.open.as_mut() else {
-            let text = format!("{channel} is acknowledged before it was accepted");
+            let text = format!("{channel} is acknowledged before it is accepted");
             return self.session.fail(Failure::peer(Code::Unexpected, text));
         };
         if let Err((code, text)) = open.check_entry(entry) {
@@ -244,11 +246,11 @@ impl Sender {
 }
 
 impl Open {
-    /// Refuses what no honest subscriber sends, however late.
+    /// Rejects entries that no correct subscriber sends, however late.
     fn check_entry(&self, entry: &Entry) -> Result<(), (Code, alloc::string::String)> {
         let unsent = |text| Err((Code::AcknowledgedUnsent, text));
         if entry.stage > self.stage.number {
-            return unsent(format!("stage {} was never begun", entry.stage));
+            return unsent(format!("stage {} has not begun", entry.stage));
         }
         if entry.stage < self.stage.number {
             return Ok(());
@@ -269,11 +271,11 @@ impl Open {
         Ok(())
     }
 
-    /// What a later acknowledgement never takes back.
+    /// Rejects values that decrease compared with the previous acknowledgement.
     fn check_forward(&self, entry: &Entry) -> Result<(), alloc::string::String> {
         let before = &self.acknowledged;
         let forward = [
-            ("what is stored", before.stored, entry.stored),
+            ("the stored number", before.stored, entry.stored),
             ("the elements", before.elements, entry.elements),
             ("the bytes", before.bytes, entry.bytes),
             (
@@ -282,12 +284,12 @@ impl Open {
                 entry.elements_limit,
             ),
             ("the credit in bytes", before.bytes_limit, entry.bytes_limit),
-            ("the dead letters", before.refused, entry.refused),
+            ("the count of dead letters", before.refused, entry.refused),
         ];
         let back = forward.iter().find(|(_, before, after)| after < before);
         match back {
             Some((what, before, after)) => {
-                Err(format!("{what} goes back from {before} to {after}"))
+                Err(format!("{what} decreases from {before} to {after}"))
             }
             None => Ok(()),
         }

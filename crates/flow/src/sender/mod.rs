@@ -1,6 +1,6 @@
-//! The origin's end of a session: one for each connection that a subscriber made.
+//! The origin's end of a session: one for each connection of a subscriber.
 //!
-//! It holds no records: it sends what it has just been given, and the log is the only buffer. For each
+//! It stores no records: it sends those just passed to it, and the log is the only buffer. For each
 //! channel it keeps a few numbers, so a slow subscriber costs no more than a fast one.
 
 mod channel;
@@ -30,9 +30,10 @@ use channel::{ChannelState, Open};
 
 pub use types::{SenderCommand, SenderEvent, SenderReceive};
 
-/// The origin's end. The [crate documentation](crate) has the whole picture.
+/// The origin's end; see the [crate documentation](crate).
 ///
-/// Give it [`Input::Timeout`] when the connection stands: from then on the handshake has its time.
+/// Pass [`Input::Timeout`] when the connection is open, which starts the time limit of the
+/// handshake.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -42,18 +43,18 @@ pub struct Sender {
     handshake_until: Instant,
     channels: BTreeMap<Channel, ChannelState>,
     ended: EndedChannels,
-    /// Channels that were refused because too many were open.
+    /// Channels refused at the limit.
     refused_busy: usize,
-    /// Channels with new records, and channels that catch up, in turn.
+    /// Queues of channels: those with new records, and those that catch up.
     live: VecDeque<Channel>,
     catch_up: VecDeque<Channel>,
     /// Channels that wait for more records; all wait equally long.
     lingering: VecDeque<(Instant, Channel)>,
     reads: usize,
-    /// Bytes asked of the caller, of all channels and of those that catch up.
+    /// Bytes requested from the caller, of all channels and of those that catch up.
     reserved: u64,
     reserved_catch_up: u64,
-    /// On the way, of all channels and of those that catch up.
+    /// Data in flight, of all channels and of those that catch up.
     in_flight: Credit,
     in_flight_catch_up: u64,
     pace_at: Option<Instant>,
@@ -67,8 +68,8 @@ struct Peer {
 }
 
 impl Sender {
-    /// An end without channels, at the pace of [`Adaptive`], which does not hold back while less than
-    /// some frames are in flight ([`AdaptiveConfig::of_session`]).
+    /// A session without channels, at the pace of [`Adaptive`], which does not hold back below a
+    /// few frames in flight ([`AdaptiveConfig::of_session`]).
     #[must_use]
     pub fn new(config: SenderConfig) -> Self {
         let pacer = AdaptiveConfig::of_session(config.session.frame_bytes as u64);
@@ -79,7 +80,7 @@ impl Sender {
     /// The same, at the pace of `pacer`.
     #[must_use]
     pub fn with_pacer(mut config: SenderConfig, pacer: Box<dyn Pacer>) -> Self {
-        config.session = config.session.sane();
+        config.session = config.session.clamped();
         config.reads_max = config.reads_max.max(1);
         Self {
             session: Session::new(config.session.clone()),
@@ -105,14 +106,14 @@ impl Sender {
         }
     }
 
-    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
+    /// How many more repairs may be requested now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
     /// open at a time.
     #[must_use]
     pub fn fetch_room(&self) -> usize {
         self.session.fetch_room()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.session.counters
@@ -124,7 +125,7 @@ impl Sender {
         self.peer.map(|peer| peer.version)
     }
 
-    /// What is in flight over all channels.
+    /// The data in flight over all channels.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
         InFlight {
@@ -135,7 +136,7 @@ impl Sender {
         }
     }
 
-    /// What the pacer does at present.
+    /// The current state of the pacer.
     #[must_use]
     pub fn pacer(&self) -> PacerStatus {
         self.pacer.status()

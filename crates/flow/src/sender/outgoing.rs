@@ -1,11 +1,11 @@
-//! Commands of the caller about channels: answers, schemas, rollbacks.
+//! The caller's commands about channels: answers, schemas, rollbacks.
 
 use alloc::format;
 
 use super::Sender;
 use super::channel::{ChannelState, Open, Switch};
 use crate::config::SCHEMAS_MAX;
-use crate::message::{Message, RECORDS_OVERHEAD_MAX, Rolled, SchemaText};
+use crate::message::{Message, RECORDS_OVERHEAD_MAX, RollbackPoint, SchemaText};
 use crate::session::truncated;
 use crate::{Channel, Grant, Offer, RefusalReason, SCHEMA_BYTES_MAX, Schema};
 
@@ -21,9 +21,9 @@ impl Sender {
         let is_open = state.open.is_some();
         match offer {
             Offer::Refuse { reason, text } => self.refuse(channel, reason, truncated(&text).into()),
-            Offer::Accept(grant) if !is_open => self.accept(channel, Rolled::No, grant),
+            Offer::Accept(grant) if !is_open => self.accept(channel, RollbackPoint::No, grant),
             Offer::Rollback { kept, grant } if !is_open => {
-                self.accept(channel, Rolled::of(kept), grant);
+                self.accept(channel, RollbackPoint::of(kept), grant);
             }
             Offer::Rollback { kept, grant } => {
                 self.rolled_back(channel, kept.map_or(0, |kept| kept.sequence), grant);
@@ -32,9 +32,9 @@ impl Sender {
         }
     }
 
-    fn accept(&mut self, channel: Channel, rolled: Rolled, grant: Grant) {
+    fn accept(&mut self, channel: Channel, rolled: RollbackPoint, grant: Grant) {
         if grant.next == 0 || grant.last == u64::MAX {
-            return self.fail_caller(format!("{channel} is granted from number 0 on"));
+            return self.fail_caller(format!("{channel} is granted from number 0"));
         }
         if !self.fits(&grant.schema) {
             return self.schema_too_large(channel);
@@ -42,7 +42,7 @@ impl Sender {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
         };
-        if rolled != Rolled::No {
+        if rolled != RollbackPoint::No {
             self.session.counters.rollbacks += 1;
         }
         state.open = Some(Open::new(&grant, state.credit));
@@ -63,15 +63,17 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// The log went back while the channel is open.
+    /// The log was rolled back while the channel is open.
     fn rolled_back(&mut self, channel: Channel, kept: u64, grant: Grant) {
         if grant.next == 0 || kept >= grant.next {
-            return self.fail_caller(format!("{channel} goes back to before what is kept"));
+            return self.fail_caller(format!(
+                "{channel} is rolled back to before its kept position"
+            ));
         }
         let Some(open) = self.open_mut(channel) else {
             return;
         };
-        // Without a common past nothing more is sent of it.
+        // Without a common position nothing more is sent in this stage.
         let until = match kept {
             0 => open.acknowledged.stored + 1,
             kept => kept + 1,
@@ -87,16 +89,16 @@ impl Sender {
             kept,
         };
         match &mut open.switch {
-            // The next stage was to begin before what is gone, and still does.
+            // The next stage was to begin before the removed numbers, and still does.
             Some(pending) if kept >= pending.first => {}
             Some(pending) if until >= open.next => {
                 pending.epoch = grant.epoch;
                 pending.first = grant.next;
             }
-            // Nothing that is gone was sent: the new epoch is met when it is read.
+            // No removed number was sent: the next read finds the new epoch.
             None if kept > 0 && open.sent_next <= until => {}
             _ => {
-                // Only what both have needs to be stored before the next stage.
+                // Only elements that both have need to be stored before the next stage.
                 open.next = open.next.min(until);
                 open.switch = Some(begins);
             }
@@ -123,7 +125,7 @@ impl Sender {
         });
     }
 
-    /// Forgets a channel.
+    /// Removes a channel.
     pub(super) fn remove(&mut self, channel: Channel) {
         let Some(state) = self.channels.remove(&channel) else {
             return;
@@ -157,7 +159,7 @@ impl Sender {
     }
 
     fn schema_too_large(&mut self, channel: Channel) {
-        let text = "the schema is larger than the subscriber takes";
+        let text = "the schema exceeds the subscriber's limit";
         self.refuse(channel, RefusalReason::Schema, text.into());
     }
 

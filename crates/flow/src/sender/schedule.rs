@@ -1,12 +1,12 @@
-//! Which channel sends next: live channels first, then those that catch up, each kind round robin; and
-//! the deadlines.
+//! Chooses the next channel to send: live channels first, then those that catch up, each kind round
+//! robin; and the deadlines.
 
 use super::Sender;
-use super::channel::{ChannelState, Queued, Reading};
+use super::channel::{ChannelState, OpenRead, Queued};
 use crate::{Channel, Code, Failure, Fault, SenderEvent};
 
 impl Sender {
-    /// Asks for as many records as there is room for.
+    /// Requests as many records as there is room for.
     pub(super) fn pump(&mut self) {
         while self.reads < self.config.reads_max {
             if self.live.is_empty() && self.catch_up.is_empty() {
@@ -46,7 +46,7 @@ impl Sender {
         window.saturating_sub(self.in_flight.bytes + self.reserved)
     }
 
-    /// Puts a channel into its queue when it has something to send and may.
+    /// Queues a channel if it has something to send and may send it.
     pub(super) fn enqueue(&mut self, channel: Channel) {
         let fill = self.records_fill() as u64;
         let Some(ChannelState {
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// What waited for more goes with the next turn.
+    /// Sends waiting records with the next turn.
     pub(super) fn stop_lingering(&mut self, channel: Channel) {
         let Some(open) = self
             .channels
@@ -116,7 +116,7 @@ impl Sender {
         }
     }
 
-    /// Asks for a channel's next records, or sends those at hand.
+    /// Requests a channel's next records, or sends those at hand.
     fn read(&mut self, channel: Channel) {
         let room = self.room();
         let fill = self.records_fill() as u64;
@@ -138,7 +138,7 @@ impl Sender {
             return self.enqueue(channel);
         }
         if open.catching_up && !worth_a_frame(catching_up, self.config.catch_up_bytes, fill) {
-            // It fell behind while it was in the other queue.
+            // The channel has begun to lag while it was in the other queue.
             open.queued = Queued::CatchUp;
             self.catch_up.push_back(channel);
             return;
@@ -160,7 +160,7 @@ impl Sender {
                 return self.enqueue(channel);
             }
         }
-        let reading = Reading {
+        let reading = OpenRead {
             from: open.next,
             elements: elements.min(open.lag()),
             bytes,
@@ -180,8 +180,8 @@ impl Sender {
         });
     }
 
-    /// A question to the caller is no longer open.
-    pub(super) fn unreserve(&mut self, reading: Reading, catching_up: bool) {
+    /// Closes a request to the caller.
+    pub(super) fn unreserve(&mut self, reading: OpenRead, catching_up: bool) {
         self.reads -= 1;
         self.reserved -= reading.bytes;
         if catching_up {
@@ -198,7 +198,7 @@ impl Sender {
         }
         if self.peer.is_none() {
             if self.handshake_until <= now {
-                let text = "no Hello came in time";
+                let text = "Hello timed out";
                 let failure = Failure::new(Fault::Connection, Code::Handshake, text);
                 self.session.fail(failure);
             }
@@ -226,7 +226,7 @@ impl Sender {
     }
 }
 
-/// Whether what is left of a window is worth a frame: a quarter of one, or of the window. Crumbs
+/// Whether the rest of a window is worth a frame: a quarter of a frame, or of the window. Less
 /// would cost a frame each. When nothing is in flight, anything is.
 fn worth_a_frame(used: u64, window: u64, fill: u64) -> bool {
     used == 0 || window.saturating_sub(used) >= (window.min(fill) / 4).max(1)

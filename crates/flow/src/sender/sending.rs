@@ -1,9 +1,9 @@
-//! Records out: what the caller reads, what it has at hand, what is lost.
+//! Sends records: those that the caller reads, those at hand, and losses.
 
 use alloc::format;
 
 use super::Sender;
-use super::channel::{ChannelState, Lingering, Open, Queued, Reading, Switch};
+use super::channel::{ChannelState, Lingering, Open, OpenRead, Queued, Switch};
 use crate::message::{Message, Place, RECORDS_OVERHEAD_MAX};
 use crate::pacer::PERIOD_MAX;
 use crate::{Channel, Credit, LossReason, Pace, Records, RecordsBuilder};
@@ -17,7 +17,7 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// The caller answers a read with records.
+    /// Handles the caller's answer to a read: records.
     pub(super) fn read_done(
         &mut self,
         channel: Channel,
@@ -33,7 +33,7 @@ impl Sender {
             return;
         };
         if records.is_empty() {
-            // Not readable now: the next append is announced.
+            // Not readable now; the next append is announced.
             open.last = first - 1;
             return;
         }
@@ -52,13 +52,13 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// Ends the question that an answer belongs to.
+    /// Closes the read that an answer belongs to.
     fn take_reading(
         &mut self,
         channel: Channel,
         first: u64,
         schema_version: u32,
-    ) -> Option<(Reading, Option<u32>)> {
+    ) -> Option<(OpenRead, Option<u32>)> {
         let open = self
             .channels
             .get_mut(&channel)
@@ -73,7 +73,7 @@ impl Sender {
         };
         self.unreserve(reading, catching_up);
         let open = self.open_mut(channel)?;
-        // A rollback, or a new stage, came between.
+        // A rollback or a new stage intervened.
         if reading.outdated || open.next != reading.from {
             self.session.counters.answers_unused += 1;
             self.enqueue(channel);
@@ -82,7 +82,8 @@ impl Sender {
         Some((reading, schema))
     }
 
-    /// The log has a new epoch from here on. It begins when all of the old one is stored.
+    /// The log has a new epoch from this number on. It begins when everything of the old one is
+    /// stored.
     fn other_epoch(&mut self, channel: Channel, epoch: u64) {
         let Some(open) = self.open_mut(channel) else {
             return;
@@ -96,7 +97,7 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// The caller answers a read: numbers are lost.
+    /// Handles the caller's answer to a read: lost numbers.
     pub(super) fn gap(
         &mut self,
         channel: Channel,
@@ -169,7 +170,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is at hand as far as there is room; the rest is read later.
+    /// Sends records at hand as far as there is room; the rest is read later.
     fn send_live(&mut self, channel: Channel, mut first: u64, schema: u32, records: &Records) {
         let fill = self.records_fill();
         let mut rest = records.clone();
@@ -212,14 +213,14 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// Bytes of records that fill a frame.
+    /// Bytes of records for a full frame.
     pub(super) fn records_fill(&self) -> usize {
         self.session
             .frame_fill()
             .saturating_sub(RECORDS_OVERHEAD_MAX)
     }
 
-    /// Sends a run that fits into one frame, or one record that is larger.
+    /// Sends a run that fits one frame, or a single record that is larger.
     pub(super) fn send(&mut self, channel: Channel, first: u64, schema: u32, records: &Records) {
         let now = self.session.now;
         let room = self
@@ -260,7 +261,7 @@ impl Sender {
         self.session.push(&message);
     }
 
-    /// Names numbers that never come.
+    /// Reports numbers that never arrive.
     fn send_lost(&mut self, channel: Channel, from: u64, next: u64, reason: LossReason) {
         let Some(open) = self.open_mut(channel) else {
             return;
@@ -280,7 +281,7 @@ impl Sender {
 
     pub(super) fn may_pace(&mut self) -> bool {
         let (now, in_flight) = (self.session.now, self.in_flight());
-        // Nothing will be acknowledged when nothing is in flight: no pacer may wait for it.
+        // If nothing is in flight, nothing will be acknowledged: no pacer may wait for it.
         let idle = in_flight.bytes == 0 && self.reads == 0;
         match self.pacer.next(now, in_flight) {
             Pace::Now => {
@@ -305,7 +306,7 @@ impl Open {
         }
     }
 
-    /// The number that follows those that wait for more.
+    /// The number after those that wait for more.
     fn expected(&self) -> u64 {
         let waiting = self
             .lingering

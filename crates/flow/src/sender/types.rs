@@ -9,64 +9,63 @@ use crate::{
     SessionEvent, Subscription,
 };
 
-/// What arrives at the origin.
+/// Input of the origin's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderReceive {
-    /// One frame, as the connection kept its boundaries.
+    /// One frame, with its boundaries kept by the connection.
     Frame(Bytes),
 }
 
-/// What the origin's program asks of its sender.
+/// Commands of the origin's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderCommand {
     /// Answers [`SenderEvent::Subscribe`]. Later, on an accepted channel: `Refuse` ends it, and
-    /// `Rollback` says that the log went back while the session was open; give it before any
-    /// record of the new epoch.
+    /// `Rollback` reports that the log was rolled back while the session was open; it must precede
+    /// all records of the new epoch.
     Answer {
         /// The channel.
         channel: Channel,
         /// The answer.
         offer: Offer,
     },
-    /// Answers [`SenderEvent::Read`]: records from its `from` on, consecutive numbers, one epoch. No
-    /// more than asked for is used, at least one is. None at all means: not now, ask again when the
-    /// next is appended.
+    /// Answers [`SenderEvent::Read`]: records from its `from` on, with consecutive numbers, of one
+    /// epoch. At least one is used, and no more than requested. An empty answer means: not now,
+    /// read again after the next append.
     Records {
         /// The channel.
         channel: Channel,
         /// The epoch of all of them.
         epoch: u64,
-        /// The number of the first: that of the question.
+        /// The number of the first: `from` of the read.
         first: u64,
-        /// The version of the schema by which they are written; it was announced before, in the
-        /// grant or by [`SenderCommand::Schema`].
+        /// The version of their schema, announced in the grant or by [`SenderCommand::Schema`].
         schema_version: u32,
         /// The records.
         records: Records,
     },
-    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here. They are
-    /// numbers of one epoch: the subscriber goes on from the last of them.
+    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here. They
+    /// are numbers of one epoch: the subscriber continues after the last of them.
     Gap {
         /// The channel.
         channel: Channel,
         /// Their epoch.
         epoch: u64,
-        /// The number of the question.
+        /// The first lost number: `from` of the read.
         from: u64,
         /// The first number that can be read again.
         next: u64,
-        /// Why they are lost.
+        /// The reason.
         reason: LossReason,
     },
-    /// New records can be read, up to `last`. May be left out for some if a later one follows.
+    /// New records can be read, up to `last`. Commands that a later one supersedes may be left out.
     Appended {
         /// The channel.
         channel: Channel,
         /// The newest number.
         last: u64,
     },
-    /// Like [`SenderCommand::Appended`], with the new records at hand: a channel that is up to date
-    /// sends them without a read. Otherwise they are read later.
+    /// Like [`SenderCommand::Appended`], with the new records: a channel that is up to date sends
+    /// them without a read. Otherwise they are read later.
     Live {
         /// The channel.
         channel: Channel,
@@ -79,55 +78,56 @@ pub enum SenderCommand {
         /// The records.
         records: Records,
     },
-    /// The schema changed, or records that follow are written by an older one.
+    /// The schema changed, or later records have an older one.
     Schema {
         /// The channel.
         channel: Channel,
         /// The schema.
         schema: Schema,
     },
-    /// A command that both ends take.
+    /// A command of either end.
     Session(SessionCommand),
 }
 
 /// The events of a sender for the origin's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A subscriber wants a stream; answer with [`SenderCommand::Answer`].
+    /// A subscriber requests a stream; answer with [`SenderCommand::Answer`].
     Subscribe {
         /// The channel.
         channel: Channel,
-        /// What is wanted.
+        /// The subscription.
         subscription: Subscription,
     },
-    /// Records are wanted; answer with [`SenderCommand::Records`] or [`SenderCommand::Gap`], once.
-    /// At most one question is open for a channel, at most [`crate::SenderConfig::reads_max`] in all.
+    /// The sender requests records; answer once, with [`SenderCommand::Records`] or
+    /// [`SenderCommand::Gap`]. At most one read is open for a channel, at most
+    /// [`crate::SenderConfig::reads_max`] in all.
     Read {
         /// The channel.
         channel: Channel,
         /// The first number.
         from: u64,
-        /// So many packed bytes at most, but at least one record.
+        /// Most packed bytes, but at least one record.
         bytes: u64,
-        /// So many records at most.
+        /// Most records.
         elements: u64,
     },
-    /// Everything up to this element is stored at the subscriber's level, or among its dead letters.
+    /// Everything up to this element is stored at the subscriber's level, or a dead letter there.
     Acknowledged {
         /// The channel.
         channel: Channel,
-        /// The last one.
+        /// The last element.
         position: Position,
-        /// How many of the channel's elements are among the dead letters so far.
+        /// The number of the channel's dead letters so far.
         refused: u64,
     },
-    /// The subscriber wants the stream no more.
+    /// The subscriber has ended the subscription.
     Unsubscribed {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as a text.
         text: String,
     },
     /// There are records to send, but the subscriber has no room.
@@ -140,7 +140,7 @@ pub enum SenderEvent {
         /// The channel.
         channel: Channel,
     },
-    /// An event of both ends.
+    /// An event of either end.
     Session(SessionEvent),
 }
 

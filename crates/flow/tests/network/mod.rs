@@ -1,8 +1,8 @@
-//! Two ends on a virtual clock, between them a connection that delays, damages and breaks; behind them
-//! a model of the origin's log and of the subscriber's storage. A session that fails is followed by
+//! Two ends on a virtual clock, connected by a network that delays, damages and breaks; with a
+//! model of the origin's log and of the subscriber's storage. A session that fails is followed by
 //! another.
 //!
-//! Everything comes from a seed. The machines' invariants are checked after each input.
+//! Everything derives from a seed. The machines' invariants are checked after each input.
 
 pub(crate) mod origin;
 
@@ -20,20 +20,20 @@ use fastrand::Rng;
 
 use origin::{Answer, OriginStream};
 
-/// What the network does, in chances of a thousand.
+/// The faults of the network, in chances of a thousand.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Weather {
     pub(crate) damage: u32,
-    /// Each frame takes at least so long, and at most so much more. Frames keep their order.
+    /// The minimum delay of a frame, and the maximum in addition. Frames keep their order.
     pub(crate) delay: Duration,
     pub(crate) jitter: Duration,
-    /// How fast frames leave, each way; `None`: at once.
+    /// The rate in each direction; `None`: unlimited.
     pub(crate) bytes_per_s: Option<u64>,
 }
 
-/// What the programs around the machines are like.
+/// The behaviour of the programs around the machines.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Manners {
+pub(crate) struct Behaviour {
     pub(crate) store: Duration,
     pub(crate) read: Duration,
     /// Chances of a thousand.
@@ -50,7 +50,7 @@ enum Happening {
     Stored(u64, usize, Position, Vec<(u64, Vec<u8>)>),
 }
 
-/// What the subscriber has of one stream.
+/// The subscriber's copy of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// In the order of storage.
@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) random: Rng,
     pub(crate) now: Instant,
     pub(crate) weather: Weather,
-    pub(crate) manners: Manners,
+    pub(crate) behaviour: Behaviour,
     pub(crate) sender_config: SenderConfig,
     pub(crate) receiver_config: ReceiverConfig,
     /// Another pacer than the default.
@@ -87,22 +87,22 @@ pub(crate) struct World {
     pub(crate) cuts: u64,
     /// Frames that the network damaged.
     pub(crate) damaged: u64,
-    /// Whether the present session has failed, and another must begin.
+    /// Whether the current session has failed, and another must begin.
     has_failed: bool,
     pub(crate) totals: Counters,
     pub(crate) credit: Option<chappe_flow::Credit>,
-    /// Prints what is said.
+    /// Prints all messages.
     pub(crate) trace: bool,
-    /// What was handed out, in order: stream, first number, how many, when.
+    /// Elements handed out, in order: stream, first number, count, time.
     pub(crate) handed_out: Vec<(usize, u64, u64, Instant)>,
-    /// When each element was appended.
+    /// The time at which each element was appended.
     pub(crate) born: BTreeMap<(usize, u64), Instant>,
-    /// What repairs brought, to the origin and to the subscriber: position and payload.
+    /// Repaired elements, at the origin and at the subscriber: position and payload.
     pub(crate) repaired: [Vec<(Position, Vec<u8>)>; 2],
     /// How many numbers each ended repair could not bring.
     pub(crate) unrepaired: [Vec<u64>; 2],
-    /// The other events of both ends, in words.
-    pub(crate) told: Vec<String>,
+    /// The other events of both ends, as texts.
+    pub(crate) other_events: Vec<String>,
 }
 
 impl World {
@@ -117,7 +117,7 @@ impl World {
             random: Rng::with_seed(seed),
             now: Instant::ZERO,
             weather: Weather::default(),
-            manners: Manners::default(),
+            behaviour: Behaviour::default(),
             pacer: None,
             sender: Sender::new(sender.clone()),
             receiver: Receiver::new(receiver.clone(), seed),
@@ -144,7 +144,7 @@ impl World {
             born: BTreeMap::new(),
             repaired: [Vec::new(), Vec::new()],
             unrepaired: [Vec::new(), Vec::new()],
-            told: Vec::new(),
+            other_events: Vec::new(),
         };
         world.weather.delay = Duration::from_millis(1);
         world
@@ -164,7 +164,7 @@ impl World {
         self.happenings.insert(self.ticket, happening);
     }
 
-    /// Cuts the connection, if there is one, and makes another.
+    /// Cuts the connection, if there is one, and opens another.
     pub(crate) fn connect(&mut self) {
         self.session += 1;
         self.cuts += 1;
@@ -181,7 +181,7 @@ impl World {
             None => Sender::new(config),
         };
         self.receiver = Receiver::new(self.receiver_config.clone(), seed);
-        // What was being stored is lost with the connection's program, or stored after all.
+        // Elements being stored are lost with the program, or stored after all.
         let unfinished = self
             .happenings
             .values()
@@ -205,7 +205,7 @@ impl World {
 
     fn subscribe(&mut self, stream: usize) {
         let newest = self.newest(stream);
-        // The newest of each epoch, the newest epoch first.
+        // The newest position of each epoch, the newest epoch first.
         let mut epochs = BTreeMap::new();
         let stored = &self.stored[stream];
         let elements = stored.elements.iter().map(|(position, _)| position);
@@ -228,7 +228,7 @@ impl World {
         }));
     }
 
-    /// The newest position that is stored or among the dead letters.
+    /// The newest position that is stored or a dead letter.
     pub(crate) fn newest(&self, stream: usize) -> Option<Position> {
         let stored = &self.stored[stream];
         let element = stored.elements.last().map(|(position, _)| *position);
@@ -237,9 +237,9 @@ impl World {
         element.max(dead)
     }
 
-    /// Appends to a stream and tells the sender.
+    /// Appends to a stream and informs the sender.
     pub(crate) fn append(&mut self, stream: usize, count: usize, bytes: usize) {
-        let live = self.chance(self.manners.live);
+        let live = self.chance(self.behaviour.live);
         let mut records = Vec::new();
         let first = self.streams[stream].next;
         for _ in 0..count {
@@ -347,7 +347,7 @@ impl World {
                 let stream = &self.streams[channel.0 as usize];
                 let answer = stream.read(from, bytes, elements);
                 let version = stream.schema_version;
-                let wait = self.manners.read;
+                let wait = self.behaviour.read;
                 let happening = Happening::Answered(self.session, channel, from, answer, version);
                 if wait.is_zero() {
                     self.happen(happening);
@@ -410,7 +410,7 @@ impl World {
             SenderEvent::Session(SessionEvent::FetchEnded { missing, .. }) => {
                 self.unrepaired[0].push(missing)
             }
-            other => self.told.push(format!("sender: {other:?}")),
+            other => self.other_events.push(format!("sender: {other:?}")),
         }
     }
 
@@ -438,13 +438,13 @@ impl World {
                 };
                 let happening =
                     Happening::Stored(self.session, stream, position, elements.collect());
-                if self.manners.stuck == Some(stream) {
+                if self.behaviour.stuck == Some(stream) {
                     return;
                 }
-                if self.manners.store.is_zero() {
+                if self.behaviour.store.is_zero() {
                     self.happen(happening);
                 } else {
-                    let wait = self.manners.store;
+                    let wait = self.behaviour.store;
                     self.plan(wait, happening);
                 }
             }
@@ -500,7 +500,7 @@ impl World {
             ReceiverEvent::Session(SessionEvent::FetchEnded { missing, .. }) => {
                 self.unrepaired[1].push(missing)
             }
-            other => self.told.push(format!("receiver: {other:?}")),
+            other => self.other_events.push(format!("receiver: {other:?}")),
         }
     }
 
@@ -546,7 +546,7 @@ impl World {
                         epoch: position.epoch,
                         sequence,
                     };
-                    if self.chance(self.manners.refuse) {
+                    if self.chance(self.behaviour.refuse) {
                         self.stored[stream].dead_letters.push(position);
                         refused.push(position);
                     } else {
@@ -573,7 +573,7 @@ impl World {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -610,7 +610,7 @@ impl World {
         self.now = end;
     }
 
-    /// Runs until everything is stored, at most so long.
+    /// Runs until everything is stored, for at most this long.
     pub(crate) fn finish(&mut self, most: Duration) {
         let end = self.now + most;
         while self.now < end && !self.is_complete() {
@@ -627,7 +627,7 @@ impl World {
         );
     }
 
-    /// Where the streams stand whose end is not at the subscriber.
+    /// The streams whose end is not at the subscriber.
     fn stuck(&self) -> Vec<String> {
         let stand = |stream: usize| {
             let (origin, stored) = (&self.streams[stream], &self.stored[stream]);
@@ -651,20 +651,21 @@ impl World {
                 epoch: origin.epoch_of(origin.last()),
                 sequence: origin.last(),
             };
-            // Of the present past, that is: these numbers were given out anew by a rollback.
+            // In the current lineage, that is: a rollback assigned these numbers again.
             let lost = lost.iter().any(|(epoch, from, next)| {
                 *next == origin.next && origin.epoch_of(*from) == *epoch
             });
-            // More than the origin has is what it lost; then it was told of that.
-            let told = self.stored[stream].rollbacks.last().is_some_and(|one| {
+            // The origin has lost the elements that only the subscriber has; a rollback was
+            // reported.
+            let is_reported = self.stored[stream].rollbacks.last().is_some_and(|one| {
                 one.2.sequence == origin.next
                     && origin
                         .epochs
                         .last()
                         .is_some_and(|(_, first)| *first == origin.next)
             });
-            let all = self.newest(stream) == Some(last) || told;
-            // Who comes when all is trimmed gets what is new.
+            let all = self.newest(stream) == Some(last) || is_reported;
+            // A subscriber that arrives after everything was trimmed gets new elements.
             let none = origin.records.is_empty() && self.newest(stream).is_none();
             none || all || lost
         };
@@ -675,7 +676,8 @@ impl World {
                 .any(|one| matches!(one, Happening::Stored(..)))
     }
 
-    /// Everything the origin has is at the subscriber once, unchanged and in order, or was named.
+    /// Every element of the origin is at the subscriber once, unchanged and in order, or was
+    /// reported.
     pub(crate) fn judge(&self) {
         for (stream, origin) in self.streams.iter().enumerate() {
             let stored = &self.stored[stream];
@@ -727,7 +729,7 @@ impl World {
     }
 }
 
-/// The first run of consecutive numbers, as a repair is answered.
+/// The first run of consecutive numbers, as in the answer to a repair.
 fn answer(elements: Vec<(u64, Vec<u8>)>) -> (u64, Records) {
     let first = elements.first().map_or(0, |(number, _)| *number);
     let run = (first..).zip(elements);
@@ -744,7 +746,7 @@ fn positions(epoch: u64, first: u64, records: &Records) -> Vec<(Position, Vec<u8
     positions.collect()
 }
 
-/// Adds the counters of both ends that tests look at.
+/// Adds the counters of both ends that tests check.
 fn add(totals: &mut Counters, sender: Counters, receiver: Counters) {
     totals.stalls += sender.stalls;
     totals.rollbacks += receiver.rollbacks;

@@ -1,4 +1,4 @@
-//! The origin's log, as a model: numbered records in epochs, trimming, damage, going back.
+//! A model of the origin's log: numbered records in epochs, trimming, damage, rollbacks.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use chappe_flow::{
 pub(crate) struct OriginStream {
     /// Number to (epoch, payload).
     pub(crate) records: BTreeMap<u64, (u64, Vec<u8>)>,
-    /// Epochs with the number that each begins with.
+    /// Epochs with their first numbers.
     pub(crate) epochs: Vec<(u64, u64)>,
     /// The first number kept.
     pub(crate) first: u64,
-    /// The next number to be given out.
+    /// The next number to assign.
     pub(crate) next: u64,
     /// Damaged ranges: numbers that cannot be read.
     pub(crate) damaged: Vec<(u64, u64)>,
@@ -66,7 +66,7 @@ impl OriginStream {
         number
     }
 
-    /// The log goes on counting in a new epoch, nothing is lost.
+    /// The log continues in a new epoch without a loss.
     pub(crate) fn new_epoch(&mut self) {
         if self.epochs.last().expect("there is one").1 == self.next {
             self.epochs.pop();
@@ -75,7 +75,7 @@ impl OriginStream {
         self.next_epoch += 1;
     }
 
-    /// The log goes back behind `next`, which is numbered anew.
+    /// The log is rolled back to before `next`; these numbers are assigned again.
     pub(crate) fn go_back(&mut self, next: u64) {
         self.records.split_off(&next);
         self.next = next;
@@ -90,7 +90,7 @@ impl OriginStream {
         self.records = self.records.split_off(&self.first);
     }
 
-    /// The epoch of a number (of the next to be written, too).
+    /// The epoch of a number (also of the next one).
     pub(crate) fn epoch_of(&self, number: u64) -> u64 {
         let found = self.epochs.iter().rev().find(|(_, first)| *first <= number);
         found.unwrap_or(&self.epochs[0]).0
@@ -124,7 +124,7 @@ impl OriginStream {
             assert!(end > 0);
             return Offer::Accept(self.grant(have.sequence + 1));
         }
-        // The newest epoch that both know says how far they agree.
+        // The newest common epoch determines how far both agree.
         let mut known = std::iter::once(&have).chain(&subscription.earlier);
         let common = known.find_map(|have| Some((have, self.end_of(have.epoch)?)));
         let Some((have, end)) = common else {
@@ -143,7 +143,7 @@ impl OriginStream {
         }
     }
 
-    /// One behind the last number of an epoch.
+    /// The number after the last of an epoch.
     fn end_of(&self, epoch: u64) -> Option<u64> {
         let at = self.epochs.iter().position(|(known, _)| *known == epoch)?;
         Some(
@@ -153,7 +153,7 @@ impl OriginStream {
         )
     }
 
-    /// What a rollback while the session is open says.
+    /// The offer for a rollback while the session is open.
     pub(crate) fn rollback(&self, next: u64, old_epoch: u64) -> Offer {
         Offer::Rollback {
             kept: (next > 1).then_some(Position {
@@ -193,7 +193,7 @@ impl OriginStream {
         }
     }
 
-    /// Those of the lost numbers that are of the first one's epoch.
+    /// Those of the lost numbers that belong to the first one's epoch.
     fn gap(&self, from: u64, next: u64, reason: LossReason) -> Answer {
         let epoch = self.epoch_of(from);
         let end = self.end_of(epoch).unwrap_or(next);

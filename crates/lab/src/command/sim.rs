@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chappe_lab::plot::{self, Mark, Plot};
 use chappe_sim::exchange::{Fault, RUNS_FOR_EVERYTHING, Report, Series, Settings, series};
 use chappe_sim::network::{Latency, Link, TRACE_NOTES};
-use chappe_sim::study::{Sight, Study, study};
+use chappe_sim::study::{Study, StudyResult, study};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -326,7 +326,7 @@ fn loads(flags: &NetworkStudy) -> Vec<f64> {
     shares.iter().map(|share| share * carried).collect()
 }
 
-fn sight_json(sight: &Sight) -> serde_json::Value {
+fn sight_json(sight: &StudyResult) -> serde_json::Value {
     json!({
         "offered_per_s": sight.offered_per_s,
         "received_per_s": sight.received_per_s,
@@ -342,7 +342,7 @@ fn sight_json(sight: &Sight) -> serde_json::Value {
     })
 }
 
-fn table(sights: &[Sight]) -> Table {
+fn table(sights: &[StudyResult]) -> Table {
     let mut table = Table::new([
         "offered/s",
         "received/s",
@@ -375,8 +375,8 @@ fn table(sights: &[Sight]) -> Table {
     table
 }
 
-fn write(folder: &Path, flags: &NetworkStudy, sights: &[Sight]) -> Outcome {
-    let line = |name: &str, value: fn(&Sight) -> f64| {
+fn write(folder: &Path, flags: &NetworkStudy, sights: &[StudyResult]) -> Outcome {
+    let line = |name: &str, value: fn(&StudyResult) -> f64| {
         let points = sights.iter().map(|it| (it.offered_per_s, value(it)));
         plot::Series::new(name, Mark::Line).with(points)
     };

@@ -1,4 +1,4 @@
-//! The subscriber's side of pushing: what arrives at a contact point.
+//! The subscriber's side of pushing: requests to a contact point.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use crate::serialization::Document;
 use crate::{HttpRefusal, Serialization};
 
 impl Links {
-    /// A contact point of this node is given something: a question whether it wants elements, or
-    /// documents. Returns when they are stored. Authorized by the secret in the path.
+    /// Handles a request to a contact point of this node: a confirmation, or documents. Returns
+    /// when they are stored. The secret in the path authorizes the request.
     ///
     /// # Errors
-    /// There is no such contact point, or what came is not stored: 4xx for ever, 5xx for now.
+    /// An unknown contact point, or documents that are not stored: 4xx if permanent, 5xx if a retry
+    /// can succeed.
     pub async fn http_take(
         &self,
         link: &str,
@@ -27,17 +28,17 @@ impl Links {
         content_type: &str,
         body: &[u8],
     ) -> Result<Taken, HttpRefusal> {
-        let gone = || {
+        let unknown = || {
             HttpRefusal::new(
                 404,
                 "unknown contact point",
-                "there is no such contact point",
+                "this address is not a contact point of this node",
             )
         };
-        let link = self.link(link).map_err(|_| gone())?;
-        let contact = link.contact.as_ref().ok_or_else(gone)?;
+        let link = self.link(link).map_err(|_| unknown())?;
+        let contact = link.contact.as_ref().ok_or_else(unknown)?;
         if !contact.is_secret(secret) {
-            return Err(gone());
+            return Err(unknown());
         }
         link.live().bytes_received += body.len() as u64;
         if content_type.starts_with("application/json") {
@@ -50,7 +51,11 @@ impl Links {
             });
         }
         let serialization = Serialization::of_media_type(content_type).ok_or_else(|| {
-            HttpRefusal::new(415, "unknown media type", "xml, postcard or MessagePack")
+            HttpRefusal::new(
+                415,
+                "unknown media type",
+                "the media type has to be XML, postcard or MessagePack",
+            )
         })?;
         let again = content_type.ends_with(SENT_AGAIN);
         take_documents(&link, contact, serialization, body, again).await?;
@@ -88,16 +93,16 @@ async fn take_documents(
         };
         let last = last_of(&document);
         let taken = match document {
-            Document::Elements(elements) if again => one.inlet.take_again(elements).await,
+            Document::Elements(elements) if again => one.inlet.store_resent(elements).await,
             other => take(&mut one.inlet, other, &mut one.pending).await,
         };
-        one.inlet.behind(last);
+        one.inlet.note_newest(last);
         if taken.is_err() {
             let Some(one) = delivery else { break };
             let stored = finish(one, taken).await;
             return stored.map_err(|(error, name)| refusal(link, contact, &name, error));
         }
-        // Those who ask meanwhile are answered between documents.
+        // Other tasks run between documents.
         tokio::task::yield_now().await;
     }
     let Some(one) = delivery else { return Ok(()) };
@@ -119,7 +124,7 @@ impl Delivery {
         held: u64,
     ) -> Result<Self, HttpRefusal> {
         let inlet = contact.inlet(stream).ok_or_else(|| {
-            let text = format!("{stream:?} is not wanted here");
+            let text = format!("{stream:?} is not subscribed to here");
             HttpRefusal::new(404, "not subscribed", text)
         })?;
         let inlet = inlet.lock_owned().await;
@@ -141,8 +146,8 @@ impl Drop for Delivery {
     }
 }
 
-/// Waits until all that was taken is stored; then `taken` is the outcome. An error comes with the name
-/// of its stream.
+/// Waits until everything queued is stored; then returns `taken`. An error includes the name of its
+/// stream.
 async fn finish(
     mut delivery: Delivery,
     taken: Result<(), InletError>,
@@ -152,7 +157,7 @@ async fn finish(
     stored.map_err(|error| (error, delivery.inlet.replica().name().to_owned()))
 }
 
-/// What is answered when a document of `stream` is not stored.
+/// The response when a document of `stream` is not stored.
 fn refusal(link: &Link, contact: &ContactPoint, stream: &str, error: InletError) -> HttpRefusal {
     match error {
         InletError::UnknownSchema(_) => HttpRefusal::new(409, "unknown schema", error.to_string()),

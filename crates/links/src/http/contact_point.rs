@@ -1,4 +1,4 @@
-//! The contact point of a link: where its origin delivers elements.
+//! The contact point of a link: the address to which its origin sends elements.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use crate::inlet::Inlet;
 
 /// The contact point of a link.
 pub(crate) struct ContactPoint {
-    /// Part of its address: a peer that knows it may send.
+    /// Part of its address: knowing it authorizes a peer to send.
     secret: String,
     inlets: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Inlet>>>>,
 }
@@ -31,26 +31,26 @@ impl ContactPoint {
         format!("{}/{link}/{}", CONTACT_POINTS_PATH, self.secret)
     }
 
-    /// The receiving end of a stream that was subscribed to.
+    /// The receiving end of a subscribed stream.
     pub(super) fn inlet(&self, stream: &str) -> Option<Arc<tokio::sync::Mutex<Inlet>>> {
         let inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.get(stream).cloned()
     }
 
-    /// The link ends: receiving ends hold it, and it holds them.
+    /// The link ends; this breaks the cycle between receiving ends and their contact point.
     pub(crate) fn close(&self) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.clear();
     }
 
-    /// This node does not take a stream, or the origin does not give it: its receiving end gives way
-    /// to that of another link, and is created again by the next subscription.
+    /// Drops the receiving end of a stream that this node or the origin refuses: another link can
+    /// feed the stream, and the next subscription creates the receiving end again.
     pub(super) fn drop_inlet(&self, stream: &str) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.remove(stream);
     }
 
-    /// A stream is about to be subscribed to.
+    /// Adds the receiving end of a stream before its subscription.
     pub(super) fn put(&self, stream: &str, inlet: Inlet) {
         let mut inlets = self.inlets.lock().unwrap_or_else(PoisonError::into_inner);
         inlets.insert(stream.to_owned(), Arc::new(tokio::sync::Mutex::new(inlet)));

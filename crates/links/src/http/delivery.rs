@@ -1,5 +1,5 @@
-//! One subscription by contact point at work: elements one after another, each until it is stored
-//! there or refused; and what was refused, sent again by hand.
+//! The delivery of one subscription by contact point: elements in order, each until it is stored
+//! there or refused; and refused elements that an operator sends again.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::serialization::{
 use crate::shared::Shared;
 use crate::{DeadLetterReason, LinkError, Reader, Serialization};
 
-/// Elements of one request at most, where a request takes more than one.
+/// Most elements of one request, where a request takes more than one.
 const ELEMENTS_MAX: usize = CONTACT_ELEMENTS_MAX;
 
 /// One subscription at work.
@@ -34,41 +34,41 @@ pub(super) struct Push {
     pub(super) serialization: Serialization,
     pub(super) destination: Destination,
     pub(super) place: Place,
-    /// Elements of the next request at most.
+    /// Most elements of the next request.
     pub(super) elements_max: usize,
 }
 
-/// What a contact point did with a request.
+/// The outcome of a request to a contact point.
 enum Outcome {
-    /// The largest number of elements in a request, if it names one.
+    /// Stored; with the largest number of elements in a request, if the response has one.
     Stored(Option<usize>),
     /// It will never take this.
     Refused(DeadLetterReason, String),
     /// It does not know the schema.
     UnknownSchema,
-    /// It does not want anything any more.
-    Gone,
-    /// Perhaps later.
+    /// The contact point has unsubscribed.
+    Unsubscribed,
+    /// A retry may succeed.
     Later(String),
 }
 
 impl Push {
     pub(super) async fn run(mut self) {
-        let mut again = Again::new(self.shared.host.random());
-        again.wait(ReconnectCommand::Start).await;
+        let mut retry = RetryTimer::new(self.shared.host.random());
+        retry.wait(ReconnectCommand::Start).await;
         while let Ok(outgoing) = self.outflow.next(self.elements_max).await {
             self.shared.pushes.expire();
             let schema = &outgoing.schema;
             if let Some(structure) = outgoing.structure
                 && let Ok(bytes) = encode(self.serialization, &structure, schema)
-                && !self.deliver(bytes, None, schema, &mut again).await
+                && !self.deliver(bytes, None, schema, &mut retry).await
             {
                 break;
             }
             let (delivered, reached) = match &outgoing.document {
                 Document::Elements(elements) => {
                     let last = elements.elements.last().map(|it| it.position);
-                    let delivered = self.deliver_elements(elements, schema, &mut again).await;
+                    let delivered = self.deliver_elements(elements, schema, &mut retry).await;
                     (delivered, last)
                 }
                 other => {
@@ -80,7 +80,7 @@ impl Push {
                         _ => None,
                     };
                     let delivered = match encode(self.serialization, other, schema) {
-                        Ok(bytes) => self.deliver(bytes, None, schema, &mut again).await,
+                        Ok(bytes) => self.deliver(bytes, None, schema, &mut retry).await,
                         Err(_) => true,
                     };
                     (delivered, reached)
@@ -96,17 +96,18 @@ impl Push {
         self.shared.pushes.remove(&self.id);
     }
 
-    /// Sends elements until they are stored or refused; false: the subscription is at its end.
+    /// Sends elements until they are stored or refused; returns false when the subscription has
+    /// ended.
     async fn deliver_elements(
         &mut self,
         elements: &Elements,
         schema: &StreamSchema,
-        again: &mut Again,
+        retry: &mut RetryTimer,
     ) -> bool {
         match encode_elements(self.serialization, elements, schema) {
-            Ok(bytes) => self.deliver(bytes, Some(elements), schema, again).await,
+            Ok(bytes) => self.deliver(bytes, Some(elements), schema, retry).await,
             Err(_) if elements.elements.len() > 1 => {
-                self.deliver_halves(elements, schema, again).await
+                self.deliver_halves(elements, schema, retry).await
             }
             Err(error) => {
                 let reason = match error {
@@ -114,42 +115,44 @@ impl Push {
                     _ => DeadLetterReason::Schema,
                 };
                 let why = error.to_string();
-                self.bury(Some(elements), schema, reason, &why, again).await
+                self.store_dead_letters(Some(elements), schema, reason, &why, retry)
+                    .await
             }
         }
     }
 
-    /// Sends one half after the other: not all of those that are refused together have to be.
+    /// Sends the halves separately, because a refusal of several elements may concern only some of
+    /// them.
     async fn deliver_halves(
         &mut self,
         elements: &Elements,
         schema: &StreamSchema,
-        again: &mut Again,
+        retry: &mut RetryTimer,
     ) -> bool {
         let (first, second) = elements.elements.split_at(elements.elements.len() / 2);
         for half in [first, second] {
             let half = elements.with(half);
-            if !Box::pin(self.deliver_elements(&half, schema, again)).await {
+            if !Box::pin(self.deliver_elements(&half, schema, retry)).await {
                 return false;
             }
         }
         true
     }
 
-    /// Sends until it is stored or refused; false: the subscription is at its end.
+    /// Sends until the bytes are stored or refused; returns false when the subscription has ended.
     async fn deliver(
         &mut self,
         bytes: Bytes,
         elements: Option<&Elements>,
         schema: &StreamSchema,
-        again: &mut Again,
+        retry: &mut RetryTimer,
     ) -> bool {
         let count = elements.map_or(0, |elements| elements.elements.len() as u64);
         let newest = elements.and_then(|it| Some(it.elements.last()?.position.sequence));
         let mut structure_sent = false;
         loop {
             if let Some(newest) = newest {
-                let lag = self.outflow.behind(newest) + count;
+                let lag = self.outflow.elements_after(newest) + count;
                 self.place.peer.behind(lag, count);
             }
             let outcome = self.send(bytes.clone()).await;
@@ -163,8 +166,8 @@ impl Push {
                 Outcome::Stored(elements_max) => {
                     self.elements_max = elements_for(self.serialization, elements_max);
                     self.place.peer.add(count, count, 0);
-                    again.tell(ReconnectCommand::Worked(1));
-                    again.tell(ReconnectCommand::Connected);
+                    retry.report(ReconnectCommand::Worked(1));
+                    retry.report(ReconnectCommand::Connected);
                     return true;
                 }
                 Outcome::UnknownSchema if !structure_sent => {
@@ -174,59 +177,61 @@ impl Push {
                         continue;
                     };
                     match self.send(bytes).await {
-                        Outcome::Gone => return false,
+                        Outcome::Unsubscribed => return false,
                         Outcome::Later(why) => {
                             structure_sent = false;
-                            self.wait(&why, 0, again).await;
+                            self.wait(&why, 0, retry).await;
                         }
                         _ => {}
                     }
                 }
                 Outcome::UnknownSchema => {
                     self.outflow.forget_structure();
-                    let why = "the schema is not known there";
+                    let why = "the contact point does not know the schema";
                     return self
                         .bury(elements, schema, DeadLetterReason::Schema, why, again)
                         .await;
                 }
                 Outcome::Refused(reason, why) => {
                     if let Some(several) = elements.filter(|it| it.elements.len() > 1) {
-                        return self.deliver_halves(several, schema, again).await;
+                        return self.deliver_halves(several, schema, retry).await;
                     }
-                    return self.bury(elements, schema, reason, &why, again).await;
+                    return self
+                        .store_dead_letters(elements, schema, reason, &why, retry)
+                        .await;
                 }
-                Outcome::Gone => return false,
+                Outcome::Unsubscribed => return false,
                 Outcome::Later(why) => {
-                    // It may have forgotten the structure by then.
+                    // The contact point may have forgotten the structure by then.
                     structure_sent = false;
-                    self.wait(&why, count, again).await;
+                    self.wait(&why, count, retry).await;
                 }
             }
         }
     }
 
     /// Waits before `count` elements, or the structure, are sent again.
-    async fn wait(&self, why: &str, count: u64, again: &mut Again) {
+    async fn wait(&self, why: &str, count: u64, retry: &mut RetryTimer) {
         tracing::debug!(contact = %self.destination.contact.address, why, "to be sent again");
         self.place.peer.again(count);
-        again.wait(ReconnectCommand::Failed).await;
+        retry.wait(ReconnectCommand::Failed).await;
     }
 
     async fn send(&self, bytes: Bytes) -> Outcome {
         put(&self.destination, self.serialization.media_type(), bytes).await
     }
 
-    /// Keeps refused elements as dead letters of pushing; returns when they are stored. While the log
-    /// takes no more the subscription waits, since its cursor moves past these elements afterwards.
+    /// Stores refused elements as dead letters of pushing; returns when they are stored. While the
+    /// log's queue is full the subscription waits, since its cursor then moves past these elements.
     ///
-    /// Returns false when the log has stopped: nothing can be kept, and the cursor has to stay.
-    async fn bury(
+    /// Returns false when the log has stopped: nothing can be stored, and the cursor must not move.
+    async fn store_dead_letters(
         &self,
         elements: Option<&Elements>,
         schema: &StreamSchema,
         reason: DeadLetterReason,
         why: &str,
-        again: &mut Again,
+        retry: &mut RetryTimer,
     ) -> bool {
         let Some(elements) = elements else {
             return true;
@@ -237,7 +242,7 @@ impl Push {
                 stream: elements.stream.clone(),
                 origin: Some(element.position),
                 reason,
-                // Not the path, in which the secret stands.
+                // Without the path, which contains the secret.
                 text: format!("refused by {}: {why}", self.destination.contact.address),
                 received: self.shared.host.now(),
                 source_time: element.source_time,
@@ -265,14 +270,14 @@ impl Push {
                     Unstored::Later => {
                         tracing::debug!(%error, "a dead letter waits");
                         self.place.peer.again(0);
-                        again.wait(ReconnectCommand::Failed).await;
+                        retry.wait(ReconnectCommand::Failed).await;
                     }
                 }
             }
         }
         self.place.peer.add(count, 0, count);
-        again.tell(ReconnectCommand::Worked(1));
-        again.tell(ReconnectCommand::Connected);
+        retry.report(ReconnectCommand::Worked(1));
+        retry.report(ReconnectCommand::Connected);
         true
     }
 
@@ -283,7 +288,7 @@ impl Push {
     }
 }
 
-/// What an error of the log means for a dead letter.
+/// Why a dead letter was not stored.
 enum Unstored {
     /// The queue or the disk is full: it can be stored later.
     Later,
@@ -307,7 +312,7 @@ impl Unstored {
 }
 
 impl Links {
-    /// Sends a dead letter of pushing once more, to the subscription that its contact point has now.
+    /// Sends a dead letter of pushing again, over the current subscription of its contact point.
     pub(crate) async fn push_again(&self, number: u64) -> Result<(), LinkError> {
         let shared = self.shared();
         let letters = shared.push_letters()?;
@@ -352,7 +357,7 @@ impl Links {
             bytes.map_err(|error| still(error.to_string()))
         };
         let media_type = serialization.media_type();
-        // Known already, most likely; but nobody knows that here.
+        // The contact point most likely knows it, but this node cannot tell.
         put(&destination, media_type, encoded(&structure)?).await;
         let media_type = format!("{media_type}{SENT_AGAIN}");
         match put(&destination, &media_type, encoded(&document)?).await {
@@ -361,20 +366,20 @@ impl Links {
                 Err(still(format!("{address} answers: {why}")))
             }
             Outcome::UnknownSchema => Err(still(format!("{address} does not know the schema"))),
-            Outcome::Gone => Err(still(format!("{address} has ended its subscription"))),
+            Outcome::Unsubscribed => Err(still(format!("{address} has ended its subscription"))),
         }
     }
 }
 
-/// The largest number of elements of a request, from what the contact point takes.
-pub(super) fn elements_for(serialization: Serialization, told: Option<usize>) -> usize {
+/// The largest number of elements of a request that the contact point accepts.
+pub(super) fn elements_for(serialization: Serialization, limit: Option<usize>) -> usize {
     match serialization {
-        Serialization::Xml => told.unwrap_or(1).clamp(1, ELEMENTS_MAX),
+        Serialization::Xml => limit.unwrap_or(1).clamp(1, ELEMENTS_MAX),
         _ => ELEMENTS_MAX,
     }
 }
 
-/// Elements as the documents of one request: of XML each element is one.
+/// Elements as the documents of one request; in XML each element is a document.
 fn encode_elements(
     serialization: Serialization,
     elements: &Elements,
@@ -422,7 +427,7 @@ async fn put(destination: &Destination, media_type: &str, bytes: Bytes) -> Outco
     let text = format!("status {status}");
     match status.as_u16() {
         200..=299 => Outcome::Stored(elements_max),
-        404 | 410 => Outcome::Gone,
+        404 | 410 => Outcome::Unsubscribed,
         409 => Outcome::UnknownSchema,
         401 | 403 | 408 | 425 | 429 => Outcome::Later(text),
         413 => Outcome::Refused(DeadLetterReason::TooLarge, text),

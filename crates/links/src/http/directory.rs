@@ -9,7 +9,7 @@ impl Links {
     /// `*`; empty: the list of names) that `reader` may read and `is_visible` accepts, as documents.
     ///
     /// # Errors
-    /// A selection that is none.
+    /// An invalid selection.
     pub fn http_directory(
         &self,
         streams: &str,

@@ -1,5 +1,5 @@
-//! Subscriptions by contact point outlive restarts of the origin: the host keeps them, with how far
-//! each was read.
+//! Subscriptions by contact point survive restarts of the origin: the host stores them with their
+//! read positions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::host::KeptSubscription;
 use crate::shared::Shared;
 use crate::{HttpRefusal, LinkStart, Reader};
 
-/// How long a change waits for others before it is kept; what was sent within it may come again after
-/// a crash of the origin.
+/// How long changes are collected before they are stored; elements sent within this time may be
+/// sent again after a crash of the origin.
 const KEEP_PAUSE: Duration = Duration::from_secs(2);
 
 impl Links {
-    /// Makes the subscriptions that were there before the restart; each has its whole lease again.
-    /// Those that cannot be made are dropped and reported to the host. Call it within a runtime.
+    /// Restores the subscriptions from before a restart, each with a full lease. Those that cannot
+    /// be restored are dropped and reported to the host. Requires a runtime.
     pub fn http_restore(&self, kept: Vec<KeptSubscription>) {
         for subscription in kept {
             let peer = subscription.contact_point.clone();
@@ -47,7 +47,7 @@ impl Links {
         };
         let wanted = self.wanted(&request, &reader)?;
         let secret = match kept.secret.is_empty() {
-            // Its subscriber cannot know the new one, and subscribes again.
+            // Its subscriber does not know the new secret, and subscribes again.
             true => secret::new(&*self.shared().host),
             false => kept.secret,
         };
@@ -56,8 +56,8 @@ impl Links {
     }
 }
 
-/// Hands changes to the host, and ends subscriptions whose lease is over, until the links end. It holds
-/// nothing but what is to be kept.
+/// Passes changes to the host, and ends subscriptions with expired leases, until the links end. It
+/// owns only the subscriptions.
 pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
     let (pushes, host) = (shared.pushes.clone(), shared.host.clone());
     let task = tokio::spawn(async move {
@@ -70,7 +70,7 @@ pub(super) fn keeper(shared: &Arc<Shared>) -> AbortHandle {
                 }
             }
             let (pushes, host) = (pushes.clone(), host.clone());
-            // It writes a file.
+            // The host writes a file.
             let kept = tokio::task::spawn_blocking(move || pushes.keep(&*host, false));
             if kept.await.is_err() {
                 return;

@@ -1,9 +1,9 @@
-//! Links over HTTP: push to a contact point, and pull by an endless answer.
+//! Links over HTTP: push to a contact point, and pull by an endless response.
 //!
-//! Both carry the documents of [`serialization`](super::serialization), and both give each element
-//! exactly once: it carries its position at the origin, and the receiver knows the newest it has
-//! stored. The functions on [`Links`](super::Links) answer requests; the program with the HTTP server calls
-//! them after it has decided who may read:
+//! Both carry the documents of [`serialization`](super::serialization), and both deliver each
+//! element exactly once: an element carries its position at the origin, and the receiver knows the
+//! newest it has stored. The functions of [`Links`](super::Links) handle requests; the program with
+//! the HTTP server calls them after it has authorized the reader:
 //!
 //! | request | function |
 //! |---|---|
@@ -13,16 +13,16 @@
 //! | `GET /api/v1/exchange/streams/NAME` | `http_pull` |
 //! | `GET /api/v1/directory?streams=NAMES&serialization=WORD` | `http_directory` |
 //!
-//! **Push**: the subscriber names the address for elements (its contact point). A contact point is
-//! untrusted: the address policy judges it, and it has to give back a token before the first
-//! element goes there. One of `https` comes with the fingerprint of its certificate, which is the only
-//! one trusted there. Requests go one after another; a status of 2xx means *stored*, another one of
-//! 4xx makes the element a dead letter of the origin, and anything else is tried again. A request of
-//! XML has one element, or as many as the last answer allowed, each a document; several that are
-//! refused together are sent again in halves. A subscription lives as long as it is renewed, which
-//! needs the secret that its subscriber was given.
+//! **Push**: the subscriber names an address for elements, its contact point. The address is
+//! untrusted: the address policy checks it, and it has to return a token before the first element
+//! is sent. An `https` contact point comes with the fingerprint of its certificate, the only one
+//! trusted there. Requests are sequential; a status of 2xx means *stored*, another 4xx makes the
+//! element a dead letter of the origin, and any other status is retried. An XML request has one
+//! element, or as many as the last response allowed, each a document; several that are refused
+//! together are sent again in halves. A subscription lives as long as it is renewed, which needs
+//! the secret that its subscriber received.
 //!
-//! **Pull**: the answer never ends. After 15 seconds of silence it sends a sign of life.
+//! **Pull**: the response never ends. After 15 seconds of silence it sends a keep-alive.
 
 mod contact;
 mod contact_point;
@@ -48,50 +48,51 @@ pub use pull::PullBody;
 
 pub(crate) use contact_point::ContactPoint;
 pub(crate) use subscriber::{pull_link, push_link};
-pub(crate) use subscriptions::Pushes;
+pub(crate) use subscriptions::PushSubscriptions;
 
 use super::{LinkStart, Serialization};
 
-/// Where subscriptions are made.
+/// The path for new subscriptions.
 pub const SUBSCRIPTIONS_PATH: &str = "/api/v1/exchange/subscriptions";
-/// Before the link's name and secret in the path of its contact point.
+/// The prefix of the link's name and secret in the path of its contact point.
 pub const CONTACT_POINTS_PATH: &str = "/api/v1/exchange/contact-points";
-/// The header with a subscription's secret. It is not part of the path, which proxies log.
+/// The header with a subscription's secret. It is not in the path because proxies log paths.
 pub const SECRET_HEADER: &str = "chappe-subscription-secret";
-/// The header of a contact point's answer with the largest number of elements of a request.
-/// Without it a request of XML has one.
+/// The header of a contact point's response with the largest number of elements of a request.
+/// Without it an XML request has one.
 pub const ELEMENTS_MAX_HEADER: &str = "chappe-elements-max";
-/// The value that this program's contact points send; reason: the log reads as many at once for a follower.
+/// The value that contact points of this program send; reason: a follower reads as many from the
+/// log at once.
 pub const CONTACT_ELEMENTS_MAX: usize = 256;
-/// Before the name of a stream that is pulled.
+/// The prefix of a pulled stream's name.
 pub const STREAMS_PATH: &str = "/api/v1/exchange/streams";
-/// The directory.
+/// The path of the directory.
 pub const DIRECTORY_PATH: &str = "/api/v1/directory";
 
-/// Follows the media type of elements that an operator sends again, which follow newer ones.
+/// Follows the media type of elements that an operator sends again; they may follow newer ones.
 pub(crate) const SENT_AGAIN: &str = "; sent-again=1";
 
-/// A subscriber wants elements at its contact point.
+/// A request for elements at a contact point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriptionRequest {
     /// The stream.
     pub stream: String,
-    /// Where its elements are to be sent: an `https` or `http` address with a literal IP host.
+    /// The address for its elements: an `https` or `http` address with a literal IP host.
     pub contact_point: String,
     /// The SHA-256 of the certificate at an `https` contact point, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// The newest element that the subscriber has; with it, `start` is not looked at.
+    /// The newest element that the subscriber has; overrides `start`.
     #[serde(default)]
     pub after: Option<String>,
     /// With `after`, the newest element that the subscriber has of each earlier epoch, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<String>,
-    /// Where to begin.
+    /// The start position.
     #[serde(default)]
     pub start: LinkStart,
-    /// How elements are to be written. Default: XML, one element a request.
+    /// The serialization of elements. Default: XML, one element per request.
     #[serde(default = "xml")]
     pub serialization: Serialization,
 }
@@ -100,65 +101,65 @@ fn xml() -> Serialization {
     Serialization::Xml
 }
 
-/// A subscription is made.
+/// The response to a new subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionAnswer {
-    /// Its id, which names it.
+    /// The subscription's id.
     pub id: String,
-    /// Proves who made it: renewing and ending it need this. Empty: an origin that asks for none.
+    /// Proves who subscribed: renewing and ending need it. Empty from an origin that requires none.
     #[serde(default)]
     pub secret: String,
-    /// Seconds that it lives without being renewed.
+    /// Lifetime in seconds without renewal.
     pub lease_s: u64,
-    /// It starts after this position, `EPOCH:NUMBER`.
+    /// The subscription starts after this position, `EPOCH:NUMBER`.
     #[serde(default)]
     pub after: Option<String>,
 }
 
-/// Proves that a subscription may be renewed or ended.
+/// Authorizes renewing or ending a subscription.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// The secret that was answered to the subscriber.
+    /// The secret that the subscriber received.
     Secret(&'a str),
-    /// The operator of this node asks.
+    /// A request of this node's operator.
     Operator,
 }
 
-/// What a contact point is asked before the first element comes.
+/// The confirmation request to a contact point before the first element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confirmation {
-    /// To be given back.
+    /// The token to return.
     pub(crate) confirm: String,
 }
 
-/// A request for an endless answer.
+/// A request for an endless response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullRequest {
     /// The stream.
     pub stream: String,
-    /// The newest element that the subscriber has; with it, `start` is not looked at.
+    /// The newest element that the subscriber has; overrides `start`.
     pub after: Option<Position>,
     /// With `after`, the newest element that the subscriber has of each earlier epoch, the newest first.
     pub earlier: Vec<Position>,
-    /// Where to begin.
+    /// The start position.
     pub start: LinkStart,
-    /// How elements are to be written; `None`: XML.
+    /// The serialization of elements; `None`: XML.
     pub serialization: Option<Serialization>,
 }
 
-/// Positions in a text, with commas between; at most as many as epochs are remembered.
+/// Parses positions separated by commas, at most as many as the epochs that are remembered.
 ///
 /// # Errors
-/// One that is no position.
+/// One that is not a position.
 pub fn positions(text: &str) -> Result<Vec<Position>, PositionError> {
     let positions = text.split(',').filter(|at| !at.is_empty());
     positions.take(EPOCHS_MAX).map(str::parse).collect()
 }
 
-/// A contact point has taken what came.
+/// The response of a contact point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// The status to be answered: 200 with a body, 204 without.
+    /// The HTTP status: 200 with a body, 204 without.
     pub status: u16,
     /// The body, JSON.
     pub body: Option<String>,

@@ -1,8 +1,8 @@
-//! A stream of the log as documents: its structure, its elements, what is lost.
+//! A stream of the log as documents: its structure, its elements, and its losses.
 
 use std::collections::VecDeque;
 
-use chappe_log::{Error, Rollback as Gone};
+use chappe_log::{Error, Rollback as LogRollback};
 use chappe_stream::{
     Epoch, Position, StoreError, StreamElement, StreamLog, StreamSchema, WrittenFollower,
 };
@@ -12,14 +12,14 @@ use crate::serialization::{
 };
 use crate::{LinkStart, LossReason};
 
-/// What goes out at once: documents in order.
+/// The next documents, in order.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// The structure, if it is another than before.
+    /// The structure, if it changed.
     pub(super) structure: Option<Document>,
-    /// Elements, or that some are lost.
+    /// Elements, or a loss.
     pub(super) document: Document,
-    /// The schema by which elements are written.
+    /// The schema of the elements.
     pub(super) schema: StreamSchema,
 }
 
@@ -30,19 +30,18 @@ pub(super) struct Outflow {
     /// The schema of the elements that were read last, and its version.
     schema: StreamSchema,
     version: u32,
-    told: Option<SchemaRef>,
+    announced_schema: Option<SchemaRef>,
     rollback: Option<Rollback>,
-    /// Elements that were read and have not gone out.
+    /// Elements that were read and not sent.
     waiting: std::vec::IntoIter<StreamElement>,
-    /// Lost numbers that were met and have not gone out, a part for each epoch.
+    /// Lost ranges that were found and not sent, one for each epoch.
     lost: VecDeque<Lost>,
-    /// It starts after this position.
+    /// The position after which it starts.
     begins: Position,
 }
 
 impl Outflow {
-    /// It begins after the newest position of the reader that the log knows: `after`, or one of earlier
-    /// epochs.
+    /// Starts after the reader's newest position that the log knows: `after`, or one of `earlier`.
     pub(super) fn new(
         log: &StreamLog,
         after: Option<Position>,
@@ -51,8 +50,8 @@ impl Outflow {
     ) -> Self {
         let mut rollback = None;
         let next = match (after, start) {
-            (Some(have), _) => log.resume(have).unwrap_or_else(|gone| {
-                let (kept, next) = last_in_common(log, &gone, earlier);
+            (Some(have), _) => log.resume(have).unwrap_or_else(|found| {
+                let (kept, next) = last_in_common(log, &found, earlier);
                 rollback = Some(Rollback {
                     stream: log.name().to_owned(),
                     kept,
@@ -68,7 +67,7 @@ impl Outflow {
             log: log.clone(),
             schema: log.schema(),
             version: log.schema_version(),
-            told: None,
+            announced_schema: None,
             rollback,
             waiting: Vec::new().into_iter(),
             lost: VecDeque::new(),
@@ -79,13 +78,13 @@ impl Outflow {
         }
     }
 
-    /// It starts after this position.
+    /// The position after which it starts.
     pub(super) fn begins(&self) -> Position {
         self.begins
     }
 
-    /// Elements that are in the log after this number.
-    pub(super) fn behind(&self, sequence: u64) -> u64 {
+    /// The number of elements in the log after this number.
+    pub(super) fn elements_after(&self, sequence: u64) -> u64 {
         self.log.log().last().saturating_sub(sequence)
     }
 
@@ -93,12 +92,12 @@ impl Outflow {
         &self.log
     }
 
-    /// Its structure has to be sent again.
+    /// Makes the structure be sent again.
     pub(super) fn forget_structure(&mut self) {
-        self.told = None;
+        self.announced_schema = None;
     }
 
-    /// Its structure, as the elements that were read last have it: the stream may have another one since.
+    /// The structure of the elements that were read last; the stream may have a newer one.
     pub(super) fn structure(&self) -> Document {
         Document::Structure(Structure {
             stream: self.log.name().to_owned(),
@@ -107,10 +106,10 @@ impl Outflow {
         })
     }
 
-    /// What comes next, with at most `most` elements. Nothing is lost when the future is dropped.
+    /// The next documents, with at most `most` elements. Cancel-safe.
     ///
     /// # Errors
-    /// The log has stopped, or does not decode.
+    /// The log has stopped, or a record does not decode.
     pub(super) async fn next(&mut self, most: usize) -> Result<Outgoing, StoreError> {
         let stream = self.log.name().to_owned();
         if let Some(rollback) = self.rollback.take() {
@@ -155,10 +154,10 @@ impl Outflow {
             id: SchemaId::of(&schema),
             version: self.version,
         };
-        let structure = (self.told != Some(schema_ref)).then(|| self.structure());
+        let structure = (self.announced_schema != Some(schema_ref)).then(|| self.structure());
         let newest = elements.last().map_or(0, |it| it.position.sequence);
-        let last = (self.behind(newest) > 0).then(|| self.log.log().last());
-        self.told = Some(schema_ref);
+        let last = (self.elements_after(newest) > 0).then(|| self.log.log().last());
+        self.announced_schema = Some(schema_ref);
         Ok(Outgoing {
             structure,
             document: Document::Elements(Elements {
@@ -181,9 +180,13 @@ impl Outflow {
     }
 }
 
-/// For a reader whose newest position is not of this log: the last element that both have, as far as that
-/// is known, and the number to continue with.
-fn last_in_common(log: &StreamLog, newest: &Gone, earlier: &[Position]) -> (Option<Position>, u64) {
+/// For a reader whose newest position is not in this log: the last position that both have, if
+/// known, and the number to continue with.
+fn last_in_common(
+    log: &StreamLog,
+    newest: &LogRollback,
+    earlier: &[Position],
+) -> (Option<Position>, u64) {
     let position = |it: chappe_log::Position| Position {
         epoch: Epoch(it.epoch),
         sequence: it.sequence,
@@ -193,7 +196,7 @@ fn last_in_common(log: &StreamLog, newest: &Gone, earlier: &[Position]) -> (Opti
     }
     let mut known = earlier.iter().filter_map(|at| match log.resume(*at) {
         Ok(next) => Some((*at, next)),
-        Err(gone) => gone.kept.map(|kept| (position(kept), gone.next)),
+        Err(rollback) => rollback.kept.map(|kept| (position(kept), rollback.next)),
     });
     match known.next() {
         Some((kept, next)) => (Some(kept), next),

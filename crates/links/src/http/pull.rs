@@ -1,4 +1,4 @@
-//! The origin's side of pulling: an answer that never ends.
+//! The origin's side of pulling: a response that never ends.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::serialization::{Document, Elements, Lost};
 use crate::shared::Shared;
 use crate::{HttpRefusal, LinkKind, LinkStart, LossReason, Reader, Serialization};
 
-/// Elements of one document at most; reason: small documents spread the work.
+/// Most elements of one document; reason: small documents spread the work.
 const ELEMENTS_MAX: usize = 256;
 
-/// The endless body of an answer. Dropping it ends the pull.
+/// The body of an endless response. Dropping it ends the pull.
 pub struct PullBody {
     shared: Arc<Shared>,
     outflow: Outflow,
     serialization: Serialization,
     place: Place,
-    /// The reader wants only new elements, and does not know yet after which position.
+    /// The reader wants only new elements, and has not received its start position.
     begins: bool,
 }
 
 impl Links {
-    /// Answers a request for an endless answer. `reader` was let in by the caller.
+    /// Responds to a request for an endless response. The caller has authorized `reader`.
     ///
     /// # Errors
-    /// There is no such stream, or no place for one more.
+    /// An unknown stream, or the limit of readers.
     pub fn http_pull(
         &self,
         request: &PullRequest,
@@ -64,7 +64,7 @@ impl PullBody {
         self.serialization.media_type()
     }
 
-    /// The next piece: whole documents. `None`: the stream cannot be read any more.
+    /// The next part: whole documents. `None`: the stream cannot be read any more.
     pub async fn next(&mut self) -> Option<Bytes> {
         let keep_alive = self.shared.config.keep_alive;
         let mut bytes = Vec::new();
@@ -110,7 +110,7 @@ impl PullBody {
             }
             Ok(Err(error)) => {
                 if !matches!(error, StoreError::Log(chappe_log::Error::Closed)) {
-                    tracing::warn!(stream = self.outflow.log().name(), %error, "a pull ends");
+                    tracing::warn!(stream = self.outflow.log().name(), %error, "pull ended");
                 }
                 return None;
             }
@@ -118,7 +118,7 @@ impl PullBody {
         Some(bytes.into())
     }
 
-    /// Elements that no document of this serialization takes are named as lost.
+    /// Encodes elements; those that do not fit a document of this serialization are sent as lost.
     fn encode_elements(&self, elements: &Elements, schema: &StreamSchema, bytes: &mut Vec<u8>) {
         if self.encode(&Document::Elements(elements.clone()), schema, bytes) {
             return;
@@ -143,7 +143,7 @@ impl PullBody {
         }
     }
 
-    /// Whether the document fits its serialization; if not, nothing of it is in `bytes`.
+    /// Encodes a document if it fits its serialization; otherwise `bytes` is unchanged.
     fn encode(&self, document: &Document, schema: &StreamSchema, bytes: &mut Vec<u8>) -> bool {
         let before = bytes.len();
         let encoded = self.serialization.encode(document, schema, bytes);

@@ -1,4 +1,4 @@
-//! The origin's side of pushing: subscriptions by contact point, made, renewed and ended.
+//! The origin's side of pushing: creates, renews and ends subscriptions by contact point.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::host::KeptSubscription;
 use crate::peers::Place;
 use crate::{HttpRefusal, LinkKind, Reader};
 
-/// A subscription that may be made.
+/// A subscription that passed the checks.
 pub(super) struct Wanted {
     log: StreamLog,
     after: Option<Position>,
@@ -34,12 +34,12 @@ pub(super) struct Wanted {
 }
 
 impl Links {
-    /// Makes a subscription by contact point, which has to give back a token first. `reader` was let
-    /// in by the caller; its address says which contact points are its own.
+    /// Creates a subscription by contact point, which has to return a token first. The caller has
+    /// authorized `reader`; the reader's address determines which contact points it owns.
     ///
     /// # Errors
-    /// There is no such stream, the contact point is a stranger's or does not confirm, or there is no
-    /// place for one more.
+    /// An unknown stream, a contact point that is refused or does not confirm, or the limit of
+    /// readers.
     pub async fn http_subscribe(
         &self,
         request: &SubscriptionRequest,
@@ -58,7 +58,7 @@ impl Links {
         })
     }
 
-    /// Whether a subscription may be made.
+    /// Checks a request for a subscription.
     pub(super) fn wanted(
         &self,
         request: &SubscriptionRequest,
@@ -78,7 +78,7 @@ impl Links {
         let earlier: Vec<Position> = earlier.collect::<Result<_, _>>().map_err(no_position)?;
         let destination = self.destination(request, reader)?;
         if shared.pushes.lock().len() >= shared.config.subscriptions {
-            let text = "there are as many subscriptions as allowed";
+            let text = "the limit of subscriptions is reached";
             return Err(HttpRefusal::new(503, "too many readers", text));
         }
         let now = shared.host.now();
@@ -96,7 +96,7 @@ impl Links {
         })
     }
 
-    /// Begins to push; returns the position after which it starts.
+    /// Starts to push; returns the position after which it starts.
     pub(super) fn begin(
         &self,
         wanted: Wanted,
@@ -128,7 +128,7 @@ impl Links {
             destination: destination.clone(),
             place: wanted.place,
         };
-        // It is there before its task looks for it.
+        // Inserted before its task looks it up.
         let mut subscriptions = shared.pushes.lock();
         let task = tokio::spawn(push.run()).abort_handle();
         let expires = Instant::now() + shared.config.lease;
@@ -157,7 +157,7 @@ impl Links {
     /// Renews a subscription.
     ///
     /// # Errors
-    /// There is none (any more), or the credential is not its subscriber's.
+    /// An unknown or ended subscription, or a wrong secret.
     pub fn http_renew(
         &self,
         id: &str,
@@ -175,7 +175,7 @@ impl Links {
     /// Ends a subscription.
     ///
     /// # Errors
-    /// There is none (any more), or the credential is not its subscriber's.
+    /// An unknown or ended subscription, or a wrong secret.
     pub fn http_end(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
         self.admit(id, credential)?;
         let removed = self.shared().pushes.remove(id);
@@ -183,7 +183,7 @@ impl Links {
         Ok(())
     }
 
-    /// Checks that a subscription is its subscriber's, or the operator asks.
+    /// Checks that the request is from the subscriber or the operator.
     fn admit(&self, id: &str, credential: Credential<'_>) -> Result<(), HttpRefusal> {
         let Credential::Secret(given) = credential else {
             return Ok(());
@@ -208,7 +208,7 @@ impl Links {
         })
     }
 
-    /// The contact point of a request, if it may be contacted.
+    /// The contact point of a request, if the policy allows it.
     fn destination(
         &self,
         request: &SubscriptionRequest,
@@ -229,8 +229,8 @@ impl Links {
         let contact = contact.map_err(|error| refuse(403, error.to_string(), error.hint()))?;
         if contact.scheme == Scheme::Http {
             if !contact.address.ip().is_loopback() && !host.may_push_in_clear() {
-                let text = format!("elements would go to {} in clear text", contact.address);
-                let hint = "give a contact point of https with the fingerprint of its certificate; \
+                let text = format!("elements would travel to {} in clear text", contact.address);
+                let hint = "use an https contact point with the fingerprint of its certificate; \
                             or access.insecure = true at the origin";
                 return Err(refuse(403, text, Some(hint.to_owned())));
             }
@@ -247,7 +247,7 @@ impl Links {
         Ok(Destination { contact, client })
     }
 
-    /// Asks the contact point whether it wants this: it returns a token that only it was sent.
+    /// Requires the contact point to return a token that only it received.
     async fn confirm(&self, destination: &Destination) -> Result<(), HttpRefusal> {
         let Destination { contact, client } = destination;
         let shared = self.shared();
@@ -264,7 +264,8 @@ impl Links {
             .await;
         let confirmed = match &answer {
             Ok(answer) if answer.status == StatusCode::OK => {
-                // Not an echo of the question: a page that mirrors what it is sent confirms nothing.
+                // The response is not an echo of the request: a page that mirrors its input
+                // confirms nothing.
                 let found: Result<BTreeMap<String, String>, _> =
                     serde_json::from_slice(&answer.body);
                 found.is_ok_and(|it| it.len() == 1 && it.get("confirmed") == Some(&token))
@@ -275,12 +276,15 @@ impl Links {
             return Ok(());
         }
         let text = match answer {
-            Ok(answer) => format!("it does not confirm (status {})", answer.status),
+            Ok(answer) => format!(
+                "the contact point does not confirm (status {})",
+                answer.status
+            ),
             Err(error) => error.to_string(),
         };
         shared.host.dropped(
             "contact point not confirmed",
-            // Not its path, in which the secret stands.
+            // Without its path, which contains the secret.
             &contact.address.to_string(),
             text.clone(),
             None,
@@ -295,7 +299,7 @@ impl Links {
 }
 
 fn no_address() -> HttpRefusal {
-    HttpRefusal::new(403, "contact point refused", "the asker has no address")
+    HttpRefusal::new(403, "contact point refused", "the requester has no address")
 }
 
 fn unknown() -> HttpRefusal {

@@ -1,5 +1,5 @@
-//! Requests to an origin that the operator chose: names are resolved, TLS as configured, answers may
-//! be endless.
+//! Requests to an origin that the operator chose: resolves names, uses TLS as configured, and
+//! allows endless responses.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::SECRET_HEADER;
 use crate::session::ConnectionError;
 use crate::{LinkConfig, LinkError};
 
-/// Time for the connection, and for the head of the answer.
+/// Time limit for the connection, and for the head of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Largest answer that is read whole.
+/// Largest response that is read whole.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Where an origin answers.
+/// The address of an origin.
 #[derive(Clone)]
 pub(super) struct Origin {
     authority: String,
@@ -34,17 +34,17 @@ pub(super) struct Origin {
 }
 
 /// A request to an origin.
-pub(super) struct Ask {
+pub(super) struct OriginRequest {
     pub(super) method: Method,
     /// Path and query.
     pub(super) path: String,
     pub(super) content_type: Option<&'static str>,
-    /// The secret of the subscription that it is about.
+    /// The secret of the subscription in question.
     pub(super) secret: Option<String>,
     pub(super) body: Bytes,
 }
 
-impl Ask {
+impl OriginRequest {
     pub(super) fn get(path: String) -> Self {
         Self {
             method: Method::GET,
@@ -62,13 +62,16 @@ impl Origin {
         let (scheme, rest) = config.address.split_once("://").unwrap_or_default();
         let authority = rest.trim_end_matches('/');
         if authority.contains(['/', '?', '#', '@']) {
-            return Err(wrong("address", "a scheme, a host and a port only".into()));
+            return Err(wrong(
+                "address",
+                "use a scheme, a host and a port only".into(),
+            ));
         }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 let port = port
                     .parse()
-                    .map_err(|_| wrong("address", "no such port".into()))?;
+                    .map_err(|_| wrong("address", "invalid port".into()))?;
                 (host, port)
             }
             _ => (authority, if scheme == "https" { 443 } else { 80 }),
@@ -101,8 +104,11 @@ impl Origin {
         })
     }
 
-    /// Sends a request over a connection of its own; the head of the answer is there.
-    pub(super) async fn send(&self, ask: Ask) -> Result<Response<Incoming>, ConnectionError> {
+    /// Sends a request over a new connection; returns when the head of the response has arrived.
+    pub(super) async fn send(
+        &self,
+        ask: OriginRequest,
+    ) -> Result<Response<Incoming>, ConnectionError> {
         let refused = |text: String| ConnectionError { text, hint: None };
         let mut request = Request::builder()
             .method(ask.method)
@@ -125,14 +131,14 @@ impl Origin {
             .await
             .map_err(|error| refused(error.to_string()))?;
         tokio::spawn(async move {
-            // The reader of the answer learns how it ended.
+            // The reader of the response sees how the connection ended.
             if let Err(error) = connection.await {
                 tracing::trace!(%error, "connection ended");
             }
         });
         let answer = timeout(DEADLINE, sender.send_request(request)).await;
         let answer = answer.map_err(|_| refused(format!("{} does not answer", self.authority)))?;
-        // A port of ZeroMQ speaks first: hyper calls that canceled, or what it says no HTTP.
+        // ZeroMQ ports send a greeting first, which hyper reports as cancelled or unparsable.
         let foreign = |error: &hyper::Error| error.is_parse() || error.is_canceled();
         answer.map_err(|error| ConnectionError {
             hint: foreign(&error).then(|| {
@@ -147,13 +153,16 @@ impl Origin {
         })
     }
 
-    /// Sends a request and reads the answer whole.
-    pub(super) async fn ask(&self, ask: Ask) -> Result<(StatusCode, Bytes), ConnectionError> {
+    /// Sends a request and reads the whole response.
+    pub(super) async fn ask(
+        &self,
+        ask: OriginRequest,
+    ) -> Result<(StatusCode, Bytes), ConnectionError> {
         let answer = self.send(ask).await?;
         self.whole(answer).await
     }
 
-    /// Reads an answer whole.
+    /// Reads a whole response.
     pub(super) async fn whole(
         &self,
         answer: Response<Incoming>,
@@ -164,7 +173,7 @@ impl Origin {
         let text = match body {
             Ok(Ok(body)) => return Ok((status, body.to_bytes())),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("{} does not send its answer whole", self.authority),
+            Err(_) => format!("{} does not send its whole response", self.authority),
         };
         Err(ConnectionError { text, hint: None })
     }
@@ -175,14 +184,14 @@ impl Origin {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return Err(ConnectionError {
-                    text: format!("no connection to {}: {error}", self.authority),
-                    hint: Some("look whether the origin runs there".to_owned()),
+                    text: format!("cannot connect to {}: {error}", self.authority),
+                    hint: Some("check that the origin runs there".to_owned()),
                 });
             }
             Err(_) => {
                 return Err(ConnectionError {
-                    text: format!("{} takes no connection in time", self.authority),
-                    hint: Some("a firewall may stand between".to_owned()),
+                    text: format!("connecting to {} timed out", self.authority),
+                    hint: Some("a firewall may block the connection".to_owned()),
                 });
             }
         };
@@ -199,21 +208,21 @@ impl Origin {
     }
 }
 
-/// How a node of ours explains itself: the detail of a problem document (RFC 9457).
+/// The explanation of a Chappe node: the detail of a problem document (RFC 9457).
 pub(super) fn detail(body: &[u8]) -> Option<String> {
     let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
     problem["detail"].as_str().map(str::to_owned)
 }
 
-/// The error of an answer without success.
+/// The error for a response without success.
 pub(super) fn unwanted(status: StatusCode, body: &[u8]) -> ConnectionError {
-    let said = detail(body).unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    let said: String = said.trim().chars().take(300).collect();
-    let colon = if said.is_empty() { "" } else { ": " };
+    let reason = detail(body).unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let reason: String = reason.trim().chars().take(300).collect();
+    let colon = if reason.is_empty() { "" } else { ": " };
     ConnectionError {
-        text: format!("the origin answers {status}{colon}{said}"),
+        text: format!("the origin responds with {status}{colon}{reason}"),
         hint: match status.as_u16() {
-            401 | 403 => Some("look at the link's token".to_owned()),
+            401 | 403 => Some("check the link's token".to_owned()),
             _ => None,
         },
     }

@@ -7,7 +7,7 @@ pub(super) fn new(host: &dyn LinkHost) -> String {
     format!("{:016x}{:016x}", host.random(), host.random())
 }
 
-/// Equal, in a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the values differ.
 pub(super) fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let different = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && different == 0

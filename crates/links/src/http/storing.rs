@@ -1,5 +1,5 @@
-//! The receiving end of a stream that is pulled: documents are taken while those before them are on
-//! their way to the disk, so that one sync stores many.
+//! The receiving end of a pulled stream: documents are handled while earlier ones are being
+//! written, so that one sync stores many.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -13,10 +13,10 @@ use crate::serialization::Document;
 
 pub(super) struct Storing {
     pub(super) inlet: Inlet,
-    /// What is queued in the log, in order, with the bytes that it had on the connection.
+    /// Entries of the log's queue, in order, with the bytes that each took on the connection.
     under_way: VecDeque<(Pending, u64)>,
     under_way_bytes: u64,
-    /// Bytes that are here and not taken.
+    /// Bytes received and not yet handled.
     waiting_bytes: u64,
 }
 
@@ -30,13 +30,13 @@ impl Storing {
         }
     }
 
-    /// Whether more is to be read, so that at most about `window_bytes` are here and not stored. A
-    /// document that is larger is read whole.
+    /// Whether more may be read: about `window_bytes` are received and not stored. A larger
+    /// document is read whole.
     pub(super) fn has_room(&self, window_bytes: u64) -> bool {
         self.under_way.is_empty() || self.under_way_bytes + self.waiting_bytes < window_bytes
     }
 
-    /// So many bytes are here and not taken.
+    /// Notes received bytes.
     pub(super) fn waits(&mut self, bytes: usize) {
         self.waiting_bytes = bytes as u64;
         self.inlet
@@ -44,7 +44,7 @@ impl Storing {
             .holds(self.under_way_bytes + self.waiting_bytes);
     }
 
-    /// Takes a document that had so many bytes. What was taken before an error is under way all the same.
+    /// Handles a document of this many bytes. Changes queued before an error stay queued.
     pub(super) async fn take(
         &mut self,
         document: Document,
@@ -61,7 +61,7 @@ impl Storing {
         outcome
     }
 
-    /// The next of what is under way is stored; does not return when nothing is. May be dropped.
+    /// Returns when the next queued entry is stored; pending while none is queued. Cancel-safe.
     pub(super) async fn stored(&mut self) -> Result<(), InletError> {
         let Some((one, bytes)) = self.under_way.front_mut() else {
             return pending().await;

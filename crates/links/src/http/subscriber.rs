@@ -1,4 +1,4 @@
-//! The subscriber's side of both HTTP kinds: who asks the origin, and asks again.
+//! The subscriber's side of both HTTP kinds: requests to the origin, with retries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use hyper::{Method, StatusCode};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use super::request::{Ask, Origin, detail, unwanted};
+use super::request::{Origin, OriginRequest, detail, unwanted};
 use super::storing::Storing;
 use super::{SubscriptionAnswer, SubscriptionRequest};
-use crate::dial::Again;
+use crate::dial::RetryTimer;
 use crate::directory;
 use crate::documents::stream_of;
 use crate::inlet::{self, Inlet, InletError};
@@ -24,7 +24,7 @@ use crate::serialization::{DOCUMENT_BYTES_MAX, SerializationError};
 use crate::session::ConnectionError;
 use crate::{LinkError, LinkStart, LinkState, Selection, Serialization};
 
-/// Silence of an endless answer after which it counts as dead: three times the origin's keep-alive.
+/// Silence after which an endless response counts as broken: three times the origin's keep-alive.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
 fn plain(text: impl Into<String>) -> ConnectionError {
@@ -38,13 +38,13 @@ fn plain(text: impl Into<String>) -> ConnectionError {
 struct Made {
     id: String,
     secret: String,
-    /// When it is renewed.
+    /// The time of its renewal.
     renew: Instant,
 }
 
 impl Made {
     fn of(answer: SubscriptionAnswer) -> Self {
-        // A third of the lease: two renewals may fail.
+        // After a third of the lease, so that two renewals may fail.
         let lease = Duration::from_secs((answer.lease_s / 3).clamp(1, 3_600));
         Self {
             id: answer.id,
@@ -54,17 +54,17 @@ impl Made {
     }
 }
 
-/// Why a stream does not come.
+/// Why a stream is not received.
 enum Ended {
-    /// The origin, or this node, refuses it: the link's other streams go on.
+    /// The origin or this node refuses it; the link's other streams continue.
     Refused(String),
-    /// The connection, or the origin, failed.
+    /// The connection or the origin failed.
     Down(ConnectionError),
 }
 
 impl Ended {
-    /// What an origin that answers makes of it. Of its other answers, that it has no place for one more
-    /// is about this stream too, if it is the node that says so and not a proxy before it.
+    /// The meaning of an unsuccessful response. An origin without room for another reader refuses
+    /// this stream only, unless the response is from a proxy.
     fn of(status: StatusCode, body: &[u8]) -> Self {
         let error = unwanted(status, body);
         match status {
@@ -99,7 +99,7 @@ impl From<LinkError> for Ended {
     }
 }
 
-/// The streams of the origin that the link selects; those selected by name whether they exist or not.
+/// The origin's streams that the link selects; those selected by name whether they exist or not.
 async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, ConnectionError> {
     let mut names = Vec::new();
     let selections = link
@@ -115,7 +115,7 @@ async fn selected(link: &Link, origin: &Origin) -> Result<Vec<String>, Connectio
                     "{}?streams={prefix}*&serialization={word}",
                     super::DIRECTORY_PATH
                 );
-                let (status, body) = origin.ask(Ask::get(path)).await?;
+                let (status, body) = origin.ask(OriginRequest::get(path)).await?;
                 if status != StatusCode::OK {
                     return Err(unwanted(status, &body));
                 }
@@ -155,7 +155,7 @@ pub(crate) async fn pull_link(link: Arc<Link>) {
     loop {
         match selected(&link, &origin).await {
             Ok(names) => {
-                // Without a stream yet, it is the directory's answer that says so.
+                // Without a stream, the response of the directory shows that the origin works.
                 if names.is_empty() {
                     link.connected();
                 }
@@ -180,17 +180,17 @@ pub(crate) async fn pull_link(link: Arc<Link>) {
     }
 }
 
-/// Pulls one stream, again and again.
+/// Pulls one stream, with retries.
 async fn pull_stream(link: Arc<Link>, origin: Origin, name: String) {
-    let mut again = Again::new(link.shared.host.random());
-    again.wait(ReconnectCommand::Start).await;
+    let mut retry = RetryTimer::new(link.shared.host.random());
+    retry.wait(ReconnectCommand::Start).await;
     loop {
-        match pull_once(&link, &origin, &name, &mut again).await {
-            Ok(()) => link.disconnected("the origin ended the answer".to_owned(), None),
+        match pull_once(&link, &origin, &name, &mut retry).await {
+            Ok(()) => link.disconnected("the origin ended the response".to_owned(), None),
             Err(Ended::Refused(why)) => inlet::refused(&link, &name, &why),
             Err(Ended::Down(error)) => link.disconnected(error.text, error.hint),
         }
-        again.wait(ReconnectCommand::Failed).await;
+        retry.wait(ReconnectCommand::Failed).await;
     }
 }
 
@@ -198,7 +198,7 @@ async fn pull_once(
     link: &Arc<Link>,
     origin: &Origin,
     name: &str,
-    again: &mut Again,
+    retry: &mut RetryTimer,
 ) -> Result<(), Ended> {
     let inlet = Inlet::new(link, name).await?;
     let serialization = link.config.serialization();
@@ -219,7 +219,7 @@ async fn pull_once(
         "{}/{name}?{begin}&serialization={word}",
         super::STREAMS_PATH
     );
-    let answer = origin.send(Ask::get(path)).await?;
+    let answer = origin.send(OriginRequest::get(path)).await?;
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => {
@@ -232,25 +232,25 @@ async fn pull_once(
             return Err(Ended::of(status, &body));
         }
     }
-    again.tell(ReconnectCommand::Connected);
+    retry.report(ReconnectCommand::Connected);
     link.connected();
     read(
         link,
         serialization,
         answer.into_body(),
         Storing::new(inlet),
-        again,
+        retry,
     )
     .await
 }
 
-/// Reads an endless answer. What it brings is stored while more is read.
+/// Reads an endless response, and stores its elements while more is read.
 async fn read(
     link: &Link,
     serialization: Serialization,
     mut body: Incoming,
     mut storing: Storing,
-    again: &mut Again,
+    retry: &mut RetryTimer,
 ) -> Result<(), Ended> {
     let window = link.config.limits.stream_window_bytes;
     let mut buffer: Vec<u8> = Vec::new();
@@ -261,7 +261,7 @@ async fn read(
             biased;
             stored = storing.stored() => {
                 stored?;
-                // While there was no room nothing was listened for.
+                // Without room the connection was not read, so silence does not count.
                 heard = if has_room { heard } else { Instant::now() };
                 continue;
             }
@@ -276,7 +276,7 @@ async fn read(
             continue;
         };
         link.live().bytes_received += data.len() as u64;
-        again.tell(ReconnectCommand::Worked(1));
+        retry.report(ReconnectCommand::Worked(1));
         buffer.extend_from_slice(&data);
         storing.waits(buffer.len());
         let used = take_ready(&mut storing, serialization, &buffer).await?;
@@ -285,7 +285,7 @@ async fn read(
     }
 }
 
-/// Takes the whole documents of a buffer; how many bytes they take.
+/// Handles the whole documents of a buffer; returns the bytes that they took.
 async fn take_ready(
     storing: &mut Storing,
     serialization: Serialization,
@@ -295,16 +295,16 @@ async fn take_ready(
     loop {
         let is_xml = serialization == Serialization::Xml;
         if is_xml {
-            // An origin that sends nothing but blank lines fills no memory.
+            // Skips blank lines, which an origin could send endlessly.
             let rest = &buffer[used..];
             used += rest.len() - rest.trim_ascii_start().len();
         }
         let rest = &buffer[used..];
-        // A document of XML is a line.
+        // An XML document is a line.
         let line = !is_xml || rest.contains(&b'\n');
         if rest.is_empty() || !line {
             if rest.len() > DOCUMENT_BYTES_MAX {
-                return Err(plain("the origin sends a document above the limit").into());
+                return Err(plain("the origin sent a document above the size limit").into());
             }
             return Ok(used);
         }
@@ -312,21 +312,21 @@ async fn take_ready(
             Ok(read) => read,
             Err(SerializationError::Incomplete) => return Ok(used),
             Err(error) => {
-                return Err(plain(format!("the origin sends no document: {error}")).into());
+                return Err(plain(format!("the origin sent an invalid document: {error}")).into());
             }
         };
         used += length;
         if stream_of(&document).is_some_and(|stream| stream != storing.inlet.replica().name()) {
-            return Err(plain("the origin sends another stream than was asked for").into());
+            return Err(plain("the origin sent another stream than the requested one").into());
         }
         storing.take(document, length).await?;
         storing.waits(buffer.len() - used);
-        // Those who ask meanwhile are answered between documents.
+        // Other tasks run between documents.
         tokio::task::yield_now().await;
     }
 }
 
-/// Runs a push link until it is removed: subscribes and renews.
+/// Runs a push link until it is removed: subscribes, and renews the subscriptions.
 pub(crate) async fn push_link(link: Arc<Link>) {
     let origin = match Origin::of(&link.config) {
         Ok(origin) => origin,
@@ -334,7 +334,7 @@ pub(crate) async fn push_link(link: Arc<Link>) {
     };
     let base = link.config.contact.clone();
     let Some(base) = base.or_else(|| link.shared.host.contact_base()) else {
-        let why = "this node listens nowhere that the origin could reach";
+        let why = "this node has no address that the origin can reach";
         let hint = "set the link's contact to http://ADDRESS:PORT of this node";
         return link.disconnected(why.to_owned(), Some(hint.to_owned()));
     };
@@ -343,8 +343,8 @@ pub(crate) async fn push_link(link: Arc<Link>) {
         return link.disconnected(why.to_owned(), Some(hint.to_owned()));
     }
     let mut subscriptions: BTreeMap<String, Made> = BTreeMap::new();
-    let mut again = Again::new(link.shared.host.random());
-    again.wait(ReconnectCommand::Start).await;
+    let mut retry = RetryTimer::new(link.shared.host.random());
+    retry.wait(ReconnectCommand::Start).await;
     let mut connected = false;
     loop {
         let mut outcome = Ok(());
@@ -370,11 +370,11 @@ pub(crate) async fn push_link(link: Arc<Link>) {
         match outcome {
             Ok(()) => {
                 if !connected {
-                    again.tell(ReconnectCommand::Connected);
+                    retry.report(ReconnectCommand::Connected);
                     link.connected();
                     connected = true;
                 }
-                again.tell(ReconnectCommand::Worked(1));
+                retry.report(ReconnectCommand::Worked(1));
                 let look = Duration::from_secs(link.config.limits.directory_s.max(1));
                 let renew = subscriptions.values().map(|made| made.renew).min();
                 let next = Instant::now() + look;
@@ -383,31 +383,31 @@ pub(crate) async fn push_link(link: Arc<Link>) {
             Err(error) => {
                 connected = false;
                 link.disconnected(error.text, error.hint);
-                again.wait(ReconnectCommand::Failed).await;
+                retry.wait(ReconnectCommand::Failed).await;
                 link.end(LinkState::Connecting);
             }
         }
     }
 }
 
-/// Why elements cannot come to a contact point at `base`, with what helps.
+/// Why elements cannot be sent to a contact point at `base`, with a hint.
 fn unusable(
     link: &Link,
     base: &str,
     fingerprint: Option<&str>,
 ) -> Option<(&'static str, &'static str)> {
     if link.config.is_in_clear(base) {
-        let why = "elements would come to this node in plain text";
-        let hint = "speak TLS here ([http.tls]), or say insecure = true of the link";
+        let why = "elements would travel to this node in plain text";
+        let hint = "configure TLS for this node ([http.tls]), or set insecure = true for the link";
         return Some((why, hint));
     }
     let served = !base.starts_with("https://") || fingerprint.is_some();
-    let why = "the link's contact is an https address, and this node speaks no TLS";
+    let why = "the link's contact is an https address, and this node has no TLS";
     let hint = "set self_signed = true under [http.tls], or a certificate and its key";
     (!served).then_some((why, hint))
 }
 
-/// Sees to it that the subscription to a stream lives.
+/// Keeps the subscription to a stream alive.
 async fn keep(
     link: &Arc<Link>,
     origin: &Origin,
@@ -420,10 +420,10 @@ async fn keep(
             return Ok(());
         }
         let path = format!("{}/{}", super::SUBSCRIPTIONS_PATH, made.id);
-        let ask = Ask {
+        let ask = OriginRequest {
             method: Method::PUT,
             secret: Some(made.secret.clone()).filter(|secret| !secret.is_empty()),
-            ..Ask::get(path)
+            ..OriginRequest::get(path)
         };
         let (status, body) = origin.ask(ask).await?;
         if status == StatusCode::OK {
@@ -431,12 +431,12 @@ async fn keep(
             subscriptions.insert(name.to_owned(), made);
             return Ok(());
         }
-        // The origin has forgotten it: made anew, from the newest that is stored.
+        // The origin has forgotten it: subscribe again, after the newest stored element.
     }
     let Some(contact) = &link.contact else {
         return Err(plain("the link has no contact point").into());
     };
-    // One receiving end for as long as the link lives: it knows what is queued in the log.
+    // One receiving end for the link's whole life: it knows the entries queued in the log.
     let known = |inlet: &Inlet| (inlet.have(), inlet.earlier());
     let (have, earlier) = match contact.inlet(name) {
         Some(inlet) => known(&*inlet.lock().await),
@@ -464,7 +464,7 @@ async fn keep(
         start: link.config.start,
         serialization: link.config.serialization(),
     };
-    let ask = Ask {
+    let ask = OriginRequest {
         method: Method::POST,
         secret: None,
         path: super::SUBSCRIPTIONS_PATH.to_owned(),
@@ -490,10 +490,11 @@ async fn keep(
 
 fn read_answer(body: &[u8]) -> Result<SubscriptionAnswer, ConnectionError> {
     let answer: Result<SubscriptionAnswer, _> = serde_json::from_slice(body);
-    let answer = answer.map_err(|error| plain(format!("the origin's answer is none: {error}")))?;
+    let answer =
+        answer.map_err(|error| plain(format!("cannot read the origin's response: {error}")))?;
     let fits = |text: &str| text.len() <= 128 && text.bytes().all(|b| b.is_ascii_alphanumeric());
     match fits(&answer.id) && fits(&answer.secret) {
         true => Ok(answer),
-        false => Err(plain("the origin's answer has no usable id and secret")),
+        false => Err(plain("the origin's response has no usable id and secret")),
     }
 }

@@ -1,4 +1,4 @@
-//! The subscriptions by contact point that others have here.
+//! The subscriptions by contact point that other nodes have here.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,19 +13,20 @@ use tokio::time::Instant;
 use crate::host::KeptSubscription;
 use crate::{LinkHost, Serialization};
 
-/// The subscriptions that others have here.
-pub(crate) struct Pushes {
-    /// Calls contact points of `http`; one of `https` has a client that trusts its certificate.
+/// The subscriptions of other nodes.
+pub(crate) struct PushSubscriptions {
+    /// The client for `http` contact points; an `https` one has its own, which trusts its
+    /// certificate.
     client: Client,
     subscriptions: Mutex<BTreeMap<String, Subscription>>,
-    /// Something is to be kept.
+    /// A change to be stored.
     pub(super) news: Notify,
     keeper: OnceLock<AbortHandle>,
-    /// Whether it was kept for the last time; locked while it is.
+    /// Whether they were stored for the last time; locked while they are being stored.
     pub(super) ended: Mutex<bool>,
 }
 
-/// One of them.
+/// One subscription.
 pub(super) struct Subscription {
     pub(super) expires: Instant,
     pub(super) task: AbortHandle,
@@ -33,7 +34,7 @@ pub(super) struct Subscription {
     pub(super) destination: Destination,
 }
 
-/// A contact point, and the client that calls it.
+/// A contact point, and its client.
 #[derive(Clone)]
 pub(super) struct Destination {
     pub(super) contact: Contact,
@@ -48,7 +49,7 @@ pub(super) fn limits() -> ClientLimits {
     }
 }
 
-impl Default for Pushes {
+impl Default for PushSubscriptions {
     fn default() -> Self {
         Self {
             client: Client::new(limits()),
@@ -60,13 +61,13 @@ impl Default for Pushes {
     }
 }
 
-impl Pushes {
-    /// The client for contact points of `http`.
+impl PushSubscriptions {
+    /// The client for `http` contact points.
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Starts the task that keeps them, if it does not run.
+    /// Starts the task that stores them, unless it runs.
     pub(super) fn kept_by(&self, start: impl FnOnce() -> AbortHandle) {
         self.keeper.get_or_init(start);
     }
@@ -76,7 +77,7 @@ impl Pushes {
         subscriptions.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends those whose lease is over.
+    /// Ends subscriptions with expired leases.
     pub(super) fn expire(&self) {
         let now = Instant::now();
         let mut subscriptions = self.lock();
@@ -93,7 +94,7 @@ impl Pushes {
         }
     }
 
-    /// Waits until a lease is over that is not renewed by then.
+    /// Waits until a lease expires.
     pub(super) async fn lease_over(&self) {
         let first = self.lock().values().map(|it| it.expires).min();
         match first {
@@ -102,7 +103,7 @@ impl Pushes {
         }
     }
 
-    /// Ends all, and keeps what there is to keep.
+    /// Ends all, and stores them for the last time.
     pub(crate) fn close(&self, host: &dyn LinkHost) {
         let Some(keeper) = self.keeper.get() else {
             return;
@@ -114,14 +115,14 @@ impl Pushes {
         }
     }
 
-    /// One is over.
+    /// Removes a subscription.
     pub(super) fn remove(&self, id: &str) -> Option<AbortHandle> {
         let removed = self.lock().remove(id);
         self.news.notify_one();
         removed.map(|subscription| subscription.task)
     }
 
-    /// Everything up to this position is at the contact point, or a dead letter.
+    /// Notes that everything up to this position is at the contact point, or a dead letter.
     pub(super) fn reached(&self, id: &str, position: Position) {
         if let Some(subscription) = self.lock().get_mut(id) {
             subscription.kept.after = position;
@@ -129,14 +130,14 @@ impl Pushes {
         }
     }
 
-    /// What is to be kept.
+    /// The subscriptions to be stored.
     pub(super) fn kept(&self) -> Vec<KeptSubscription> {
         let subscriptions = self.lock();
         subscriptions.values().map(|it| it.kept.clone()).collect()
     }
 
-    /// The contact point of this address that wants elements of a stream, and how; if there are
-    /// several, the one of this path.
+    /// The contact point at this address that is subscribed to the stream, and its serialization;
+    /// of several, the one with this path.
     pub(super) fn destination(
         &self,
         stream: &str,
@@ -152,7 +153,7 @@ impl Pushes {
         Some((found.destination.clone(), found.kept.serialization))
     }
 
-    /// Hands what is to be kept to the host; nothing more after the last time.
+    /// Passes the subscriptions to the host, and nothing more after the `last` time.
     pub(super) fn keep(&self, host: &dyn LinkHost, last: bool) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if !*ended {

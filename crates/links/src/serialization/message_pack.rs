@@ -1,10 +1,10 @@
-//! MessagePack: each document a map with `type`; unknown members are passed over.
+//! MessagePack: each document is a map with `type`; unknown members are ignored.
 //!
-//! `elements` carries the names of the fields once, and each element's values in their order:
-//! `{type, stream, schema, version, fields: [name], elements: [{epoch, number, timestamp, received,
-//! key, quality, values: [value]}]}`. An epoch and a schema are texts of 16 hexadecimal digits, times
-//! are nanoseconds, samples a map `{start, period_ns, values}`. `origin` and null members may be left
-//! out.
+//! `elements` has the names of the fields once, and each element's values in their order: `{type,
+//! stream, schema, version, fields: [name], elements: [{epoch, number, timestamp, received, key,
+//! quality, values: [value]}]}`. Epochs and schemas are strings of 16 hexadecimal digits, times are
+//! nanoseconds, samples are a map `{start, period_ns, values}`. `origin` and null members may be
+//! left out.
 
 use chappe_stream::{
     Epoch, Field, Position, Quality, Samples, StreamElement, StreamSchema, Timestamp, Value,
@@ -153,7 +153,7 @@ fn write_samples(samples: &Samples, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What a document's map may hold, of whatever type.
+/// The members of a document's map, of any type.
 #[derive(Default)]
 struct Members<'a> {
     kind: Option<&'a str>,
@@ -173,7 +173,7 @@ struct Members<'a> {
     reason: Option<&'a str>,
 }
 
-/// A field: its name, or all of it.
+/// A field: its name, or its whole description.
 struct FieldMember {
     name: String,
     whole: Option<Field>,
@@ -189,7 +189,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
     let used = reader.offset();
     let missing = |name: &str| SerializationError::Malformed {
         offset: used,
-        why: format!("no member {name}"),
+        why: format!("missing or invalid member {name}"),
     };
     let kind = members.kind.ok_or_else(|| missing("type"))?;
     if kind == "alive" {
@@ -219,7 +219,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
                 .iter()
                 .any(|element| element.values.len() != width)
             {
-                return Err(reader.malformed("an element has more or fewer values than fields"));
+                return Err(
+                    reader.malformed("the number of values differs from the number of fields")
+                );
             }
             Document::Elements(Elements {
                 stream,
@@ -237,7 +239,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
             reason: members
                 .reason
                 .and_then(loss_of)
-                .ok_or_else(|| missing("reason that is known"))?,
+                .ok_or_else(|| missing("reason"))?,
         }),
         "rollback" => Document::Rollback(Rollback {
             stream,
@@ -246,7 +248,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
         }),
         other => {
             let why = format!(
-                "{:?} is no document of a link",
+                "{:?} is not a document of a link",
                 other.chars().take(64).collect::<String>()
             );
             return Err(reader.malformed(why));
@@ -265,11 +267,11 @@ fn read_member<'a>(
         "stream" => members.stream = Some(reader.text("stream")?),
         "schema" => {
             let id = SchemaId::parse(reader.text("schema")?);
-            members.schema = Some(id.ok_or_else(|| reader.malformed("a schema that is no id"))?);
+            members.schema = Some(id.ok_or_else(|| reader.malformed("schema is not a valid id"))?);
         }
         "version" => {
             let version = u32::try_from(reader.unsigned("version")?);
-            let version = version.map_err(|_| reader.malformed("a version above 32 bits"))?;
+            let version = version.map_err(|_| reader.malformed("version exceeds 32 bits"))?;
             members.version = Some(version);
         }
         "key" => members.key = reader.optional_text("key")?,
@@ -285,7 +287,7 @@ fn read_member<'a>(
         "next" => match reader.item()? {
             Item::Unsigned(next) => members.next = Some(next),
             Item::Text(text) => members.next_position = Some(position(reader, text)?),
-            _ => return Err(reader.malformed("next is neither number nor position")),
+            _ => return Err(reader.malformed("next is neither a number nor a position")),
         },
         "kept" => {
             let text = reader.optional_text("kept")?;
@@ -305,7 +307,7 @@ fn position(reader: &Reader<'_>, text: &str) -> Result<Position, SerializationEr
 fn read_epoch(reader: &mut Reader<'_>) -> Result<Epoch, SerializationError> {
     let text = reader.text("epoch")?;
     let number = u64::from_str_radix(text, 16);
-    let wrong = |_| reader.malformed("an epoch is 16 hexadecimal digits");
+    let wrong = |_| reader.malformed("epoch is not 16 hexadecimal digits");
     number.map(Epoch).map_err(wrong)
 }
 
@@ -320,10 +322,10 @@ fn read_fields(reader: &mut Reader<'_>) -> Result<Vec<FieldMember>, Serializatio
                 whole: None,
             },
             Item::Map(members) => read_field(reader, members)?,
-            _ => return Err(reader.malformed("a field is neither name nor map")),
+            _ => return Err(reader.malformed("a field is neither a name nor a map")),
         };
         if fields.iter().any(|other| other.name == field.name) {
-            return Err(reader.malformed(format!("field {:?} stands twice", field.name)));
+            return Err(reader.malformed(format!("field {:?} occurs twice", field.name)));
         }
         fields.push(field);
     }
@@ -340,8 +342,7 @@ fn read_field(reader: &mut Reader<'_>, members: usize) -> Result<FieldMember, Se
             "type" => {
                 let word = reader.text("type")?;
                 let found = type_of(word);
-                field_type =
-                    Some(found.ok_or_else(|| reader.malformed("a type that is not known"))?);
+                field_type = Some(found.ok_or_else(|| reader.malformed("unknown type"))?);
             }
             "unit" => unit = owned(reader.optional_text("unit")?),
             "observed_property" => {
@@ -351,7 +352,7 @@ fn read_field(reader: &mut Reader<'_>, members: usize) -> Result<FieldMember, Se
             _ => reader.skip()?,
         }
     }
-    let name = name.ok_or_else(|| reader.malformed("a field without name"))?;
+    let name = name.ok_or_else(|| reader.malformed("a field has no name"))?;
     let whole = field_type.map(|field_type| Field {
         name: name.clone(),
         field_type,
@@ -392,8 +393,7 @@ fn read_element(reader: &mut Reader<'_>) -> Result<StreamElement, SerializationE
             "key" => element.key = reader.optional_text("key")?.map(str::to_owned),
             "quality" => {
                 let quality = quality_of(reader.text("quality")?);
-                element.quality =
-                    quality.ok_or_else(|| reader.malformed("a quality that is none"))?;
+                element.quality = quality.ok_or_else(|| reader.malformed("unknown quality"))?;
             }
             "origin" => {
                 let text = reader.optional_text("origin")?;
@@ -403,7 +403,7 @@ fn read_element(reader: &mut Reader<'_>) -> Result<StreamElement, SerializationE
             _ => reader.skip()?,
         }
     }
-    let missing = |name: &str| reader.malformed(format!("an element without {name}"));
+    let missing = |name: &str| reader.malformed(format!("an element has no {name}"));
     element.source_time = source_time.ok_or_else(|| missing("timestamp"))?;
     element.receive_time = receive_time.unwrap_or(element.source_time);
     element.position = Position {
@@ -424,14 +424,14 @@ fn read_values(reader: &mut Reader<'_>) -> Result<Vec<Value>, SerializationError
             Item::Signed(number) => Value::Integer(number),
             Item::Unsigned(number) => match i64::try_from(number) {
                 Ok(number) => Value::Integer(number),
-                Err(_) => return Err(reader.malformed("a whole number above 64 bits")),
+                Err(_) => return Err(reader.malformed("an integer exceeds 64 bits")),
             },
             Item::Double(number) => Value::Double(number),
             Item::Text(text) => Value::Text(text.to_owned()),
             Item::Binary(data) => Value::Bytes(data.to_vec()),
             Item::Map(members) => Value::Samples(read_samples(reader, members)?),
             Item::Array(_) | Item::Other => {
-                return Err(reader.malformed("a value of no known type"));
+                return Err(reader.malformed("a value has an unsupported type"));
             }
         });
     }
@@ -450,7 +450,7 @@ fn read_samples(reader: &mut Reader<'_>, members: usize) -> Result<Samples, Seri
                         Item::Double(number) => number,
                         Item::Signed(number) => number as f64,
                         Item::Unsigned(number) => number as f64,
-                        _ => return Err(reader.malformed("a sample that is no number")),
+                        _ => return Err(reader.malformed("a sample is not a number")),
                     });
                 }
             }

@@ -1,12 +1,12 @@
-//! The forms in which elements travel: XML, postcard, MessagePack.
+//! The wire formats of elements: XML, postcard, MessagePack.
 //!
-//! A [`Document`] is what is said at once: the structure of a stream, elements of it with the id and
-//! version of their schema, or that some never come. What is written is read as it was, bit by bit
-//! (doubles that are not a number become the one that the form has). The forms are described for
-//! other programs in `docs/links.md`.
+//! A [`Document`] is one message: the structure of a stream, elements of it with the id and version
+//! of their schema, or a loss. Decoding returns exactly the encoded values, bit by bit (doubles
+//! that are not a number become the one NaN of the format). `docs/links.md` describes the formats
+//! for other programs.
 //!
-//! XML and MessagePack name the fields, so that a writer may give them in any order and leave out
-//! what is null; [`Elements::shape`] gives them the order of the schema.
+//! XML and MessagePack name the fields, so that a writer may use any order and leave out null
+//! values; [`Elements::shape`] restores the order of the schema.
 
 mod message_pack;
 mod pack;
@@ -22,31 +22,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{LossReason, Serialization};
 
-/// Largest document in bytes; reason: a reader holds one whole, and the largest element of a stream
-/// takes 2 MiB, a third more in XML.
+/// Largest document in bytes; reason: a reader keeps a whole one in memory, and the largest element
+/// of a stream takes 2 MiB, a third more in XML.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the elements of one document, as they are in memory; a larger element has a document of its
-/// own. 1 MiB: in postcard and MessagePack, whose documents hold several, they take less than
-/// [`DOCUMENT_BYTES_MAX`].
+/// Bytes of the elements of one document, as they are in memory; a larger element has a document of
+/// its own. With 1 MiB, the postcard and MessagePack encodings stay below [`DOCUMENT_BYTES_MAX`].
 const ELEMENTS_BYTES_MAX: usize = 1 << 20;
-/// Greatest number of an element in a document; reason: what comes behind it has a number too.
+/// Greatest number of an element in a document; reason: its successors need numbers too.
 pub const NUMBER_MAX: u64 = u64::MAX - 2;
-/// Most elements of a document; reason: what is acknowledged at once is sent again at once.
+/// Most elements of a document; reason: a document is acknowledged, and sent again, as a whole.
 pub const ELEMENTS_MAX: usize = 4_096;
 /// Most fields of a schema in a document; reason: SQLite's default limit of columns.
 pub const FIELDS_MAX: usize = 2_000;
 
-/// Which schema, whoever wrote it: the first eight bytes of the SHA-256 of its JSON.
+/// Identifies a schema by content: the first eight bytes of the SHA-256 of its JSON.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct SchemaId(pub [u8; 8]);
 
 impl SchemaId {
-    /// That of a schema.
+    /// The id of a schema.
     #[must_use]
     pub fn of(schema: &StreamSchema) -> Self {
-        // A schema is plain data: it can always be written.
+        // A schema is plain data: it always encodes.
         let json = serde_json::to_vec(schema).unwrap_or_default();
         let digest = ring::digest::digest(&ring::digest::SHA256, &json);
         let mut id = [0; 8];
@@ -69,31 +68,31 @@ impl fmt::Display for SchemaId {
     }
 }
 
-/// A schema by its id, and the number of its version at the origin.
+/// A schema by its id, and its version at the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct SchemaRef {
-    /// Which schema.
+    /// The schema's id.
     pub id: SchemaId,
     /// Its version at the origin.
     pub version: u32,
 }
 
-/// What is said at once.
+/// A message between origin and reader.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document {
-    /// What the elements of a stream look like from here on.
+    /// The structure of the following elements.
     Structure(Structure),
     /// Elements.
     Elements(Elements),
-    /// Elements that never come.
+    /// Elements that never arrive.
     Lost(Lost),
-    /// The origin went back behind what the reader has.
+    /// The origin was rolled back to before the reader's position.
     Rollback(Rollback),
-    /// The origin lives. A reader that wanted only what is new is told behind which position that is.
+    /// A keep-alive; for a reader of new elements only, the first one has the start position.
     Alive(Option<Position>),
 }
 
-/// What the elements of a stream look like.
+/// The structure of a stream's elements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Structure {
     /// The stream.
@@ -111,15 +110,15 @@ pub struct Elements {
     pub stream: String,
     /// The schema.
     pub schema: SchemaRef,
-    /// The names of the values in their order; empty: as in the schema.
+    /// The names of the values in their order; empty: those of the schema.
     pub names: Vec<String>,
-    /// The elements; their positions are those at the sender.
+    /// The elements, with their positions at the sender.
     pub elements: Vec<StreamElement>,
-    /// The number of the newest element at the origin, when that is not among these.
+    /// The number of the newest element at the origin, if it is not among these.
     pub last: Option<u64>,
 }
 
-/// Numbers of a stream that never come.
+/// Numbers of a stream that never arrive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// The stream.
@@ -128,34 +127,34 @@ pub struct Lost {
     pub epoch: Epoch,
     /// The first.
     pub from: u64,
-    /// The number behind the last.
+    /// The number after the last.
     pub next: u64,
-    /// Why.
+    /// The reason.
     pub reason: LossReason,
 }
 
-/// The origin went back behind what the reader has.
+/// The origin was rolled back to before the reader's position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollback {
     /// The stream.
     pub stream: String,
-    /// The last element that both have, if the origin knows.
+    /// The last position that both have, if the origin knows it.
     pub kept: Option<Position>,
-    /// How it goes on.
+    /// The position at which the origin continues.
     pub next: Position,
 }
 
-/// Bytes that are no document, or elements that do not fit their schema.
+/// Bytes that are not a document, or elements that do not fit their schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SerializationError {
-    /// The bytes end within a document; nothing else is wrong so far.
+    /// The bytes end within a document that is valid so far.
     #[error("the document ends too early")]
     Incomplete,
-    /// The bytes are no document.
+    /// The bytes are not a document.
     #[error("byte {offset}: {why}")]
     Malformed {
-        /// Where it was seen.
+        /// The offset of the fault.
         offset: usize,
         /// The fault.
         why: String,
@@ -163,7 +162,7 @@ pub enum SerializationError {
     /// A limit is exceeded.
     #[error("{what} is above the limit of {limit}")]
     Limit {
-        /// What.
+        /// The limited quantity.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -182,7 +181,7 @@ pub enum SerializationError {
 }
 
 impl Serialization {
-    /// The word in messages between nodes.
+    /// The name in messages between nodes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -192,7 +191,7 @@ impl Serialization {
         }
     }
 
-    /// The serialization of a word.
+    /// Parses the name of a serialization.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Xml, Self::Postcard, Self::MessagePack];
@@ -209,7 +208,7 @@ impl Serialization {
         }
     }
 
-    /// The serialization of a media type; parameters are not looked at.
+    /// The serialization of a media type; parameters are ignored.
     #[must_use]
     pub fn of_media_type(media_type: &str) -> Option<Self> {
         let bare = media_type.split(';').next().unwrap_or_default().trim();
@@ -226,7 +225,7 @@ impl Serialization {
     /// Appends `document` to `bytes`. `schema` names the fields of elements.
     ///
     /// # Errors
-    /// Elements that do not fit the schema, or a document beyond its limits.
+    /// Elements that do not fit the schema, or a document above its limits.
     pub fn encode(
         self,
         document: &Document,
@@ -255,10 +254,10 @@ impl Serialization {
         limit("the document", bytes.len() - before, DOCUMENT_BYTES_MAX)
     }
 
-    /// The document at the beginning of `bytes`, and how many bytes it takes.
+    /// Decodes the document at the start of `bytes`; also returns how many bytes it takes.
     ///
     /// # Errors
-    /// [`SerializationError::Incomplete`] when more bytes may make a document of them.
+    /// [`SerializationError::Incomplete`] if more bytes can complete the document.
     pub fn decode(self, bytes: &[u8]) -> Result<(Document, usize), SerializationError> {
         let outcome = match self {
             Self::Xml => xml::decode(bytes),
@@ -283,7 +282,7 @@ impl Serialization {
     }
 }
 
-/// How many of these elements one document takes: at most `most`, and at least one.
+/// How many of these elements fit one document: at most `most`, and at least one.
 pub(crate) fn count_for_document(elements: &[StreamElement], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |element: &&StreamElement| {
@@ -295,7 +294,7 @@ pub(crate) fn count_for_document(elements: &[StreamElement], most: usize) -> usi
 }
 
 impl Document {
-    /// The greatest number that it names.
+    /// The greatest number in the document.
     fn greatest(&self) -> u64 {
         match self {
             Self::Structure(_) | Self::Alive(None) => 0,
@@ -314,7 +313,7 @@ impl Document {
 }
 
 impl Elements {
-    /// The same about these elements.
+    /// The same header with these elements.
     pub(crate) fn with(&self, elements: &[StreamElement]) -> Self {
         Self {
             stream: self.stream.clone(),
@@ -325,8 +324,8 @@ impl Elements {
         }
     }
 
-    /// The elements with their values in the order of `schema`: null for what was left out; a whole
-    /// number where the schema wants a double becomes one, if it is exact.
+    /// The elements with their values in the order of `schema`: null for missing ones; an integer
+    /// becomes a double where the schema has one, if the conversion is exact.
     ///
     /// # Errors
     /// The first field or value that does not fit.
@@ -368,7 +367,7 @@ impl Elements {
     }
 }
 
-/// Programs in other languages write 3 for 3.0.
+/// Other languages write 3 for 3.0.
 pub(crate) fn widen(wanted: FieldType, value: &mut Value) {
     if let (FieldType::Double, Value::Integer(number)) = (wanted, &*value)
         && number.unsigned_abs() <= 1 << 53

@@ -1,11 +1,11 @@
-//! MessagePack's forms, written and read; the part of the specification that documents need.
+//! Encodes and decodes the part of MessagePack that documents need.
 //!
-//! Source: the MessagePack specification (version 5, with `bin` and `str`). What is read may take any
-//! width; what is written takes the shortest. Extension types are passed over, not understood.
+//! Source: the MessagePack specification (version 5, with `bin` and `str`). The reader accepts any
+//! width, the writer uses the shortest. Extension types are skipped.
 
 use super::SerializationError;
 
-/// Deepest nesting that is passed over.
+/// Deepest nesting that is skipped.
 const DEPTH_MAX: usize = 8;
 
 pub(super) fn nil(bytes: &mut Vec<u8>) {
@@ -75,7 +75,7 @@ pub(super) fn map(length: usize, bytes: &mut Vec<u8>) {
 fn sized(length: usize, tag: u8, bytes: &mut Vec<u8>) {
     match u16::try_from(length) {
         Ok(length) => tagged(tag, &length.to_be_bytes(), bytes),
-        // Documents are bounded far below 4 GiB.
+        // Documents are far below 4 GiB.
         Err(_) => tagged(tag + 1, &(length as u32).to_be_bytes(), bytes),
     }
 }
@@ -85,7 +85,7 @@ fn tagged(tag: u8, data: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(data);
 }
 
-/// A value without what is inside it.
+/// A value without its contents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Item<'a> {
     Nil,
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         let bytes = self.take(length)?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Item::Text(text)),
-            Err(_) => Err(self.malformed("a text that is no UTF-8")),
+            Err(_) => Err(self.malformed("a text is not UTF-8")),
         }
     }
 
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
             0x90..=0x9f => Item::Array(usize::from(tag & 0x0f)),
             0xa0..=0xbf => self.utf8(usize::from(tag & 0x1f))?,
             0xc0 => Item::Nil,
-            0xc1 => return Err(self.malformed("the byte 0xc1, which begins nothing")),
+            0xc1 => return Err(self.malformed("the byte 0xc1 is never used")),
             0xc2 | 0xc3 => Item::Boolean(tag == 0xc3),
             0xc4..=0xc6 => {
                 let length = self.length(1 << (tag - 0xc4))?;
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes over a value and what is inside it.
+    /// Skips a value and its contents.
     pub(super) fn skip(&mut self) -> Result<(), SerializationError> {
         self.skip_within(DEPTH_MAX)
     }
@@ -202,28 +202,28 @@ impl<'a> Reader<'a> {
         if depth == 0 {
             return Err(self.malformed("nested too deeply"));
         }
-        // Each takes a byte at least, so that the end of the bytes bounds this.
+        // Each takes a byte at least, so the length of the input bounds this.
         (0..inside).try_for_each(|_| self.skip_within(depth - 1))
     }
 
     pub(super) fn map(&mut self, what: &str) -> Result<usize, SerializationError> {
         match self.item()? {
             Item::Map(length) => Ok(length),
-            _ => Err(self.malformed(format!("{what} is no map"))),
+            _ => Err(self.malformed(format!("{what} is not a map"))),
         }
     }
 
     pub(super) fn array(&mut self, what: &str) -> Result<usize, SerializationError> {
         match self.item()? {
             Item::Array(length) => Ok(length),
-            _ => Err(self.malformed(format!("{what} is no array"))),
+            _ => Err(self.malformed(format!("{what} is not an array"))),
         }
     }
 
     pub(super) fn text(&mut self, what: &str) -> Result<&'a str, SerializationError> {
         match self.item()? {
             Item::Text(text) => Ok(text),
-            _ => Err(self.malformed(format!("{what} is no text"))),
+            _ => Err(self.malformed(format!("{what} is not a text"))),
         }
     }
 
@@ -234,14 +234,14 @@ impl<'a> Reader<'a> {
         match self.item()? {
             Item::Text(text) => Ok(Some(text)),
             Item::Nil => Ok(None),
-            _ => Err(self.malformed(format!("{what} is no text"))),
+            _ => Err(self.malformed(format!("{what} is not a text"))),
         }
     }
 
     pub(super) fn unsigned(&mut self, what: &str) -> Result<u64, SerializationError> {
         match self.item()? {
             Item::Unsigned(number) => Ok(number),
-            _ => Err(self.malformed(format!("{what} is no number from 0 on"))),
+            _ => Err(self.malformed(format!("{what} is not an unsigned integer"))),
         }
     }
 
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
         match self.item()? {
             Item::Signed(number) => Ok(number),
             Item::Unsigned(number) if i64::try_from(number).is_ok() => Ok(number as i64),
-            _ => Err(self.malformed(format!("{what} is no whole number of 64 bits"))),
+            _ => Err(self.malformed(format!("{what} is not a 64-bit integer"))),
         }
     }
 }

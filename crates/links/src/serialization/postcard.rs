@@ -1,4 +1,4 @@
-//! Postcard: a varint of the length, then the document; elements as records of the log.
+//! Postcard: a varint of the length, then the document; elements are records of the log.
 
 use chappe_stream::{Position, Timestamp, decode_element, encode_element};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
     let (wire, rest) = ::postcard::take_from_bytes::<Wire>(body)
         .map_err(|error| malformed(head, error.to_string()))?;
     if !rest.is_empty() {
-        let why = format!("{} bytes too many", rest.len());
+        let why = format!("{} trailing bytes", rest.len());
         return Err(malformed(head + length - rest.len(), why));
     }
     let document = match wire {
@@ -108,13 +108,13 @@ fn read_elements(
     let read =
         |wire: WireElement| match decode_element(&wire.record, wire.position, wire.source_time) {
             Ok((element, 0)) => Ok(element),
-            Ok((_, version)) => Err(malformed(offset, format!("a record of version {version}"))),
+            Ok((_, version)) => Err(malformed(offset, format!("a record has version {version}"))),
             Err(error) => Err(malformed(offset, error.to_string())),
         };
     elements.into_iter().map(read).collect()
 }
 
-/// The length that stands at the beginning, and how many bytes it takes.
+/// Decodes the leading length; also returns how many bytes it takes.
 fn length(bytes: &[u8]) -> Result<(usize, usize), SerializationError> {
     let mut length = 0_usize;
     for index in 0..4 {
@@ -124,7 +124,7 @@ fn length(bytes: &[u8]) -> Result<(usize, usize), SerializationError> {
             return Ok((length, index + 1));
         }
     }
-    Err(malformed(0, "a length of more than four bytes".into()))
+    Err(malformed(0, "the length takes more than four bytes".into()))
 }
 
 fn malformed(offset: usize, why: String) -> SerializationError {

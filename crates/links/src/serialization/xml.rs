@@ -1,12 +1,12 @@
-//! XML: one document a line, one element a document.
+//! XML: one document per line, one element per document.
 //!
 //! ```xml
 //! <stream-element stream="ward.a" epoch="00000000000000a1" number="5" timestamp="1700000000000000000"
 //!   received="1700000000000000005" quality="good" schema="0123456789abcdef" version="0">
 //!   <field name="t" type="double">21.5</field></stream-element>
 //! ```
-//! Times are nanoseconds since 1970. Written on one line; line breaks within texts are references,
-//! and text that XML cannot hold is base64.
+//! Times are nanoseconds since 1970. A document is one line; line breaks within texts are character
+//! references, and text that XML cannot represent is base64.
 
 use std::fmt::Write as _;
 
@@ -170,11 +170,11 @@ fn write_field(field: &Field, value: &Value, text: &mut String) {
 }
 
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    // A string takes whatever is written.
+    // Writing to a string cannot fail.
     let _ = text.write_fmt(arguments);
 }
 
-/// As XML Schema writes doubles; shortest digits that read as the same number.
+/// A double as in XML Schema, with the shortest digits that parse to the same number.
 fn write_double(number: f64, text: &mut String) {
     let written = match number {
         n if n.is_nan() => "NaN",
@@ -241,7 +241,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
     if bytes.is_empty() {
         return Err(SerializationError::Incomplete);
     }
-    // Line by line, so that an endless answer can be read as it comes.
+    // Line by line, so that an endless response can be decoded as it arrives.
     let (line, used) = match bytes.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&bytes[..end], end + 1),
         None => (bytes, bytes.len()),
@@ -253,7 +253,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Document, usize), SerializationErr
     };
     match Element::parse_within(line, limits) {
         Ok(root) => Ok((document(&root)?, blank + used)),
-        // Written over several lines by another program: read as one.
+        // Another program may use several lines: they are parsed as one document.
         Err(_) if used < bytes.len() => {
             let root = Element::parse_within(bytes, limits).map_err(refused)?;
             Ok((document(&root)?, blank + bytes.len()))
@@ -294,7 +294,7 @@ fn document(root: &Element) -> Result<Document, SerializationError> {
             if index == 0 {
                 elements.names = names;
             } else if elements.names != names {
-                return Err(malformed("elements of one document with different fields"));
+                return Err(malformed("elements of one document have different fields"));
             }
             elements.elements.push(element);
         }
@@ -308,19 +308,19 @@ fn document(root: &Element) -> Result<Document, SerializationError> {
             from: number(root, "from")?,
             next: number(root, "next")?,
             reason: loss_of(required(root, "reason")?)
-                .ok_or_else(|| malformed("a reason that is not known"))?,
+                .ok_or_else(|| malformed("unknown reason"))?,
         })
     } else if root.name == name("rollback") {
         Document::Rollback(Rollback {
             stream: text_of(root, "stream")?,
             kept: position(root, "kept")?,
-            next: position(root, "next")?.ok_or_else(|| malformed("no attribute next"))?,
+            next: position(root, "next")?.ok_or_else(|| malformed("missing attribute next"))?,
         })
     } else if root.name == name("alive") {
         Document::Alive(position(root, "after")?)
     } else {
         let found: String = root.name.local.chars().take(64).collect();
-        return Err(malformed(format!("{found:?} is no document of a link")));
+        return Err(malformed(format!("{found:?} is not a document of a link")));
     })
 }
 
@@ -329,7 +329,7 @@ fn read_head(element: &Element) -> Result<Elements, SerializationError> {
     Ok(Elements {
         stream: text_of(element, "stream")?,
         schema: SchemaRef {
-            id: id.ok_or_else(|| malformed("a schema that is no id"))?,
+            id: id.ok_or_else(|| malformed("schema is not a valid id"))?,
             version: number(element, "version")?,
         },
         last: match element.attribute(&Name::local("last")) {
@@ -349,14 +349,14 @@ fn read_element(element: &Element) -> Result<(Vec<String>, StreamElement), Seria
     };
     let quality = match element.attribute(&Name::local("quality")) {
         None => Quality::Good,
-        Some(word) => quality_of(word).ok_or_else(|| malformed("a quality that is none"))?,
+        Some(word) => quality_of(word).ok_or_else(|| malformed("unknown quality"))?,
     };
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for field in element.children_named(&Name::local("field")) {
         limit("the number of fields", names.len() + 1, FIELDS_MAX)?;
         let name = text_of(field, "name")?;
         if names.contains(&name) {
-            return Err(malformed(format!("field {name:?} stands twice")));
+            return Err(malformed(format!("field {name:?} occurs twice")));
         }
         names.push(name);
         values.push(read_value(field)?);
@@ -381,8 +381,8 @@ fn read_value(field: &Element) -> Result<Value, SerializationError> {
         return Ok(Value::Null);
     }
     let word = required(field, "type")?;
-    let wrong = || malformed(format!("a value that is no {word:.32}"));
-    let field_type = type_of(word).ok_or_else(|| malformed("a type that is not known"))?;
+    let wrong = || malformed(format!("a value does not parse as {word:.32}"));
+    let field_type = type_of(word).ok_or_else(|| malformed("unknown type"))?;
     let text = field.text();
     use chappe_stream::FieldType as Type;
     Ok(match field_type {
@@ -419,7 +419,7 @@ fn read_structure(root: &Element) -> Result<Structure, SerializationError> {
         schema.fields.push(Field {
             name: text_of(field, "name")?,
             field_type: type_of(required(field, "type")?)
-                .ok_or_else(|| malformed("a type that is not known"))?,
+                .ok_or_else(|| malformed("unknown type"))?,
             unit: any_text(field, "unit")?,
             observed_property: any_text(field, "observed-property")?,
             description: any_text(field, "description")?,
@@ -434,7 +434,7 @@ fn read_structure(root: &Element) -> Result<Structure, SerializationError> {
 
 fn required<'a>(element: &'a Element, name: &'static str) -> Result<&'a str, SerializationError> {
     let value = element.attribute(&Name::local(name));
-    value.ok_or_else(|| malformed(format!("no attribute {name}")))
+    value.ok_or_else(|| malformed(format!("missing attribute {name}")))
 }
 
 fn text_of(element: &Element, name: &'static str) -> Result<String, SerializationError> {
@@ -448,7 +448,7 @@ fn any_text(element: &Element, name: &'static str) -> Result<Option<String>, Ser
     }
     let encoded = element.attribute(&Name::owned("", format!("{name}-base64")));
     let decoded = encoded.map(|text| {
-        utf8(text).ok_or_else(|| malformed(format!("attribute {name}-base64 is no text")))
+        utf8(text).ok_or_else(|| malformed(format!("attribute {name}-base64 is not a text")))
     });
     decoded.transpose()
 }
@@ -463,12 +463,12 @@ fn number<T: std::str::FromStr>(
 ) -> Result<T, SerializationError> {
     let text = required(element, name)?;
     text.parse()
-        .map_err(|_| malformed(format!("attribute {name} is no number that fits")))
+        .map_err(|_| malformed(format!("attribute {name} is not a number in range")))
 }
 
 fn epoch(element: &Element) -> Result<Epoch, SerializationError> {
     let text = required(element, "epoch")?;
-    let wrong = |_| malformed("an epoch is 16 hexadecimal digits");
+    let wrong = |_| malformed("epoch is not 16 hexadecimal digits");
     u64::from_str_radix(text, 16).map(Epoch).map_err(wrong)
 }
 

@@ -11,21 +11,21 @@ use crate::Reader;
 #[derive(Debug)]
 pub struct MemoryConnection {
     outgoing: VecDeque<LinkFrame>,
-    there: Way,
-    here: Way,
+    there: Direction,
+    here: Direction,
 }
 
 /// One direction. Clones share it.
 #[derive(Debug, Clone)]
-struct Way(Arc<Mutex<Queue>>);
+struct Direction(Arc<Mutex<Queue>>);
 
 #[derive(Debug)]
 struct Queue {
     frames: VecDeque<LinkFrame>,
     frames_max: usize,
-    /// One of the ends is gone.
+    /// One of the ends was dropped.
     ended: bool,
-    /// Of who waits for a frame, and of who waits for room.
+    /// The wakers of a reader waiting for a frame and of a writer waiting for room.
     wakers: [Option<Waker>; 2],
 }
 
@@ -33,7 +33,7 @@ struct Queue {
 #[must_use]
 pub fn pair(frames: usize) -> (MemoryConnection, MemoryConnection) {
     let way = || {
-        Way(Arc::new(Mutex::new(Queue {
+        Direction(Arc::new(Mutex::new(Queue {
             frames: VecDeque::new(),
             frames_max: frames.max(1),
             ended: false,
@@ -41,7 +41,7 @@ pub fn pair(frames: usize) -> (MemoryConnection, MemoryConnection) {
         })))
     };
     let (one, other) = (way(), way());
-    let end = |there: &Way, here: &Way| MemoryConnection {
+    let end = |there: &Direction, here: &Direction| MemoryConnection {
         outgoing: VecDeque::new(),
         there: there.clone(),
         here: here.clone(),
@@ -49,8 +49,8 @@ pub fn pair(frames: usize) -> (MemoryConnection, MemoryConnection) {
     (end(&one, &other), end(&other, &one))
 }
 
-impl Way {
-    /// Every change leaves the queue whole.
+impl Direction {
+    /// Every change leaves the queue consistent, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,7 +89,7 @@ impl FrameConnection for MemoryConnection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
-        // Its end is noticed below, after the frames before it.
+        // The end is noticed below, after the frames before it.
         let _ = self.poll_flush(context);
         let mut queue = self.here.lock();
         if let Some(frame) = queue.frames.pop_front() {
@@ -133,7 +133,7 @@ impl Drop for MemoryConnection {
 
 fn ended() -> ConnectionError {
     ConnectionError {
-        text: "the other end is gone".to_owned(),
+        text: "the other end was closed".to_owned(),
         hint: None,
     }
 }

@@ -26,7 +26,7 @@ use super::Reader;
 pub enum LinkFrame {
     /// A frame of the session.
     Session(Bytes),
-    /// A question to the directory, or the answer, as MessagePack.
+    /// A query of the directory, or its answer, as MessagePack.
     Directory(Bytes),
 }
 
@@ -44,9 +44,9 @@ impl LinkFrame {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ConnectionError {
-    /// Why.
+    /// The reason.
     pub text: String,
-    /// The remedy, if it is known.
+    /// The hint, if there is one.
     pub hint: Option<String>,
 }
 

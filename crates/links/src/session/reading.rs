@@ -1,4 +1,4 @@
-//! Answers of a stream's log to the questions of a [`chappe_link::Origin`].
+//! Answers the reads of a [`chappe_link::Origin`] from a stream's log.
 
 use chappe_flow::{Channel, LossReason, Records, Schema, SchemaId};
 use chappe_link::{Hole, OriginCommand, ReadRequest, Resumption, SchemaOf, StreamState};
@@ -34,7 +34,7 @@ pub(super) fn read(log: &StreamLog, request: ReadRequest) -> OriginCommand {
             OriginCommand::Undecodable { request }
         }
         Err(error) => {
-            tracing::warn!(stream = log.name(), %error, "cannot be read for a link");
+            tracing::warn!(stream = log.name(), %error, "cannot read a stream for a link");
             let text = format!("the stream cannot be read: {error}");
             OriginCommand::ReadFailed { request, text }
         }
@@ -73,21 +73,21 @@ pub(super) fn schema(log: &StreamLog, of: SchemaOf) -> Schema {
     Schema {
         id: SchemaId(serialization::SchemaId::of(&schema).0),
         version,
-        // A schema is plain data: it can always be written.
+        // A schema is plain data: it always encodes.
         bytes: serde_json::to_vec(&schema).unwrap_or_default().into(),
     }
 }
 
-/// Puts elements back that a subscriber has sent.
+/// Fills in elements that a subscriber has sent.
 pub(super) fn put_back(log: &StreamLog, first: chappe_flow::Position, records: &Records) {
     let records = records.iter().map(|it| (Timestamp(it.time), it.payload));
     match log.put_back(from_flow(first), records) {
         Ok(put) => {
             let (stream, count) = (log.name(), put.count);
-            tracing::info!(stream, count, "damaged elements put back");
+            tracing::info!(stream, count, "damaged elements repaired");
         }
         // Another subscriber was faster, or they do not fit.
-        Err(error) => tracing::debug!(stream = log.name(), %error, "not put back"),
+        Err(error) => tracing::debug!(stream = log.name(), %error, "elements for repair rejected"),
     }
 }
 

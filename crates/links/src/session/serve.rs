@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::wire::{READY_FRAMES_MAX, Wire};
 use super::{ConnectionError, FrameConnection, LinkFrame, reading};
 use crate::directory;
-use crate::feed::{Mailbox, News, Reading};
+use crate::feed::{FeedSubscription, FeedUpdate, Mailbox};
 use crate::peers::Peer;
 use crate::replica::to_flow;
 use crate::shared::Shared;
@@ -77,7 +77,7 @@ struct Session<C: FrameConnection> {
 struct Served {
     log: StreamLog,
     /// Puts new elements in the mailbox until it is dropped.
-    _reading: Reading,
+    _reading: FeedSubscription,
 }
 
 impl<C: FrameConnection> Session<C> {
@@ -92,7 +92,7 @@ impl<C: FrameConnection> Session<C> {
             let next = repair.next.min(status.next);
             alarm.at_latest(deadline.map_or(next, |deadline| deadline.min(next)));
             let mut rung = false;
-            // While too much is queued, only time goes on.
+            // While too much is queued, only timers run.
             let is_full = self.wire.is_full();
             let waits = is_full || !self.events.is_empty();
             tokio::select! {
@@ -138,13 +138,13 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// Gives the machine an input, and answers its questions until it has none.
+    /// Passes an input to the machine, and answers its requests until it has none.
     fn give(&mut self, input: Input<OriginReceive, OriginCommand>) {
         self.drain(input);
         self.answer_events();
     }
 
-    /// Answers the machine's questions as far as there is room for what they cause.
+    /// Answers the machine's requests as long as there is room for the results.
     fn answer_events(&mut self) {
         while self.ended.is_none()
             && (!self.wire.is_full() || self.origin.has_ended())
@@ -193,7 +193,7 @@ impl<C: FrameConnection> Session<C> {
             }
             OriginEvent::Ended { channel, text } => {
                 self.streams.remove(&channel);
-                tracing::debug!(%channel, text, "no longer read");
+                tracing::debug!(%channel, text, "channel closed");
                 None
             }
             OriginEvent::Session(SessionEvent::Closed { .. }) => {
@@ -224,7 +224,7 @@ impl<C: FrameConnection> Session<C> {
                 text: format!("there is no stream {name:?} that you may read"),
             };
         };
-        // Before its newest number is read: later elements are reported.
+        // Subscribed before the newest number is read, so later elements are reported.
         let linger = self.shared.config.linger;
         let _reading = self.shared.feeds.read(&log, linger, &self.mailbox, channel);
         let stream = reading::state(&log, positions);
@@ -233,7 +233,7 @@ impl<C: FrameConnection> Session<C> {
         OriginCommand::Opened { channel, stream }
     }
 
-    /// Looks for damage here.
+    /// Looks for damage in the local streams.
     fn repair(&mut self) {
         let streams = self.streams.iter();
         let holes = streams.flat_map(|(channel, served)| reading::holes(*channel, &served.log));
@@ -275,14 +275,14 @@ impl<C: FrameConnection> Session<C> {
     }
 }
 
-fn command(news: News) -> OriginCommand {
+fn command(news: FeedUpdate) -> OriginCommand {
     match news {
-        News::Live(channel, batch) => OriginCommand::Live {
+        FeedUpdate::Live(channel, batch) => OriginCommand::Live {
             channel,
             first: to_flow(batch.first),
             schema_version: batch.schema_version,
             records: batch.records,
         },
-        News::Appended(channel, last) => OriginCommand::Appended { channel, last },
+        FeedUpdate::Appended(channel, last) => OriginCommand::Appended { channel, last },
     }
 }

@@ -29,27 +29,29 @@ use crate::link::Link;
 use crate::replica::{self, InletError, Pending, Replica, from_flow, to_flow};
 use crate::{LinkError, LinkStart, LossReason, Selection, Serialization, serialization};
 
-/// How often a session tells how it does.
+/// The period of status updates.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
-/// How often damaged places are looked for and asked of the origin.
+/// The period of looking for damage, which is requested from the origin.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
-/// How soon after the beginning of a session.
+/// The first look for damage after a session starts.
 const REPAIR_FIRST: Duration = Duration::from_millis(500);
-/// How long what is queued in the log goes without a look; reason: it is looked after whenever a
-/// frame comes, and as long as the origin has room to send, nobody waits for its acknowledgement.
+/// Longest time between checks of the log's queue; reason: it is checked whenever a frame arrives,
+/// and while the origin has room to send, nothing waits for its acknowledgement.
 const STORED_PAUSE: Duration = Duration::from_millis(250);
-/// How long what is stored goes unacknowledged; reason: as long as the origin has room to send, it
-/// waits for nothing, and an acknowledgement costs both ends as much as a frame of elements.
+/// Longest time that stored elements stay unacknowledged; reason: while the origin has room to
+/// send, it waits for nothing, and an acknowledgement costs both ends as much as a frame of
+/// elements.
 const ACKNOWLEDGE_DELAY: Duration = Duration::from_millis(250);
-/// Batches queued in the log with which the session is woken by the disk itself.
+/// From this number of batches in the log's queue, each commit wakes the session.
 const STORED_WAKES: usize = 32;
-/// The same, for so long after the origin was ahead; reason: then it waits for acknowledgements.
+/// Commits also wake the session for this long after the origin was ahead; reason: the origin then
+/// waits for acknowledgements.
 const CATCHING_UP: Duration = Duration::from_secs(1);
 
 /// Reads from one origin until the connection or the session ends.
 ///
 /// # Errors
-/// Why it ended.
+/// The reason for the end.
 pub(crate) async fn subscribe<C: FrameConnection>(
     link: Arc<Link>,
     connection: C,
@@ -101,13 +103,13 @@ struct Session<C: FrameConnection> {
     clock: Clock,
     replicas: BTreeMap<Channel, Replica>,
     next_channel: u32,
-    /// Streams to be subscribed to, if they are not.
+    /// Selected streams, subscribed or not.
     wanted: Vec<String>,
     /// Batches queued in the log, in the order of the log.
     queued_batches: VecDeque<Appended>,
-    /// When it is looked whether some of them are there.
+    /// The time of the next check for stored batches.
     stored_look: Option<Instant>,
-    /// Until then the disk itself wakes the session.
+    /// Until then each commit wakes the session.
     caught_up: Instant,
     events: VecDeque<SubscriberEvent>,
     bytes_told: u64,
@@ -189,7 +191,7 @@ impl<C: FrameConnection> Session<C> {
         self.give(Input::Command(command));
     }
 
-    /// Gives the machine an input, and does what it asks, until it asks nothing more.
+    /// Passes an input to the machine, and handles its requests until it has none.
     fn give(&mut self, input: Input<SubscriberReceive, SubscriberCommand>) {
         self.drain(input);
         while self.ended.is_none()
@@ -212,7 +214,7 @@ impl<C: FrameConnection> Session<C> {
         );
     }
 
-    /// Answers an event; the events that follow from it are handled after those that wait.
+    /// Answers an event; events that result from it are handled after those that wait.
     fn answer(&mut self, command: SubscriberCommand) {
         self.drain(Input::Command(command));
     }
@@ -221,7 +223,8 @@ impl<C: FrameConnection> Session<C> {
         self.ended = Some(Err(ConnectionError { text, hint }));
     }
 
-    /// Subscribes to what is selected by name, and asks for what is selected otherwise.
+    /// Subscribes to the streams selected by name, and queries the directory for the other
+    /// selections.
     fn look_at_directory(&mut self) {
         for selection in self.selections.clone() {
             match &selection {
@@ -356,7 +359,7 @@ impl<C: FrameConnection> Session<C> {
                 }));
             }
             SessionEvent::Closed { text, .. } => {
-                self.end(format!("the origin ended: {text}"), None);
+                self.end(format!("the origin ended the session: {text}"), None);
             }
             SessionEvent::Failed(failure) => {
                 let hint = failure.hint().map(str::to_owned);
@@ -421,7 +424,7 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// A batch, or a dead letter, is in the log's queue.
+    /// Notes a batch or a dead letter in the log's queue.
     fn queued(&mut self, pending: Pending) {
         let (last, dead_letter, appended) = match pending {
             Pending::Stored(last, appended) => (last, None, appended),
@@ -435,25 +438,28 @@ impl<C: FrameConnection> Session<C> {
         self.queued_batches.push_back(appended);
     }
 
-    /// The origin says what elements of a version look like. A stream that cannot be stored so is left.
-    fn define(&mut self, channel: Channel, said: &Schema) -> StorageOutcome {
+    /// Defines a schema version that the origin has announced. A stream that cannot be stored with
+    /// it is dropped.
+    fn define(&mut self, channel: Channel, announced: &Schema) -> StorageOutcome {
         let Some(replica) = self.replicas.get_mut(&channel) else {
             return StorageOutcome::Done;
         };
-        let schema = match said.bytes.is_empty() {
+        let schema = match announced.bytes.is_empty() {
             true => replica
                 .known()
                 .ok_or("the origin did not send the schema".to_owned()),
-            false => serde_json::from_slice::<StreamSchema>(&said.bytes)
+            false => serde_json::from_slice::<StreamSchema>(&announced.bytes)
                 .map_err(|error| format!("the schema does not decode: {error}")),
         };
         let text = match schema.map(|schema| (serialization::SchemaId::of(&schema), schema)) {
-            Ok((id, schema)) if id.0 == said.id.0 => match replica.learn(said.version, &schema) {
-                Ok(()) => return StorageOutcome::Done,
-                Err(InletError::Busy(_)) => return StorageOutcome::Busy,
-                Err(InletError::Defining) => return StorageOutcome::Defining,
-                Err(error) => error.to_string(),
-            },
+            Ok((id, schema)) if id.0 == announced.id.0 => {
+                match replica.learn(announced.version, &schema) {
+                    Ok(()) => return StorageOutcome::Done,
+                    Err(InletError::Busy(_)) => return StorageOutcome::Busy,
+                    Err(InletError::Defining) => return StorageOutcome::Defining,
+                    Err(error) => error.to_string(),
+                }
+            }
             Ok((id, _)) => format!("the schema is {id}, not the one that the origin names"),
             Err(text) => text,
         };
@@ -465,12 +471,12 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// Tells the machine which batches have reached the disk.
+    /// Reports to the machine which batches are on disk.
     fn look_at_log(&mut self) {
         let mut batches = 0;
         while let Some(outcome) = self.queued_batches.front().and_then(Appended::try_result) {
             if let Err(error) = outcome {
-                let text = format!("the log does not store elements: {error}");
+                let text = format!("the log cannot store elements: {error}");
                 self.end(text, None);
                 break;
             }
@@ -489,7 +495,7 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// What the copy has of records that the origin has lost.
+    /// The copy's records of a range that is damaged at the origin.
     fn read_copied(
         &self,
         channel: Channel,
@@ -506,7 +512,7 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// Asks the origin for what is damaged here.
+    /// Requests records from the origin that are damaged here.
     fn repair(&mut self) {
         let holes = self.replicas.iter().flat_map(|(channel, replica)| {
             replica.holes().into_iter().map(move |hole| Hole {
@@ -522,7 +528,7 @@ impl<C: FrameConnection> Session<C> {
         }
     }
 
-    /// The origin has sent again what is damaged here.
+    /// Fills in damaged records that the origin has sent again.
     fn put_back(&mut self, channel: Channel, first: Position, records: &Records) {
         let Some(replica) = self.replicas.get(&channel) else {
             return;
@@ -530,9 +536,11 @@ impl<C: FrameConnection> Session<C> {
         let outcome = replica.put_back(first, records.iter().map(|it| (it.time, it.payload)));
         match outcome {
             Ok(count) => {
-                tracing::info!(stream = replica.name(), count, "damaged elements put back")
+                tracing::info!(stream = replica.name(), count, "damaged elements repaired")
             }
-            Err(error) => tracing::warn!(stream = replica.name(), %error, "not put back"),
+            Err(error) => {
+                tracing::warn!(stream = replica.name(), %error, "cannot repair damaged elements")
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! What both ends of a session share: sending without ceasing to receive, and taking what is ready.
+//! The connection of either end of a session: sends while it receives, and takes every frame that
+//! is ready.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker, ready};
@@ -6,19 +7,19 @@ use std::time::Duration;
 
 use super::{ConnectionError, FrameConnection, LinkFrame};
 
-/// Frames taken at once before what they cause is sent; reason: an acknowledgement should not wait
-/// for more than some milliseconds of work.
+/// Frames handled before their results are sent; reason: an acknowledgement should not wait for
+/// more than some milliseconds of work.
 pub(super) const READY_FRAMES_MAX: usize = 64;
-/// Bytes that may be queued before the peer is read and answered again; reason: windows bound what
-/// goes to a peer that keeps the protocol, not the answers to one that asks without reading.
+/// Queued bytes above which the peer is not read; reason: windows bound the data for a correct
+/// peer, but not the answers for one that sends requests without reading.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
-/// How long the last frames may take at the end of a session.
+/// Time limit for the last frames at the end of a session.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A connection, and how it failed.
+/// A connection, and its error.
 pub(super) struct Wire<C> {
     connection: C,
-    /// Received while it was awaited.
+    /// Received while waiting for it.
     first: Option<LinkFrame>,
     failed: Option<ConnectionError>,
 }
@@ -32,19 +33,19 @@ impl<C: FrameConnection> Wire<C> {
         }
     }
 
-    /// Whether so much is queued that nothing more should be answered or read.
+    /// Whether the queue is so full that nothing more should be answered or read.
     pub(super) fn is_full(&self) -> bool {
         self.connection.queued_bytes() >= QUEUED_BYTES_MAX
     }
 
-    /// Queues a frame; if that fails, so does what is called next.
+    /// Queues a frame; if that fails, the next call returns the error.
     pub(super) fn push(&mut self, frame: LinkFrame) {
         if let Err(error) = self.connection.push(frame) {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// Sends what is queued, as far as there is room now; the rest goes while a frame is awaited.
+    /// Sends queued frames as far as there is room; the rest is sent while waiting for a frame.
     pub(super) fn send_ready(&mut self) -> Result<(), ConnectionError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -55,8 +56,8 @@ impl<C: FrameConnection> Wire<C> {
         }
     }
 
-    /// Returns when there is a frame to [`take`](Self::take); when something else `waits` for room, as
-    /// soon as there is room. Sends meanwhile. Nothing is lost when the future is dropped.
+    /// Returns when a frame is ready to [`take`](Self::take); if `waits`, also when there is room
+    /// to send. Sends meanwhile. Cancel-safe.
     pub(super) async fn ready(&mut self, waits: bool) -> Result<(), ConnectionError> {
         poll_fn(|context| {
             if self.is_full()
@@ -75,8 +76,8 @@ impl<C: FrameConnection> Wire<C> {
         .await
     }
 
-    /// The next frame that was read, if there is room for answers. What is at the socket comes with the
-    /// next wait, which asks it in any case.
+    /// The next frame that was read, if there is room for answers. Frames still at the socket come
+    /// with the next wait, which polls it in any case.
     pub(super) fn take(&mut self) -> Result<Option<LinkFrame>, ConnectionError> {
         if self.is_full() {
             return Ok(None);
@@ -93,16 +94,16 @@ impl<C: FrameConnection> Wire<C> {
         }
     }
 
-    /// Sends what is queued to the last, before the end.
+    /// Sends everything queued before the end.
     pub(super) async fn finish(mut self) {
         let flushed = poll_fn(|context| self.connection.poll_flush(context));
-        // Late or broken: it ends all the same.
+        // After a time-out or an error the session ends anyway.
         let _ = tokio::time::timeout(LINGER, flushed).await;
     }
 }
 
-/// For asking what is there now. Before anybody waits, the connection is asked again with the task's
-/// own waker.
+/// A context for polling without waiting. Before the task waits, it polls the connection again with
+/// its own waker.
 fn nobody() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

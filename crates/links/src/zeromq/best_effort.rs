@@ -1,4 +1,4 @@
-//! Best effort over PUB and SUB: what is missed is counted, never sent again.
+//! Best effort over PUB and SUB: missed elements are counted, never sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{ZeromqConfig, connection_error};
-use crate::documents::{apply, when_room};
+use crate::documents::{apply, retry_until_room};
 use crate::handle::Links;
 use crate::inlet::{self, Inlet, InletError};
 use crate::link::Link;
@@ -25,11 +25,11 @@ use crate::serialization::{
 use crate::session::ConnectionError;
 use crate::{LinkError, Reader, Selection, Serialization, directory};
 
-/// Elements of one message at most, in forms that take more than one.
+/// Most elements of one message, in serializations that allow more than one.
 const ELEMENTS_MAX: usize = 256;
-/// How often new streams are looked for, and a directory that did not answer is asked again.
+/// The period of looking for new streams, and the delay before a silent directory is asked again.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
-/// How long the directory may take to answer.
+/// Time limit for an answer of the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const ALL: [Serialization; 3] = [
@@ -43,8 +43,8 @@ fn topic(stream: &str, serialization: Serialization) -> Bytes {
 }
 
 impl Links {
-    /// Publishes the streams that have subscribers, until the future is dropped. `reader` stands for
-    /// all subscribers: what it may read is published.
+    /// Publishes the streams that have subscribers, until the future is dropped. All streams that
+    /// `reader` may read are published, for every subscriber.
     pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
         let shared = self.shared().clone();
         let mut changes = publisher.changes();
@@ -75,7 +75,7 @@ impl Links {
     }
 }
 
-/// A task; no longer when dropped.
+/// A task that is aborted on drop.
 struct Running(AbortHandle);
 
 impl Drop for Running {
@@ -84,7 +84,7 @@ impl Drop for Running {
     }
 }
 
-/// Publishes what is new in a stream.
+/// Publishes new elements of a stream.
 async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFollower) {
     loop {
         let Written {
@@ -121,7 +121,7 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFoll
                     last: None,
                 });
                 let mut bytes = Vec::new();
-                // An element that is too large for a document is missed, as best effort may be; the
+                // An element too large for a document is skipped, as best effort allows; the
                 // receiver counts it.
                 if form.encode(&document, &schema, &mut bytes).is_ok() {
                     publisher.publish(topic.clone(), [Bytes::from(bytes)]);
@@ -165,7 +165,7 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
     let mut state = subscriber.link();
     let directory = Directory::new(link, security, node.limits.clone());
     let (found, mut looks) = mpsc::channel(1);
-    let _looking = Running(tokio::spawn(look(directory.anew(), found)).abort_handle());
+    let _looking = Running(tokio::spawn(look(directory.reconnected(), found)).abort_handle());
     let mut reader = Receiving {
         link: link.clone(),
         selections,
@@ -202,7 +202,7 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
                         link.connected();
                     }
                 }
-                // What is subscribed to goes on.
+                // Subscribed streams continue.
                 Err(error) if names.is_empty() => {
                     link.disconnected(error.to_string(), error.hint());
                 }
@@ -213,8 +213,8 @@ async fn run(link: &Arc<Link>, node: &ZeromqConfig) -> Result<(), ConnectionErro
     }
 }
 
-/// Looks again and again which streams the link selects. Subscribed to by its beginning, a stream would
-/// come in each serialization that there is: a topic is `NAME SERIALIZATION`.
+/// Queries repeatedly which streams the link selects. Subscribing to a prefix would return each
+/// stream in every serialization: a topic is `NAME SERIALIZATION`.
 async fn look(mut directory: Directory, found: mpsc::Sender<Result<BTreeSet<String>, LinkError>>) {
     let link = directory.link.clone();
     let selections = link.config.selections().unwrap_or_default();
@@ -274,8 +274,8 @@ impl Directory {
         }
     }
 
-    /// The same over a connection of its own.
-    fn anew(&self) -> Self {
+    /// A second directory client, with its own connection.
+    fn reconnected(&self) -> Self {
         Self::new(&self.link, self.security.clone(), self.limits.clone())
     }
 
@@ -283,13 +283,17 @@ impl Directory {
     async fn ask(&mut self, selection: &Selection) -> Result<Vec<Structure>, LinkError> {
         let failed = LinkError::Unsupported;
         let Some(endpoint) = &self.link.config.directory else {
-            return Err(failed("the link has no directory".to_owned()));
+            return Err(failed("the link has no directory address".to_owned()));
         };
         let mut request = match self.request.take() {
             Some(request) => request,
             None => Request::connect(endpoint, self.security.clone(), self.limits.clone())
                 .await
-                .map_err(|error| failed(format!("no directory at {endpoint}: {error}")))?,
+                .map_err(|error| {
+                    failed(format!(
+                        "cannot connect to the directory at {endpoint}: {error}"
+                    ))
+                })?,
         };
         let question = directory::question(selection, Serialization::Postcard);
         let answer = request.ask(question, PATIENCE).await;
@@ -310,8 +314,7 @@ struct Receiving {
     form: Serialization,
     directory: Directory,
     inlets: BTreeMap<String, Inlet>,
-    /// Streams that this node does not take, or the directory does not know, and until when they are
-    /// passed over.
+    /// Streams that this node or the directory refuses, and the time until which they are ignored.
     refused: BTreeMap<String, Instant>,
 }
 
@@ -327,7 +330,7 @@ impl Receiving {
             (2, Ok((Document::Elements(elements), _))) => elements,
             (2, Ok(_)) => return,
             (2, Err(error)) => return dropped("unreadable", error.to_string()),
-            (frames, _) => return dropped("unreadable", format!("a message of {frames} frames")),
+            (frames, _) => return dropped("unreadable", format!("a message has {frames} frames")),
         };
         let name = document.stream.clone();
         if !self
@@ -342,7 +345,7 @@ impl Receiving {
             return dropped("not stored", format!("{name} is refused"));
         }
         if let Err(error) = self.store(&name, document).await {
-            // Of what the log does not take now, the next may be taken.
+            // If the log refuses elements now, it may accept the next.
             if let InletError::Link(error) = &error
                 && !matches!(error, LinkError::Store(_))
             {
@@ -382,7 +385,7 @@ impl Receiving {
         }
     }
 
-    /// Asks the origin's directory what the elements of a stream look like.
+    /// Asks the origin's directory for the structure of the stream's elements.
     async fn ask_schema(&mut self, name: &str) -> Result<(), InletError> {
         let structures = self
             .directory
@@ -394,7 +397,7 @@ impl Receiving {
         match self.inlets.get_mut(name) {
             Some(inlet) => {
                 let store = inlet.replica().store();
-                when_room(&store, || {
+                retry_until_room(&store, || {
                     inlet.structure(structure.version, &structure.schema)
                 })
                 .await

@@ -1,10 +1,10 @@
 //! Links over ZeroMQ: reliable sessions over DEALER and ROUTER, best effort over PUB and SUB, and the
 //! directory over REQ and REP.
 //!
-//! A message of a session is one frame. One of two frames, the first of which is `D`, is a question
-//! to the directory or its answer. A published message is the topic, `NAME SERIALIZATION`, and one
-//! document of [`serialization`](super::serialization). A question to the directory is
-//! `NAME`, `PREFIX*` or nothing, then a line break and the serialization of the answer.
+//! A message of a session is one frame. A message of two frames, the first of which is `D`, is a
+//! query of the directory or its answer. A published message is the topic, `NAME SERIALIZATION`,
+//! and one document of [`serialization`](super::serialization). A directory query is `NAME`,
+//! `PREFIX*` or empty, then a line break and the serialization of the answer.
 
 mod best_effort;
 mod reliable;
@@ -21,20 +21,20 @@ use super::{LinkConfig, LinkError};
 /// Bytes of a message from a subscriber: the largest frame of a session, `frame_bytes_max` of
 /// [`SessionConfig`](chappe_flow::SessionConfig).
 pub const SESSION_MESSAGE_BYTES_MAX: usize = (2 << 20) + (64 << 10);
-/// Bytes of a message with a question to the directory: a name and a serialization.
+/// Bytes of a message with a directory query: a name and a serialization.
 pub const QUESTION_MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// What ZeroMQ needs of the node.
+/// The node's ZeroMQ configuration.
 #[derive(Debug, Clone, Default)]
 pub struct ZeromqConfig {
     /// This node's CURVE key; without it, only origins without CURVE can be read.
     pub secret: Option<CurveSecret>,
-    /// What peers may cost.
+    /// The limits for each peer.
     pub limits: Limits,
 }
 
 impl ZeromqConfig {
-    /// How an origin of this key is spoken to.
+    /// The security of connections to the link's origin.
     fn security(&self, config: &LinkConfig) -> Result<Security, LinkError> {
         let wrong = |why: String| LinkError::Config {
             key: "server_key",

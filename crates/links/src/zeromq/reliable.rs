@@ -10,7 +10,7 @@ use crate::dial::Dialler;
 use crate::session::{ConnectionError, FrameConnection, LinkFrame};
 use crate::{LinkConfig, LinkError, Reader};
 
-/// The first frame of what is for the directory.
+/// The first frame of messages for the directory.
 const DIRECTORY: &[u8] = b"D";
 
 impl FrameConnection for Connection {
@@ -44,7 +44,7 @@ impl FrameConnection for Connection {
     ) -> Poll<Result<LinkFrame, ConnectionError>> {
         let message = ready!(self.poll_recv(context)).map_err(|error| connection_error(&error))?;
         let unknown = || ConnectionError {
-            text: "the peer sends messages that do not belong to a session".to_owned(),
+            text: "the peer sent a message that does not belong to a session".to_owned(),
             hint: Some("check that a node, and not another program, listens there".to_owned()),
         };
         Poll::Ready(match message.len() {

@@ -19,7 +19,7 @@ impl Links {
                         let links = self.clone();
                         sessions.spawn(async move {
                             if let Err(error) = links.serve(connection).await {
-                                tracing::debug!(%error, "a session ended");
+                                tracing::debug!(%error, "session ended");
                             }
                         });
                     }
@@ -33,13 +33,13 @@ impl Links {
         }
     }
 
-    /// Answers the questions that `reply` is asked, until the runtime shuts down.
+    /// Answers directory queries until the runtime shuts down.
     pub async fn serve_directory(&self, mut reply: Reply) {
         loop {
             match reply.recv().await {
                 Ok(asked) => self.answer_directory(asked),
                 Err(error) => {
-                    tracing::warn!(%error, "the directory answers no more");
+                    tracing::warn!(%error, "the directory stopped");
                     return;
                 }
             }
@@ -61,7 +61,7 @@ impl Links {
                 error.to_string(),
                 None,
             );
-            // An empty answer: there is no such stream.
+            // An empty answer means that the stream does not exist.
             Bytes::new()
         }));
     }

@@ -30,7 +30,7 @@ pub(crate) async fn serve(origin: &Node) -> (Publisher, String, String) {
 }
 
 #[tokio::test]
-async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
+async fn published_elements_are_stored_and_missed_ones_counted() {
     for form in [
         Serialization::Xml,
         Serialization::Postcard,
@@ -74,7 +74,7 @@ async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
         };
         let last = log.newest(1).expect("reads").pop().expect("some");
         assert_eq!(newest.origin, Some(last.position));
-        // While it is away, it misses.
+        // While it is away, it misses elements.
         subscriber.links.remove("test").expect("there");
         append(&log, sent..sent + 20);
         sent += 20;
@@ -153,12 +153,12 @@ async fn the_directory_answers_by_name_and_lists() {
 }
 
 #[tokio::test]
-async fn a_directory_that_does_not_answer_is_told() {
+async fn a_silent_directory_is_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 1);
     let (publisher, address, _) = serve(&origin).await;
     let mut config = link(LinkKind::ZeromqBestEffort, address, &["a"]);
-    // Nobody listens there.
+    // No program listens there.
     config.directory = Some("tcp://127.0.0.1:1".to_owned());
     subscriber.links.add(config).expect("added");
     let mut changes = publisher.changes();
@@ -175,12 +175,12 @@ async fn a_directory_that_does_not_answer_is_told() {
         sent += 1;
         tokio::task::yield_now().await;
     }
-    let why = refusal().expect("told");
+    let why = refusal().expect("reported");
     assert!(why.contains("directory at tcp://127.0.0.1:1"), "{why}");
 }
 
 #[tokio::test]
-async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
+async fn a_prefix_subscribes_to_one_serialization() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("ward.a", 1);
     origin.stream("lab", 1);
@@ -193,7 +193,7 @@ async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
     while !publisher.wants(b"ward.a postcard") {
         changes.changed().await.expect("the publisher is there");
     }
-    // A later look finds what is new.
+    // A later query finds the new stream.
     origin.stream("ward.b", 1);
     while !publisher.wants(b"ward.b postcard") {
         changes.changed().await.expect("the publisher is there");
@@ -215,15 +215,17 @@ async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_link_whose_streams_no_directory_names_is_not_connected() {
+async fn a_link_without_listed_streams_is_not_connected() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let (_publisher, address, _) = serve(&origin).await;
     let mut config = link(LinkKind::ZeromqBestEffort, address, &["*"]);
-    // Nobody listens there.
+    // No program listens there.
     config.directory = Some("tcp://127.0.0.1:1".to_owned());
     subscriber.links.add(config).expect("added");
     let status = || subscriber.links.show("test").expect("there");
-    subscriber.told(|| status().last_error.is_some()).await;
-    let why = status().last_error.expect("told");
+    subscriber
+        .wait_until(|| status().last_error.is_some())
+        .await;
+    let why = status().last_error.expect("reported");
     assert!(why.contains("directory at tcp://127.0.0.1:1"), "{why}");
 }

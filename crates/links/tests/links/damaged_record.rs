@@ -1,8 +1,8 @@
-//! Goal: whichever record of an origin's log is damaged, each link that catches up stores every element
-//! that the origin still has once, in order, and names the damaged one as lost.
-//! Method: for each position of a short log, eight links of three kinds feed one node whose queue holds a
-//! fraction of what they bring and is written only once it
-//! was full, and with pauses; judged by both logs and by what was lost.
+//! Goal: whichever record of an origin's log is damaged, each link that catches up stores every
+//! other element once, in order, and reports the damaged one as lost. Method: for each position of
+//! a short log, eight links of three kinds feed one node whose queue holds a fraction of their data
+//! and is written only once it was full, and with pauses; judged by both logs and by the reported
+//! losses.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::server::{serve, serve_contact};
 const RECORDS: i64 = 40;
 const KINDS: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
 const LINKS: usize = 8;
-/// Two records and more of each link, and one whole answer of an origin.
+/// Two records and more of each link, and one whole response of an origin.
 const QUEUE_BYTES: usize = 5_000;
-/// Positions that are tried at the same time.
+/// Positions that are tested concurrently.
 const TOGETHER: usize = 8;
-/// How long the log takes for a sync.
+/// Duration of a sync.
 const PAUSES_MS: [u64; 4] = [1, 3, 10, 30];
 
 /// A node with all links, each of which copies stream `a` under a prefix of its own.
@@ -32,7 +32,7 @@ async fn catching_up(origin: &Node, url: &str) -> (Node, crate::server::Server) 
     let contact = serve_contact(&subscriber).await;
     for number in 0..LINKS {
         let name = format!("link-{number}");
-        // A stream that is there already is opened without a write, so that the queue fills.
+        // An existing stream is opened without a write, so that the queue fills.
         let copy = (format!("{name}.a"), schema("v", FieldType::Text));
         let made = subscriber
             .store
@@ -64,12 +64,12 @@ async fn judge(position: i64, log: &StreamLog, subscriber: &Node) {
         let copy = subscriber.wait_for(&local, kept.len()).await;
         assert_same(log, &copy);
         let lost = subscriber.host.lost.lock().unwrap();
-        let told: Vec<_> = lost
+        let reported: Vec<_> = lost
             .iter()
             .filter(|((name, _), _)| *name == local)
             .collect();
         let expected = (local.clone(), LossReason::Corrupt);
-        assert_eq!(told, [(&expected, &1)], "record {position}");
+        assert_eq!(reported, [(&expected, &1)], "record {position}");
     }
 }
 
@@ -78,7 +78,7 @@ async fn catch_up_with_a_damaged_record(position: i64) {
     damaged(&disk, RECORDS, |n| n == position);
     let origin = Node::on(disk, 4, LinksConfig::default());
     let log = origin.store.existing("a").expect("reads").expect("there");
-    // So that the end of the damage is known if the last record is damaged.
+    // Marks the end of the damage if the last record is damaged.
     append_texts(&log, RECORDS..RECORDS + 1);
     let server = serve(&origin.links, None).await;
     let (subscriber, _contact) = catching_up(&origin, &server.url()).await;

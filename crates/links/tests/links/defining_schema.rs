@@ -1,6 +1,6 @@
-//! A version of a schema that a link brings is defined without waiting for the disk: the session goes
-//! on, other streams are stored, and no element of the version comes before its definition. Method: a
-//! subscriber whose log is written only when the test does it, and an origin by hand.
+//! A new schema version is defined without waiting for the disk: the session continues, other
+//! streams are stored, and no element of the version is stored before its definition. Method: a
+//! subscriber whose log is written only when the test does it, and an origin driven by the test.
 
 use chappe_flow::message::{Message, Place, SchemaText, Stage, Welcome};
 use chappe_flow::{Channel, Level, SchemaId};
@@ -27,7 +27,7 @@ fn json(schema: &StreamSchema) -> &'static [u8] {
     serde_json::to_vec(schema).expect("a schema").leak()
 }
 
-/// An origin by hand that has granted both streams.
+/// An origin driven by the test that has granted both streams.
 async fn granted(peer: &mut Peer, first: &StreamSchema) {
     let session = peer
         .hear(|message| match message {
@@ -51,7 +51,7 @@ async fn granted(peer: &mut Peer, first: &StreamSchema) {
     for number in 0..STREAMS.len() as u32 {
         peer.say(Message::Accepted {
             channel: Channel(number),
-            rollback: chappe_flow::message::Rolled::No,
+            rollback: chappe_flow::message::RollbackPoint::No,
             epoch: 1,
             next: 1,
             last: 0,
@@ -81,7 +81,7 @@ fn elements(channel: u32, numbers: std::ops::Range<u64>, version: u32) -> Messag
     }
 }
 
-/// Returns when the subscriber has handled all that was said before.
+/// Returns when the subscriber has handled all earlier messages.
 async fn handled(peer: &mut Peer, token: u64) {
     peer.say(Message::Ping { token }).await;
     peer.hear(|message| {

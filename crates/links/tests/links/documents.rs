@@ -1,7 +1,6 @@
-//! Goal: what goes out over HTTP and PUB is what the log says, however large elements are and whenever
-//! the schema changes.
-//! Method: elements that are too large together for one document, or one by one; a schema with a
-//! renamed field between the reading of elements and their going out.
+//! Goal: HTTP and PUB deliver exactly the log's elements, however large they are and whenever the
+//! schema changes. Method: elements that are too large for one document, together or alone; a
+//! schema with a renamed field between the reading of elements and their sending.
 
 use chappe_links::http::{PullBody, PullRequest};
 use chappe_links::serialization::{DOCUMENT_BYTES_MAX, Document, Structure};
@@ -25,7 +24,7 @@ fn append_texts(log: &StreamLog, texts: &[String]) {
     }
 }
 
-/// 260 elements of which 256 take more than a document may.
+/// 260 elements, 256 of which exceed a document.
 fn large(log: &StreamLog) -> usize {
     let size = DOCUMENT_BYTES_MAX / 240;
     let texts: Vec<_> = (0..260).map(|n| format!("{n:size$}")).collect();
@@ -84,9 +83,9 @@ async fn pulled(
             let (document, used) = form.decode(rest).expect("a document");
             rest = &rest[used..];
             match document {
-                Document::Structure(told) => *structure = Some(told),
+                Document::Structure(reported) => *structure = Some(reported),
                 Document::Elements(elements) => {
-                    let structure = structure.as_ref().expect("told before");
+                    let structure = structure.as_ref().expect("announced before");
                     assert_eq!(elements.schema.version, structure.version);
                     for element in elements.clone().shape(&structure.schema).expect("fits") {
                         let name = structure.schema.fields[0].name.clone();
@@ -102,7 +101,7 @@ async fn pulled(
 }
 
 #[tokio::test]
-async fn what_was_read_before_the_schema_changed_keeps_the_names_of_its_values() {
+async fn elements_read_before_a_schema_change_keep_their_names() {
     for form in FORMS {
         let origin = Node::new(1);
         let log = origin.stream("a", 600);
@@ -118,7 +117,7 @@ async fn what_was_read_before_the_schema_changed_keeps_the_names_of_its_values()
         let mut body = origin.links.http_pull(&request, &reader).expect("answered");
         let mut structure = None;
         let mut all = pulled(form, &mut body, &mut structure, 256).await;
-        // The field has another name, and its type.
+        // The field is renamed, and has another type.
         log.set_schema(&schema("w", FieldType::Integer))
             .expect("changes");
         append(&log, 600..610);

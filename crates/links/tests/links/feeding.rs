@@ -1,6 +1,6 @@
-//! Two links for one stream here: one feeds it, the other says why it does not, and goes on where the
-//! first ended when that is removed. And a stream that this node or the origin does not give: its link
-//! says so, and its other streams go on.
+//! Two links for one local stream: one feeds it, the other reports why it does not, and takes over
+//! when the first is removed. A stream that this node or the origin refuses: its link reports that,
+//! and its other streams continue.
 
 use chappe_links::serialization::{Document, Structure};
 use chappe_links::session::ConnectionError;
@@ -58,7 +58,7 @@ fn add(name: &str, kind: LinkKind, nodes: &(Node, Node, [Server; 2]), streams: &
     }
 }
 
-/// Why a link's stream is refused, as it shows it.
+/// The refusal of a link's stream, from its status.
 fn refusal(node: &Node, name: &str, stream: &str) -> Option<String> {
     let status = node.links.show(name).expect("there");
     let streams = status.streams.into_iter();
@@ -68,16 +68,16 @@ fn refusal(node: &Node, name: &str, stream: &str) -> Option<String> {
 
 fn refused(node: &Node, name: &str) -> usize {
     let notices = node.notices();
-    let told = notices
+    let reported = notices
         .iter()
         .filter(|it| matches!(it, LinkNotice::Refused { link, .. } if link == name));
-    told.count()
+    reported.count()
 }
 
 const RELIABLE: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
 
 #[tokio::test]
-async fn what_two_links_bring_is_stored_once() {
+async fn elements_of_two_links_are_stored_once() {
     for (first, second) in RELIABLE.into_iter().flat_map(|a| RELIABLE.map(|b| (a, b))) {
         let nodes = nodes().await;
         let (origin, subscriber, _) = &nodes;
@@ -86,10 +86,12 @@ async fn what_two_links_bring_is_stored_once() {
         add("one", first, &nodes, &["a"]);
         subscriber.wait_for("a", 50).await;
         add("two", second, &nodes, &["a", "b"]);
-        subscriber.told(|| refused(subscriber, "two") > 0).await;
+        subscriber
+            .wait_until(|| refused(subscriber, "two") > 0)
+            .await;
         let why = refusal(subscriber, "two", "a").expect("refused");
-        assert!(why.contains("fed by link one"), "{why}");
-        // It brings its other stream meanwhile.
+        assert!(why.contains("link one already feeds"), "{why}");
+        // Its other stream is copied meanwhile.
         subscriber.wait_for("b", 5).await;
         append(&log, 50..60);
         subscriber.wait_for("a", 60).await;
@@ -98,13 +100,13 @@ async fn what_two_links_bring_is_stored_once() {
         let copy = subscriber.wait_for("a", 80).await;
         assert_same(&log, &copy);
         assert_eq!(refusal(subscriber, "two", "a"), None);
-        assert_eq!(refused(subscriber, "two"), 1, "told once");
+        assert_eq!(refused(subscriber, "two"), 1, "reported once");
         assert!(subscriber.host.lost.lock().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
-async fn what_is_lost_is_counted_once_whichever_links_are_told() {
+async fn losses_are_counted_once_whichever_links_report_them() {
     for kind in RELIABLE {
         let nodes = nodes().await;
         let (origin, subscriber, _) = &nodes;
@@ -116,9 +118,9 @@ async fn what_is_lost_is_counted_once_whichever_links_are_told() {
         log.log().trim(41).expect("queued").await.expect("trimmed");
         let lost = || subscriber.host.lost.lock().unwrap().values().sum::<u64>();
         add("one", kind, &nodes, &["a"]);
-        subscriber.told(|| lost() == 10).await;
+        subscriber.wait_until(|| lost() == 10).await;
         subscriber.links.remove("one").expect("there");
-        // Nothing was stored behind what is lost, so this one is told again.
+        // Nothing was stored after the loss, so this link receives the loss again.
         add("two", kind, &nodes, &["a"]);
         append(&log, 40..41);
         subscriber.wait_for("a", 31).await;
@@ -134,7 +136,9 @@ async fn a_stream_that_is_not_taken_is_refused_and_the_others_go_on() {
         let log = origin.stream("a", 3);
         origin.stream("taken", 3);
         add("test", kind, &nodes, &["a", "taken", "nowhere"]);
-        subscriber.told(|| refused(subscriber, "test") == 2).await;
+        subscriber
+            .wait_until(|| refused(subscriber, "test") == 2)
+            .await;
         let why = refusal(subscriber, "test", "taken").expect("refused");
         assert!(why.contains("belongs to somebody else"), "{why}");
         let why = refusal(subscriber, "test", "nowhere").expect("refused");
@@ -161,7 +165,9 @@ async fn a_stream_that_the_origin_has_no_place_for_is_refused_and_the_others_go_
             origin.stream(name, 1);
         }
         add("test", kind, &nodes, &["s.*"]);
-        subscriber.told(|| refused(subscriber, "test") == 1).await;
+        subscriber
+            .wait_until(|| refused(subscriber, "test") == 1)
+            .await;
         let refusals = |name: &String| refusal(subscriber, "test", name);
         let why: Vec<String> = names.iter().filter_map(refusals).collect();
         assert!(
@@ -178,7 +184,7 @@ async fn a_stream_that_the_origin_has_no_place_for_is_refused_and_the_others_go_
 }
 
 #[tokio::test]
-async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses() {
+async fn best_effort_reports_refusals_and_counts_only_misses() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let (log, taken) = (origin.stream("a", 5), origin.stream("taken", 5));
     let (publisher, address, directory) = best_effort::serve(&origin).await;
@@ -209,8 +215,8 @@ async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses()
     let why = refusal(&subscriber, "two", "taken").expect("refused");
     assert!(why.contains("belongs to somebody else"), "{why}");
     let why = refusal(&subscriber, "two", "a").expect("refused");
-    assert!(why.contains("fed by link one"), "{why}");
-    // When it takes over, it knows what the other stored.
+    assert!(why.contains("link one already feeds"), "{why}");
+    // The second link resumes after the elements that the first has stored.
     let stored = log.log().last() as usize;
     subscriber.wait_for("a", stored).await;
     subscriber.links.remove("one").expect("there");
@@ -279,7 +285,7 @@ async fn nodes_that_read_all_of_each_other_do_not_grow_without_end() {
         add(&south, &north, url, "north");
         north.wait_for("south.north.x", 3).await;
         south.wait_for("north.south.y", 3).await;
-        // Each of these is found by a later look at the directory, which finds all that is there.
+        // Each of these is found by a later query, which finds all new streams.
         for late in ["z1", "z2", "z3"] {
             north.stream(late, 1);
             north.wait_for(&format!("south.north.{late}"), 1).await;
@@ -315,8 +321,8 @@ async fn a_node_that_reads_all_of_itself_has_each_stream_twice() {
     assert_eq!(names(&node), wanted);
 }
 
-/// An origin that gives its directory new names each time, and none of their streams; how often it was
-/// asked for the list.
+/// An origin whose directory lists new names each time, none of which exists; also counts the
+/// queries.
 async fn inventive(names: usize) -> (String, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = format!("http://{}", listener.local_addr().expect("bound"));

@@ -1,12 +1,12 @@
-//! The log's queue of a subscriber is full: nothing overtakes what waits for room, nothing is counted
-//! twice, and nothing is acknowledged that is not stored.
+//! The queue of a subscriber's log is full: nothing overtakes elements that wait for room, nothing
+//! is counted twice, and nothing is acknowledged before it is stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use chappe_flow::message::{Message, Place, Rolled, SchemaText, Stage, Welcome};
+use chappe_flow::message::{Message, Place, RollbackPoint, SchemaText, Stage, Welcome};
 use chappe_flow::{Channel, Level, LossReason as Loss, Records, SchemaId};
 use chappe_links::serialization as written;
 use chappe_links::session::ConnectionError;
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use crate::host::{Node, append_texts, element, link, own_address, schema, text, until};
 use crate::hostile::{By, Peer};
 
-/// A node whose queue holds so many bytes, and is written only when [`Writing`] does it.
+/// A node whose queue has this size, and is written only when [`Writing`] does it.
 pub(crate) fn narrow(queue_bytes: usize) -> Node {
     let limits = Options {
         commit: Commit::Caller,
@@ -33,7 +33,7 @@ pub(crate) fn narrow(queue_bytes: usize) -> Node {
     Node::with(limits, SimDisk::new(2), 2, LinksConfig::default())
 }
 
-/// Writes what a node has queued, again and again, until it is dropped.
+/// Writes a node's queue repeatedly, until it is dropped.
 pub(crate) struct Writing(tokio::task::AbortHandle);
 
 impl Writing {
@@ -67,7 +67,7 @@ fn lost(node: &Node) -> Vec<(LossReason, u64)> {
         .collect()
 }
 
-/// The origins of what a node has, by epoch and number.
+/// The origins of a node's elements, by epoch and number.
 fn origins(node: &Node) -> Vec<(u64, u64)> {
     let Some(log) = node.store.existing("a").expect("reads") else {
         return Vec::new();
@@ -77,7 +77,7 @@ fn origins(node: &Node) -> Vec<(u64, u64)> {
     origins.map(|at| (at.epoch.0, at.sequence)).collect()
 }
 
-/// Records of version `version`, with as many fields.
+/// Records of version `version`, with that many fields.
 pub(crate) fn records(numbers: std::ops::Range<u64>, version: u32) -> Records {
     let record = |number: u64| {
         let mut element = element(Value::Integer(number as i64));
@@ -92,7 +92,7 @@ pub(crate) fn records(numbers: std::ops::Range<u64>, version: u32) -> Records {
     numbers.map(record).collect()
 }
 
-/// An origin by hand that has granted stream `a`.
+/// An origin driven by the test that has granted stream `a`.
 async fn granted(peer: &mut Peer, first: &StreamSchema) {
     let session = peer
         .hear(|message| match message {
@@ -112,7 +112,7 @@ async fn granted(peer: &mut Peer, first: &StreamSchema) {
     let bytes = serde_json::to_vec(first).expect("a schema");
     peer.say(Message::Accepted {
         channel: Channel(0),
-        rollback: Rolled::No,
+        rollback: RollbackPoint::No,
         epoch: 1,
         next: 1,
         last: 0,
@@ -256,7 +256,7 @@ impl Dialler for Direct {
     }
 }
 
-/// Stream `a` with texts that are found again in its files; some are damaged there.
+/// Stream `a` with texts that can be found in its files; some are damaged there.
 pub(crate) fn damaged(disk: &SimDisk, count: i64, is_damaged: impl Fn(i64) -> bool) {
     let node = Node::on(disk.clone(), 3, LinksConfig::default());
     let log = node.empty("a", &schema("v", FieldType::Text));
@@ -277,7 +277,7 @@ pub(crate) fn damaged(disk: &SimDisk, count: i64, is_damaged: impl Fn(i64) -> bo
 }
 
 #[tokio::test]
-async fn what_a_damaged_origin_still_has_is_stored_through_a_full_queue() {
+async fn a_full_queue_stores_all_intact_elements() {
     let disk = SimDisk::new(1);
     damaged(&disk, 1_000, |n| n % 8 == 4 && n < 999);
     let origin = Node::on(disk, 4, LinksConfig::default());
@@ -299,7 +299,7 @@ async fn what_a_damaged_origin_still_has_is_stored_through_a_full_queue() {
     );
 }
 
-/// An origin of stream `a` that answers a pull with elements that leave a gap, and ends.
+/// An origin of stream `a` that responds to a pull with elements that leave a gap, and ends.
 async fn gappy(asked: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind((own_address(), 0)).await.expect("bound");
     let address = format!("http://{}", listener.local_addr().expect("bound"));
@@ -351,14 +351,14 @@ async fn gappy(asked: Arc<AtomicUsize>) -> String {
 }
 
 #[tokio::test]
-async fn what_was_skipped_is_counted_once_however_often_it_is_given() {
+async fn skipped_numbers_are_counted_once() {
     let subscriber = narrow(450);
     let asked = Arc::new(AtomicUsize::new(0));
     let address = gappy(asked.clone()).await;
     let mut config = link(LinkKind::HttpPull, address, &["a"]);
     config.serialization = Some(Serialization::Postcard);
     subscriber.links.add(config).expect("added");
-    // The elements after the gap wait for room, and are given again when there is some.
+    // The elements after the gap wait for room, and are retried when there is some.
     let refused = || subscriber.store.store().counters().refused;
     until("the queue was full", || refused() >= 1).await;
     let _writing = Writing::of(&subscriber);

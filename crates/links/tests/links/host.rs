@@ -1,4 +1,4 @@
-//! A node, as far as links need one.
+//! A node reduced to the parts that links need.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,11 +17,11 @@ use tokio::sync::watch;
 /// The time at all nodes of these tests.
 pub(crate) const NOW: Timestamp = Timestamp(1_000);
 
-/// How long something may take that has to happen; generous, since tests share a machine.
+/// Time limit for awaited events; generous, since tests share a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// An address of this host that nothing else uses: a port of it that was given back is still free when
-/// it is taken again.
+/// A loopback address that no other test uses, so that a port that is closed stays free until it is
+/// opened again.
 pub(crate) fn own_address() -> Ipv4Addr {
     static GIVEN: AtomicU32 = AtomicU32::new(1);
     // Each process has 4,096 addresses from 127.1.0.0 on.
@@ -44,20 +44,20 @@ pub(crate) struct Host {
     pub(crate) notices: Mutex<Vec<LinkNotice>>,
     pub(crate) drops: Mutex<Vec<String>>,
     pub(crate) contact: Mutex<Option<String>>,
-    /// The subscriptions by contact point that are to be kept.
+    /// The subscriptions by contact point that the host stores.
     pub(crate) kept: Mutex<Vec<KeptSubscription>>,
     /// What was lost, by stream and reason.
     pub(crate) lost: Mutex<BTreeMap<(String, LossReason), u64>>,
-    /// Rises with all that a host is told.
+    /// Incremented by every report to the host.
     news: watch::Sender<u64>,
     random: Mutex<u64>,
 }
 
-/// Elements are counted by what is stored.
+/// Elements are counted in the store.
 struct Uncounted;
 
 impl Arrivals for Uncounted {
-    fn came(&self, _: u64, _: Timestamp) {}
+    fn record_arrivals(&self, _: u64, _: Timestamp) {}
 }
 
 impl Node {
@@ -109,10 +109,10 @@ impl Node {
             .expect("made")
     }
 
-    /// Waits until the stream has `count` elements; those.
+    /// Waits until the stream has `count` elements, and returns them.
     pub(crate) async fn wait_for(&self, name: &str, count: usize) -> Vec<StreamElement> {
         let wait = async {
-            self.told(|| self.store.existing(name).expect("reads").is_some())
+            self.wait_until(|| self.store.existing(name).expect("reads").is_some())
                 .await;
             let log = self.store.existing(name).expect("reads").expect("there");
             let mut follower = log.follow(log.log().last() + 1);
@@ -137,16 +137,16 @@ impl Node {
         })
     }
 
-    /// Waits until something is so that the host is told of.
-    pub(crate) async fn told(&self, mut is_so: impl FnMut() -> bool) {
+    /// Waits until a condition holds, checked after each report to the host.
+    pub(crate) async fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
         let mut news = self.host.news.subscribe();
-        let told = async {
+        let reported = async {
             while !is_so() {
                 news.changed().await.expect("the host is there");
             }
         };
-        let told = tokio::time::timeout(PATIENCE, told).await;
-        assert!(told.is_ok(), "{:?}; {:?}", self.notices(), self.drops());
+        let reported = tokio::time::timeout(PATIENCE, reported).await;
+        assert!(reported.is_ok(), "{:?}; {:?}", self.notices(), self.drops());
     }
 
     pub(crate) fn notices(&self) -> Vec<LinkNotice> {
@@ -227,7 +227,7 @@ impl LinkHost for Host {
     }
 
     fn address_policy(&self) -> AddressPolicy {
-        // A server at an address of its own is called from another of this host.
+        // A server at an address of its own is called from another address of this host.
         let loopback: Prefix = "127.0.0.0/8".parse().expect("a prefix");
         AddressPolicy::default().allow(loopback)
     }
@@ -249,11 +249,11 @@ impl LinkHost for Host {
     }
 }
 
-/// Looks until something is so of which nobody is told.
+/// Polls until a condition holds that is not reported to the host.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let looked = async {
         while !is_so() {
-            // What is waited for needs the processor more.
+            // The awaited task needs the processor more.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -294,12 +294,12 @@ pub(crate) fn append(log: &StreamLog, range: std::ops::Range<i64>) {
     }
 }
 
-/// A text that is found in a file.
+/// A text that can be found in a file.
 pub(crate) fn text(number: i64) -> String {
     format!("a {number:06} {}", "x".repeat(40))
 }
 
-/// Texts, each in a batch of its own: what is damaged takes one with it.
+/// Texts, each in a batch of its own, so that damage affects whole batches.
 pub(crate) fn append_texts(log: &StreamLog, range: std::ops::Range<i64>) {
     for number in range {
         let appended = log.append(&[element(Value::Text(text(number)))]);
@@ -319,8 +319,8 @@ pub(crate) fn link(kind: LinkKind, address: String, streams: &[&str]) -> LinkCon
     config
 }
 
-/// All elements of the origin are here, once, in order, each with its origin, and received by this node's
-/// clock.
+/// All elements of the origin are in the copy, once, in order, each with its origin and this node's
+/// time of receipt.
 pub(crate) fn assert_same(origin: &StreamLog, copy: &[StreamElement]) {
     let sent = origin.newest(1_000_000).expect("reads");
     let positions = |element: &StreamElement| Some(element.position);

@@ -1,6 +1,6 @@
-//! Peers that speak the protocol of sessions, and break it: each gets a clear refusal, which is counted,
-//! and nobody else notices. What the machines do with it is in `chappe-flow`; here is what becomes of it
-//! at a node.
+//! Peers that break the session protocol: each receives a clear refusal, which is counted, and no
+//! other peer is affected. The reactions of the machines are tested in `chappe-flow`; this tests
+//! the effect on a node.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use chappe_flow::message::{
-    Entry, FrameWriter, Hello, Message, Rolled, SchemaText, Welcome, decode,
+    Entry, FrameWriter, Hello, Message, RollbackPoint, SchemaText, Welcome, decode,
 };
 use chappe_flow::{Channel, Credit, Level, SchemaId, Start};
 use chappe_links::session::memory::{MemoryConnection, pair};
@@ -18,7 +18,7 @@ use chappe_links::*;
 
 use crate::host::{Node, PATIENCE, assert_same, link};
 
-/// A peer by hand.
+/// A peer driven by the test.
 pub(crate) struct Peer {
     connection: MemoryConnection,
 }
@@ -29,7 +29,7 @@ impl Peer {
     }
 
     async fn send(&mut self, frame: Bytes) {
-        // It may have been refused already.
+        // The node may have refused it already.
         let _ = self.connection.push(LinkFrame::Session(frame));
         let _ = poll_fn(|context| self.connection.poll_flush(context)).await;
     }
@@ -40,7 +40,7 @@ impl Peer {
         self.send(writer.finish().expect("a message")).await;
     }
 
-    /// Reads until a message is what is looked for.
+    /// Reads until a message matches.
     pub(crate) async fn hear<T>(&mut self, mut is: impl FnMut(&Message<'_>) -> Option<T>) -> T {
         let heard = async {
             loop {
@@ -86,7 +86,7 @@ fn subscribe(stream: &'static str) -> Message<'static> {
     }
 }
 
-/// Serves a peer by hand; gives how the session ended.
+/// Serves a peer that the test drives; returns how the session ended.
 async fn served<F: Future<Output = ()>>(
     origin: &Node,
     speaks: impl FnOnce(Peer) -> F,
@@ -144,7 +144,7 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
     .await;
     ended.expect_err("refused");
     assert_eq!(origin.drops().len(), 1, "{:?}", origin.drops());
-    // Nothing of it has touched the log or others.
+    // Neither the log nor other peers are affected.
     let mut config = link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), &["a"]);
     config.name = "good".into();
     let dialler = By(
@@ -155,7 +155,7 @@ async fn an_acknowledgement_from_the_future_is_refused_and_counted() {
     assert_same(&log, &subscriber.wait_for("a", 10).await);
 }
 
-/// A connection that remembers how many bytes were queued at most.
+/// A connection that records the most bytes that were queued.
 struct Measured {
     inner: MemoryConnection,
     most: Arc<AtomicUsize>,
@@ -212,7 +212,7 @@ async fn questions_of_a_peer_that_reads_no_answer_wait_until_it_does() {
         let question = LinkFrame::Directory(Bytes::from_static(b"a*\nxml"));
         here.push(question).expect("still there");
     }
-    // As many as it takes; more are taken when answers are read.
+    // As many as it accepts; it accepts more when answers are read.
     for _ in 0..QUESTIONS {
         let _ = poll_fn(|context| Poll::Ready(here.poll_flush(context))).await;
         tokio::task::yield_now().await;
@@ -231,7 +231,7 @@ async fn questions_of_a_peer_that_reads_no_answer_wait_until_it_does() {
     assert!(bytes > 2 * most(), "{bytes} bytes of answers show nothing");
 }
 
-/// Dials an origin by hand once, or a real one.
+/// Dials a peer driven by the test once, or a real origin.
 pub(crate) struct By(
     pub(crate) tokio::sync::Mutex<Vec<MemoryConnection>>,
     pub(crate) Option<Links>,
@@ -255,7 +255,7 @@ impl Dialler for By {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
+async fn a_schema_with_a_wrong_id_is_refused_and_reported() {
     let subscriber = Node::new(2);
     let (here, there) = pair(16);
     let config = link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), &["a", "b"]);
@@ -290,7 +290,7 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         origin
             .say(Message::Accepted {
                 channel,
-                rollback: Rolled::No,
+                rollback: RollbackPoint::No,
                 epoch: 9,
                 next: 1,
                 last: 0,
@@ -308,10 +308,16 @@ async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
         let refusals = status.streams.into_iter().filter_map(|it| it.refusal);
         refusals.collect::<Vec<String>>()
     };
-    let told = |notice: &LinkNotice| matches!(notice, LinkNotice::Refused { .. });
-    let notices = || subscriber.notices().iter().filter(|it| told(it)).count();
+    let reported = |notice: &LinkNotice| matches!(notice, LinkNotice::Refused { .. });
+    let notices = || {
+        subscriber
+            .notices()
+            .iter()
+            .filter(|it| reported(it))
+            .count()
+    };
     subscriber
-        .told(|| refusals().len() == 2 && notices() == 2)
+        .wait_until(|| refusals().len() == 2 && notices() == 2)
         .await;
     let refusals = refusals();
     assert!(

@@ -1,4 +1,4 @@
-//! Push and pull over real HTTP on loopback, with servers that end and begin again.
+//! Push and pull over real HTTP on loopback, with servers that stop and restart.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ async fn subscribe(origin: &Node, address: SocketAddr, start: LinkStart) -> Subs
     made.expect("made")
 }
 
-/// A subscriber that was pushed one element of `a`, and what further ones of its origin, which is silent
-/// since, have to name.
+/// A subscriber that received one pushed element of `a`, and the origin that further elements have
+/// to name; its own origin is silent.
 struct Pushed {
     subscriber: Node,
     secret: String,
@@ -83,7 +83,7 @@ impl Pushed {
 }
 
 #[tokio::test]
-async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() {
+async fn a_pulled_stream_resumes_after_each_end_of_the_server() {
     for form in FORMS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("ward.a", 50);
@@ -109,7 +109,7 @@ async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() 
 }
 
 #[tokio::test]
-async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server() {
+async fn a_pushed_stream_resumes_after_each_end_of_either_server() {
     for form in FORMS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("ward.a", 40);
@@ -127,7 +127,7 @@ async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server
         let _contact = serve(&subscriber.links, Some(address)).await;
         let copy = subscriber.wait_for("ward.a", 60).await;
         assert_same(&log, &copy);
-        // The origin forgets all its subscriptions.
+        // The origin loses all its subscriptions.
         origin.links.close();
         append(&log, 60..70);
         subscriber.links.remove("test").expect("there");
@@ -139,7 +139,7 @@ async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server
 }
 
 #[tokio::test]
-async fn a_changed_schema_and_lost_elements_are_told() {
+async fn a_changed_schema_and_lost_elements_are_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 30);
     log.log().trim(11).expect("queued").await.expect("trimmed");
@@ -176,7 +176,7 @@ async fn a_subscriber_that_is_ahead_of_a_restored_origin_says_so() {
     subscriber.wait_for("a", 30).await;
     subscriber.links.remove("test").expect("there");
     drop((server, log));
-    // Another node with a stream of the same name, as after a disk was lost.
+    // Another node with a stream of the same name, as after the loss of a disk.
     let origin = Node::new(3);
     let log = origin.stream("a", 5);
     let server = serve(&origin.links, None).await;
@@ -187,8 +187,15 @@ async fn a_subscriber_that_is_ahead_of_a_restored_origin_says_so() {
     subscriber.links.add(config).expect("added");
     let copy = subscriber.wait_for("a", 35).await;
     assert_same(&log, &copy[30..]);
-    let told = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { kept: None, .. });
-    assert_eq!(subscriber.notices().iter().filter(|it| told(it)).count(), 1);
+    let reported = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { kept: None, .. });
+    assert_eq!(
+        subscriber
+            .notices()
+            .iter()
+            .filter(|it| reported(it))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -219,7 +226,7 @@ async fn strangers_contact_points_get_nothing() {
             &reader,
             "contact point refused",
         ),
-        // Its own address, but in clear text.
+        // Its own address, but in plain text.
         (
             request("a", "http://192.0.2.9:80/".into()),
             &far,
@@ -246,7 +253,7 @@ async fn strangers_contact_points_get_nothing() {
 }
 
 #[tokio::test]
-async fn a_contact_point_takes_only_what_it_asked_for() {
+async fn a_contact_point_accepts_only_its_subscriptions() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("a", 3);
     let server = serve(&origin.links, None).await;
@@ -272,7 +279,7 @@ async fn a_contact_point_takes_only_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept() {
+async fn refused_elements_become_dead_letters_and_order_is_kept() {
     let origin = Node::new(1);
     let log = origin.stream("a", 6);
     let (mut seen, address, accepts) = foreign_contact_point().await;
@@ -285,10 +292,10 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
             numbers.push(value.parse::<i64>().expect("a number"));
         }
     }
-    // 2 is said to come later once; 3 is refused until the cause is removed.
+    // 2 is deferred once; 3 is refused until the cause is removed.
     assert_eq!(numbers, [0, 1, 2, 2, 3, 4]);
     append(&log, 6..7);
-    // 5, 6: what was refused before them is a letter now.
+    // 5, 6: the elements refused before them are letters now.
     for value in ["5", "6"] {
         let body = next(&mut seen).await;
         assert!(body.contains(&format!(">{value}<")), "{body}");
@@ -326,8 +333,8 @@ async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept
     assert_eq!(again, Err(LinkError::NoLetter(letter.number)));
 }
 
-/// The log's queue is full when a contact point refuses an element: the subscription waits until the
-/// element is a dead letter, and sends nothing after it before.
+/// The log's queue is full when a contact point refuses an element: the subscription waits until
+/// the element is a dead letter, and sends nothing before that.
 #[tokio::test]
 async fn a_full_queue_loses_no_dead_letter() {
     let options = Options {
@@ -341,7 +348,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     let elements: Vec<_> = (0..6).map(|n| element(Value::Integer(n))).collect();
     drop(log.append(&elements).expect("queued"));
     let filler = origin.empty("filler", &schema("v", FieldType::Text));
-    // A new stream is committed at once, with all that is queued: this one exists before.
+    // A new stream is committed at once, with everything queued, so this one is created first.
     let store = origin.store.store();
     let letters = store.stream("dead-letters/http-push", Level::Power, b"");
     letters.expect("made");
@@ -351,7 +358,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     let (mut seen, address, _) = foreign_contact_point().await;
     subscribe(&origin, address, LinkStart::First).await;
     while !next(&mut seen).await.contains(">3<") {}
-    // 2 came too early once, which is the first wait; the letter of 3 is the second.
+    // 2 was deferred once, which is the first wait; the letter of 3 is the second.
     let waits = async {
         while origin.links.peers()[0].stalls < 2 && origin.drops().is_empty() {
             tokio::task::yield_now().await;
@@ -362,7 +369,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     assert_eq!(origin.drops(), [""; 0]);
     assert_eq!(origin.links.peers()[0].refused, 0, "it is kept nowhere yet");
     assert!(seen.try_recv().is_err(), "nothing is sent after it");
-    // The disk takes up again.
+    // The disk works again.
     let stored = async {
         while origin.links.peers()[0].refused < 1 {
             store.commit().expect("stored");
@@ -382,7 +389,7 @@ async fn a_full_queue_loses_no_dead_letter() {
     while !next(&mut seen).await.contains(">5<") {}
 }
 
-/// What comes behind the structure.
+/// The request after the structure.
 async fn structure_then(seen: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> String {
     let structure = next(seen).await;
     assert!(structure.starts_with("<structure"), "{structure}");
@@ -404,7 +411,7 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
     assert_eq!(answer.after, Some(last.to_string()));
     assert!(next(&mut seen).await.contains("confirm"));
     origin.links.close();
-    // What comes while it is away is not lost, although nothing was sent before.
+    // Elements appended while it is away are not lost, although nothing was sent before.
     append(&log, 10..12);
     let kept = origin.host.kept.lock().unwrap().clone();
     assert_eq!(kept.len(), 1);
@@ -419,7 +426,7 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
         let body = next(&mut seen).await;
         assert!(body.contains(wanted), "{body}");
     }
-    // Its id alone neither renews nor ends it.
+    // The id alone neither renews nor ends it.
     for secret in ["", "0", &answer.id] {
         let stranger = Credential::Secret(secret);
         let renewed = links.http_renew(&answer.id, stranger);
@@ -436,13 +443,13 @@ async fn subscriptions_by_contact_point_outlive_the_origin() {
     links
         .http_renew(&answer.id, Credential::Operator)
         .expect("the operator may");
-    // It is kept without the end of the links too, with how far it was read.
+    // It is stored before the links end too, with its read position.
     let newest = log.newest(1).expect("reads").remove(0).position;
     let reached = || origin.host.kept.lock().unwrap().first().map(|it| it.after) == Some(newest);
-    origin.told(reached).await;
+    origin.wait_until(reached).await;
     links.http_end(&answer.id, own).expect("there");
     origin
-        .told(|| origin.host.kept.lock().unwrap().is_empty())
+        .wait_until(|| origin.host.kept.lock().unwrap().is_empty())
         .await;
 }
 
@@ -479,7 +486,7 @@ async fn a_stranger_cannot_be_restored_as_a_contact_point() {
 }
 
 #[tokio::test]
-async fn an_origin_says_how_far_behind_its_reader_is() {
+async fn an_origin_reports_the_lag_of_its_reader() {
     for form in FORMS {
         let origin = Node::new(1);
         let log = origin.stream("a", 600);
@@ -493,16 +500,16 @@ async fn an_origin_says_how_far_behind_its_reader_is() {
         let (mut had, mut lags) = (0, Vec::new());
         while had < 600 {
             let bytes = body.next().await.expect("a part");
-            let (mut rest, mut told) = (&bytes[..], None);
+            let (mut rest, mut reported) = (&bytes[..], None);
             while !rest.is_empty() {
                 let (document, used) = form.decode(rest).expect("a document");
                 rest = &rest[used..];
                 if let Document::Elements(elements) = document {
                     had += elements.elements.len() as u64;
-                    told = Some(elements.last);
+                    reported = Some(elements.last);
                 }
             }
-            let lag = told.expect("elements").map_or(0, |last| last - had);
+            let lag = reported.expect("elements").map_or(0, |last| last - had);
             assert_eq!(origin.links.peers()[0].lag_elements, 600 - had);
             lags.push(lag);
         }
@@ -512,7 +519,7 @@ async fn an_origin_says_how_far_behind_its_reader_is() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
+async fn a_misfit_is_a_dead_letter_until_the_cause_is_removed() {
     let pushed = Pushed::once().await;
     let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
     let (id, epoch) = (pushed.schema, pushed.epoch);
@@ -552,7 +559,7 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
     let again = || subscriber.links.send_again("test", letter.number);
     let still = again().await.expect_err("still an integer");
     assert!(matches!(still, LinkError::StillDead { .. }), "{still}");
-    // The origin gives the field another type; then the letter fits.
+    // The origin changes the field's type; then the letter fits.
     let text = schema("v", FieldType::Text);
     let structure = format!(
         "<structure stream=\"a\" schema=\"{}\" version=\"1\">\
@@ -567,14 +574,14 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
         subscriber.links.show("test").expect("there").dead_letters,
         0
     );
-    let gone = again().await.expect_err("no letter any more");
-    assert_eq!(gone, LinkError::NoLetter(letter.number));
+    let error = again().await.expect_err("the letter was sent");
+    assert_eq!(error, LinkError::NoLetter(letter.number));
 }
 
-/// An origin that is killed sends again what it sent since it last kept how far a subscription is. A
-/// stream that survives less than the loss of power has another epoch after each such end.
+/// An origin that is killed sends again the elements since it last stored a subscription's
+/// position. A stream at a level below `power` has a new epoch after each crash.
 #[tokio::test]
-async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
+async fn repeated_elements_of_an_earlier_epoch_are_stored_once() {
     let pushed = Pushed::once().await;
     let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
     let (id, epoch) = (pushed.schema, pushed.epoch.0);
@@ -591,7 +598,7 @@ async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
             taken.await.expect("taken");
         }
     };
-    // Twice it ends, and goes on under another epoch; then it sends all of that again.
+    // It crashes twice, and continues in another epoch; then it sends everything again.
     let sent = [(0, 2), (0, 3), (1, 4), (2, 5), (2, 6)];
     for (turn, number) in sent.into_iter().chain(sent) {
         give(turn, number).await;
@@ -616,7 +623,7 @@ async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
     let counts = subscriber.links.show("test").expect("there").streams[0].clone();
     assert_eq!((counts.repeated, counts.rollbacks), (5, 0));
     assert!(counts.lost.is_empty(), "{:?}", counts.lost);
-    // One that really went back has an epoch that never was here.
+    // An origin that was really rolled back has an unknown epoch.
     give(3, 6).await;
     assert_eq!(numbers(subscriber.wait_for("a", 8).await)[7], 6);
     assert_eq!(
@@ -625,7 +632,7 @@ async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
     );
 }
 
-/// A contact point of another program, which takes 2 the second time, and 3 once it may.
+/// A contact point of another program, which accepts 2 the second time, and 3 once it may.
 async fn foreign_contact_point() -> (
     tokio::sync::mpsc::UnboundedReceiver<String>,
     SocketAddr,
@@ -646,7 +653,8 @@ async fn foreign_contact_point() -> (
     (receiver, address, accepts)
 }
 
-/// A contact point of another program that confirms and gives these answers: plain HTTP by hand.
+/// A contact point of another program that confirms and gives these responses: plain HTTP driven by
+/// the test.
 async fn contact_point_that(
     answers: impl Fn(&str) -> &'static str + Send + Sync + 'static,
 ) -> (tokio::sync::mpsc::UnboundedReceiver<String>, SocketAddr) {
@@ -695,7 +703,7 @@ async fn contact_point_that(
     (receiver, address)
 }
 
-/// A receiver that ends and begins again has forgotten the structure, and may need a while to take it.
+/// A receiver that restarts has lost the structure, and may need a while to accept it.
 #[tokio::test]
 async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothing() {
     const SCRIPT: [(&str, &str); 8] = [
@@ -715,7 +723,7 @@ async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothi
         let Some((begins, answer)) = SCRIPT.get(turn.load(Ordering::Relaxed)) else {
             return "204 Stored";
         };
-        // What is asked for again before its turn waits.
+        // A retry that is early waits.
         if !body.starts_with(begins) {
             return "503 Later";
         }
@@ -734,7 +742,7 @@ async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothi
 }
 
 #[tokio::test]
-async fn a_port_of_zeromq_is_told_from_one_of_http() {
+async fn a_zeromq_port_is_distinguished_from_an_http_port() {
     let subscriber = Node::new(1);
     let limits = chappe_transport::zeromq::Limits::default();
     let router = chappe_transport::zeromq::Router::bind(
@@ -748,7 +756,9 @@ async fn a_port_of_zeromq_is_told_from_one_of_http() {
     let config = link(LinkKind::HttpPull, address, &["a"]);
     subscriber.links.add(config).expect("added");
     let status = || subscriber.links.show("test").expect("there");
-    subscriber.told(|| status().last_error.is_some()).await;
+    subscriber
+        .wait_until(|| status().last_error.is_some())
+        .await;
     let (error, hint) = (status().last_error, status().hint);
     assert!(
         error
@@ -801,7 +811,7 @@ async fn a_contact_point_that_says_so_gets_many_elements_in_a_request() {
     subscriber.links.add(config).expect("added");
     let copy = subscriber.wait_for("a", 600).await;
     assert_same(&log, &copy);
-    // The log hands out 256 at once: the question, the structure, 1, 255, 256 and 88 elements.
+    // The log returns 256 at once: the confirmation, the structure, 1, 255, 256 and 88 elements.
     assert_eq!(contact.requests.load(Ordering::Relaxed), 6);
 }
 

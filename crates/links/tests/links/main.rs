@@ -1,6 +1,6 @@
-//! Goal: what one node stores comes to another exactly once over each kind of link, whatever breaks
-//! between. Method: two nodes' stores on simulated disks in one process, real connections on loopback
-//! or queues that a test cuts at random; hostile peers by hand.
+//! Goal: elements of one node are copied to another exactly once over each kind of link, whatever
+//! fails in between. Method: two nodes' stores on simulated disks in one process; real connections
+//! on loopback, or queues that a test cuts at random; hostile peers driven by the test.
 
 mod best_effort;
 mod damaged_record;

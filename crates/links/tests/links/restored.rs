@@ -1,6 +1,6 @@
-//! Goal: what a subscriber has of an earlier epoch is not stored again when its origin goes back to that
-//! epoch. Method: an origin is restored from one backup twice, and from another in between, over each
-//! reliable kind of link.
+//! Goal: elements that a subscriber has of an earlier epoch are not stored again when its origin
+//! returns to that epoch. Method: an origin is restored from one backup twice, and from another in
+//! between, over each reliable kind of link.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::session::Cutting;
 
 const KINDS: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
 
-/// The node that comes up with a copy of this one's disk.
+/// The node started on a copy of this one's disk.
 fn restored(backup: &Node, seed: u64) -> (Node, StreamLog) {
     let node = Node::on(backup.disk.copied(), seed, LinksConfig::default());
     let log = node.store.existing("a").expect("reads").expect("there");
@@ -44,22 +44,22 @@ async fn copies(kind: LinkKind, origin: &Node, subscriber: &Node, count: usize) 
 }
 
 #[tokio::test]
-async fn what_is_here_of_an_earlier_epoch_is_not_stored_again() {
+async fn elements_of_an_earlier_epoch_are_stored_once() {
     for kind in KINDS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("a", 10);
         let (early, _) = restored(&origin, 3);
         append(&log, 10..15);
         copies(kind, &origin, &subscriber, 15).await;
-        // The backup of 10 elements, with others behind them.
+        // The backup of 10 elements, with other elements after them.
         let (second, log) = restored(&early, 4);
         append(&log, 20..26);
         copies(kind, &second, &subscriber, 21).await;
-        // The same backup again: of the epochs that the subscriber has, it knows the first alone.
+        // The same backup again: of the subscriber's epochs it knows only the first.
         let (third, log) = restored(&early, 5);
         append(&log, 30..34);
         copies(kind, &third, &subscriber, 25).await;
-        // A backup of the second is put back.
+        // A backup of the second is restored.
         let (fourth, log) = restored(&second, 6);
         append(&log, 40..42);
         copies(kind, &fourth, &subscriber, 27).await;
@@ -72,7 +72,7 @@ async fn what_is_here_of_an_earlier_epoch_is_not_stored_again() {
     }
 }
 
-/// Each origin says that the other's position is none of its own, which is a rollback here.
+/// Each origin reports that the other's position is unknown, which is a rollback here.
 #[tokio::test]
 async fn two_origins_feed_one_stream_in_turn() {
     for kind in KINDS {

@@ -1,5 +1,5 @@
-//! A stream whose schema changes and returns: copies have the values that the origin has, although they
-//! received them while the stream had another schema.
+//! A stream's schema changes and returns to an earlier one: copies have the origin's values,
+//! although they received them while another schema was current.
 
 use chappe_links::*;
 use chappe_stream::*;
@@ -13,7 +13,7 @@ fn named(field: &str) -> StreamSchema {
     schema(field, FieldType::Integer)
 }
 
-/// The origin's stream: 300 elements of one schema, 20 of another, and that is the current one.
+/// The origin's stream: 300 elements of one schema, then 20 of another, which is current.
 fn changed(origin: &Node) -> StreamLog {
     let log = origin.stream("a", 300);
     log.set_schema(&named("w")).expect("changes");
@@ -21,7 +21,7 @@ fn changed(origin: &Node) -> StreamLog {
     log
 }
 
-/// The schema returns; whichever of both is current, the copy has the values of the origin.
+/// The schema returns; whichever of both is current, the copy has the origin's values.
 async fn assert_same_in_both(log: &StreamLog, subscriber: &Node) {
     let copy = subscriber.wait_for("a", 320).await;
     assert_same(log, &copy);
@@ -63,7 +63,7 @@ async fn over_a_session_copies_keep_the_values_of_each_schema() {
     assert_same_in_both(&log, &subscriber).await;
 }
 
-/// More versions than a subscriber confirms at once, each more than once.
+/// More versions than a subscriber confirms at once, each used more than once.
 #[tokio::test]
 async fn one_session_carries_as_many_versions_as_a_log_keeps() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
@@ -108,7 +108,7 @@ async fn by_best_effort_copies_keep_the_values_of_each_schema() {
     for schema in [named("v"), named("w"), named("v"), named("w")] {
         log.set_schema(&schema).expect("changes");
         let before = copy().map_or(0, |copy| copy.log().last());
-        // The first ones are missed: the stream is published soon after it is subscribed to.
+        // The first ones are missed: the stream is published soon after the subscription.
         while copy().map_or(0, |copy| copy.log().last()) < before + 5 {
             append(&log, next..next + 1);
             next += 1;

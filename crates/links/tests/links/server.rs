@@ -25,10 +25,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::host::{Node, own_address};
 
-/// A server; it ends, with its connections, when dropped.
+/// A server that ends, with its connections, when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Requests so far.
+    /// The number of requests.
     pub(crate) requests: Arc<AtomicUsize>,
     task: AbortHandle,
 }
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// Serves the links of a node, to which origins push there.
+/// Serves the links of a node at its contact address.
 pub(crate) async fn serve_contact(node: &Node) -> Server {
     let server = serve(&node.links, None).await;
     *node.host.contact.lock().unwrap() = Some(server.url());
@@ -58,7 +58,7 @@ pub(crate) async fn serve(links: &Links, address: Option<SocketAddr>) -> Server 
     let listener = loop {
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,
-            // The server before it gives the port back in a moment.
+            // The previous server releases the port soon.
             Err(_) if address.port() != 0 => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }

@@ -15,7 +15,7 @@ use chappe_transport::zeromq::{Limits, Router, Security};
 
 use crate::host::{Node, PATIENCE, append, assert_same, element, link, own_address, schema};
 
-/// Dials an origin in this process; each connection is cut after so many frames.
+/// Dials an origin in this process; each connection is cut after a number of frames.
 pub(crate) struct Cutting {
     origin: Links,
     cuts: Mutex<Vec<u64>>,
@@ -45,7 +45,7 @@ impl Dialler for Cutting {
     }
 }
 
-/// A connection that is cut after so many received frames.
+/// A connection that is cut after a number of received frames.
 pub(crate) struct Cut<C> {
     inner: C,
     left: u64,
@@ -93,7 +93,7 @@ fn config(streams: &[&str]) -> LinkConfig {
 }
 
 #[tokio::test]
-async fn streams_come_whole_and_in_order_with_what_is_new() {
+async fn streams_arrive_complete_and_in_order() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let [a, b] = ["ward.a", "ward.b"].map(|name| origin.stream(name, 3_000));
     let dialler = Cutting::never(&origin.links);
@@ -107,7 +107,7 @@ async fn streams_come_whole_and_in_order_with_what_is_new() {
         let copy = subscriber.wait_for(name, 3_500).await;
         assert_same(log, &copy);
     }
-    // A stream that comes later is found in the directory.
+    // A new stream is found in the directory.
     let late = origin.stream("ward.late", 10);
     let copy = subscriber.wait_for("ward.late", 10).await;
     assert_same(&late, &copy);
@@ -117,7 +117,7 @@ async fn streams_come_whole_and_in_order_with_what_is_new() {
     assert_eq!(status.streams[0].received, 3_500);
 }
 
-/// Dials an origin in this process, where an element comes just when a certain frame goes out.
+/// Dials an origin in this process, which appends an element just when a certain frame is sent.
 struct Appending {
     origin: Links,
     log: StreamLog,
@@ -135,7 +135,7 @@ impl Dialler for Appending {
     }
 }
 
-/// A connection that appends an element before this many more frames have gone out.
+/// A connection that appends an element before this many more frames are sent.
 struct Append<C> {
     inner: C,
     log: StreamLog,
@@ -176,8 +176,9 @@ impl<C: FrameConnection> FrameConnection for Append<C> {
 }
 
 #[tokio::test]
-async fn what_comes_while_a_stream_is_granted_is_told_at_once() {
-    // With the welcome, with the answer of the heartbeat, and with the grant: no other follows.
+async fn elements_appended_during_a_grant_are_sent_at_once() {
+    // With the welcome, with the answer to the heartbeat, and with the grant: no other frame
+    // follows.
     for at_frame in 0..3 {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.empty("a", &schema("v", FieldType::Integer));
@@ -226,7 +227,7 @@ async fn cut_at_random(seed: u64) {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_loses_power_goes_on_where_its_disk_ends() {
+async fn a_subscriber_resumes_from_its_disk_after_power_loss() {
     let origin = Node::new(1);
     let log = origin.stream("a", 2_000);
     let mut subscriber = Node::new(2);
@@ -281,7 +282,7 @@ async fn a_changed_schema_is_stored_as_one() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_lost_is_said() {
+async fn refusals_and_losses_are_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("secret", 1);
     origin.stream("taken", 1);
@@ -298,12 +299,12 @@ async fn what_is_refused_or_lost_is_said() {
         let refused = status.streams.iter().filter(|it| it.refusal.is_some());
         refused.map(|it| it.name.clone()).collect::<Vec<String>>()
     };
-    subscriber.told(|| refused().len() == 3).await;
+    subscriber.wait_until(|| refused().len() == 3).await;
     assert_eq!(refused(), ["nowhere", "secret", "taken"]);
 }
 
 #[tokio::test]
-async fn an_origin_that_went_back_is_told_and_taken_anew() {
+async fn a_rollback_of_the_origin_is_reported_and_followed() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("a", 30);
     let dialler = Cutting::never(&origin.links);
@@ -322,12 +323,19 @@ async fn an_origin_that_went_back_is_told_and_taken_anew() {
         .expect("added");
     let copy = subscriber.wait_for("a", 35).await;
     assert_same(&log, &copy[30..]);
-    let told = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { .. });
-    assert_eq!(subscriber.notices().iter().filter(|it| told(it)).count(), 1);
+    let reported = |notice: &LinkNotice| matches!(notice, LinkNotice::Rollback { .. });
+    assert_eq!(
+        subscriber
+            .notices()
+            .iter()
+            .filter(|it| reported(it))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
-async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() {
+async fn a_stream_read_from_its_end_resumes_there_without_elements() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 30);
     let from_end = LinkConfig {
@@ -340,9 +348,9 @@ async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() 
         .add_over(from_end.clone(), dialler)
         .expect("added");
     let letters = |node: &Node| node.store.store().existing("dead-letters/test");
-    // The stream is opened when the origin has said where it begins.
+    // The stream is opened when the origin has reported its start position.
     let there = || subscriber.store.existing("a").expect("reads").is_some();
-    subscriber.told(there).await;
+    subscriber.wait_until(there).await;
     subscriber.links.remove("test").expect("there");
     append(&log, 30..50);
     let dialler = Cutting::never(&origin.links);
@@ -353,18 +361,24 @@ async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() 
     let positions: Vec<_> = sent.iter().map(|it| Some(it.position)).collect();
     assert_eq!(origins, positions);
     let status = subscriber.links.show("test").expect("there");
-    assert_eq!(status.dead_letters, 0, "where it begins is no dead letter");
-    assert!(letters(&subscriber).is_some(), "it is remembered");
+    assert_eq!(
+        status.dead_letters, 0,
+        "a start position is not a dead letter"
+    );
+    assert!(
+        letters(&subscriber).is_some(),
+        "the start position is stored"
+    );
     let dialler = Cutting::never(&subscriber.links);
     let whole = config(&["a"]);
     let third = Node::new(3);
     third.links.add_over(whole, dialler).expect("added");
     third.wait_for("a", 20).await;
-    assert!(letters(&third).is_none(), "there was nothing to remember");
+    assert!(letters(&third).is_none(), "there is no start position");
 }
 
 #[tokio::test]
-async fn what_is_lost_is_counted_once_however_often_the_connection_ends() {
+async fn losses_are_counted_once_across_connections() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 10);
     let dialler = Cutting::never(&origin.links);
@@ -375,7 +389,7 @@ async fn what_is_lost_is_counted_once_however_often_the_connection_ends() {
     subscriber.wait_for("a", 10).await;
     subscriber.links.remove("test").expect("there");
     append(&log, 10..30);
-    // All that is behind what was read, and nothing is left to be read.
+    // Everything after the read position arrives, and nothing is left.
     log.log().trim(31).expect("queued").await.expect("trimmed");
     for _ in 0..3 {
         let dialler = Cutting::never(&origin.links);
@@ -386,7 +400,7 @@ async fn what_is_lost_is_counted_once_however_often_the_connection_ends() {
             .expect("added");
         let lost = || subscriber.host.lost.lock().unwrap().values().sum::<u64>();
         subscriber
-            .told(|| lost() >= 20 && subscriber.notices().len() > connected)
+            .wait_until(|| lost() >= 20 && subscriber.notices().len() > connected)
             .await;
         subscriber.links.remove("test").expect("there");
     }
@@ -470,7 +484,7 @@ async fn over_zeromq_a_link_survives_the_end_of_the_router() {
             );
             match bound.await {
                 Ok(router) => return router,
-                // The port is free again in a moment.
+                // The port is released soon.
                 Err(_) => tokio::task::yield_now().await,
             }
         }
@@ -548,7 +562,7 @@ async fn damaged_places_are_put_back_from_the_other_node() {
         }
         let found = log.newest(1_000).expect("reads");
         for (found, sent) in found.iter().zip(&sent) {
-            // Records that the subscriber gave back were received by its clock.
+            // Records that the subscriber returned have its time of receipt.
             let receive_time = found.receive_time;
             assert!(receive_time == sent.receive_time || receive_time == super::host::NOW);
             let sent = StreamElement {
@@ -561,7 +575,7 @@ async fn damaged_places_are_put_back_from_the_other_node() {
     }
 }
 
-/// The node again, after a bit in the middle of its stream was flipped.
+/// Restarts the node after flipping a bit in the middle of its stream.
 fn damaged(node: Node, seed: u64) -> Node {
     let Node {
         store,

@@ -1,7 +1,6 @@
-//! Goal: however many stretches of an origin's log are damaged, the elements between them and the losses
-//! share the syncs of the subscriber's log.
-//! Method: the subscriber's log writes nothing until the link has queued all that the origin still has;
-//! then one group has to store it.
+//! Goal: however many ranges of an origin's log are damaged, the elements between them and the
+//! losses share the syncs of the subscriber's log. Method: the subscriber's log writes nothing
+//! until the link has queued everything that the origin still has; then one commit has to store it.
 
 use std::time::Duration;
 
@@ -16,12 +15,12 @@ use crate::server::{Server, serve};
 
 const RECORDS: i64 = 300;
 
-/// Damaged are single records: each is a stretch of its own.
+/// Single records are damaged: each is a range of its own.
 fn is_damaged(n: i64) -> bool {
     n % 3 == 1 && n < RECORDS - 1
 }
 
-/// A link that has queued everything, of which nothing is written yet.
+/// A link that has queued everything; nothing is written yet.
 struct Queued {
     origin: StreamLog,
     _server: Server,
@@ -39,7 +38,7 @@ impl Queued {
         let kept = origin.newest(1_000).expect("reads").len();
         let server = serve(&node.links, None).await;
         let subscriber = narrow(1 << 20);
-        // A stream that is there already is opened without a write.
+        // An existing stream is opened without a write.
         let of = schema("v", FieldType::Text);
         let store = &subscriber.store;
         let copy = store.stream("a", Level::Power, &of, Some("test"));
@@ -79,8 +78,8 @@ impl Queued {
         let lost = self.subscriber.host.lost.lock().unwrap().clone();
         let missing = RECORDS as u64 - self.kept as u64;
         assert!(missing > 90, "{missing} are damaged");
-        let told = [(("a".to_owned(), LossReason::Corrupt), missing)];
-        assert_eq!(lost.into_iter().collect::<Vec<_>>(), told);
+        let reported = [(("a".to_owned(), LossReason::Corrupt), missing)];
+        assert_eq!(lost.into_iter().collect::<Vec<_>>(), reported);
     }
 
     async fn in_one_group(self) {
@@ -89,7 +88,7 @@ impl Queued {
         self.judge().await;
     }
 
-    /// The disk is full: the log takes all back, and the link begins again.
+    /// The disk is full: the log retracts all numbers, and the link reconnects.
     async fn in_a_second_session(self) {
         let store = self.subscriber.store.store();
         self.subscriber.disk.set_capacity(0);
@@ -99,7 +98,7 @@ impl Queued {
                 break;
             }
         }
-        assert_eq!(self.copy.log().assigned(), 0, "all is taken back");
+        assert_eq!(self.copy.log().assigned(), 0, "all numbers are retracted");
         self.subscriber.disk.set_capacity(u64::MAX);
         let _writing = Writing::after(&self.subscriber, Duration::from_millis(1));
         self.judge().await;

@@ -1,6 +1,6 @@
-//! A subscriber's copy is emptied, by its retention or by hand: after a restart each kind of link goes
-//! on where it was, and nothing is fetched and stored again. Moments of power loss are in the log's
-//! own tests.
+//! A subscriber's copy is emptied, by its retention or by hand: after a restart each kind of link
+//! resumes at its position, and no element is fetched and stored again. The log's own tests cover
+//! power loss.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ fn numbers(copy: &[StreamElement]) -> Vec<u64> {
     origins.map(|at| at.sequence).collect()
 }
 
-/// The copy after `empty` has taken all of it and the node was started again on what its disk shows, while the
-/// origin went on from 60 to 70.
+/// The copy after `empty` has removed all of it and the node was restarted from its disk, while the
+/// origin appended elements 60 to 70.
 async fn copy_after(kind: LinkKind, limits: Options, empty: impl AsyncFn(&Node)) -> Vec<u64> {
     let origin = Node::new(1);
     let server = serve(&origin.links, None).await;
@@ -48,7 +48,7 @@ async fn copy_after(kind: LinkKind, limits: Options, empty: impl AsyncFn(&Node))
         }
         if round == 1 {
             append(&log, 60..70);
-            // The last of them comes last, so that there is nothing to wait for behind it.
+            // The other link's last element arrives last, so that nothing is left to wait for.
             let copy = subscriber.wait_for("a", 10).await;
             return numbers(&copy);
         }
@@ -68,7 +68,7 @@ fn copy_of(node: &Node) -> StreamLog {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_its_copy_is_trimmed() {
+async fn a_link_resumes_after_its_copy_is_trimmed() {
     for kind in RELIABLE {
         let by_hand = async |node: &Node| {
             let trimmed = copy_of(node).log().trim(u64::MAX).expect("queued");
@@ -80,7 +80,7 @@ async fn a_link_goes_on_where_it_was_after_its_copy_is_trimmed() {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_its_copy_is_too_old() {
+async fn a_link_resumes_after_its_copy_is_too_old() {
     for kind in RELIABLE {
         let by_age = async |node: &Node| {
             let log = copy_of(node);
@@ -91,7 +91,7 @@ async fn a_link_goes_on_where_it_was_after_its_copy_is_too_old() {
             };
             log.set_retention(Some(retention)).expect("set");
             log.retain(Timestamp(i64::MAX / 2)).expect("looked at");
-            // The mark is in the log before a definition that is queued later.
+            // The mark enters the log before a definition that is queued later.
             log.set_retention(None).expect("set");
             assert_eq!(log.newest(1), Ok(Vec::new()));
         };
@@ -101,7 +101,7 @@ async fn a_link_goes_on_where_it_was_after_its_copy_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_the_size_limit_took_its_copy() {
+async fn a_link_resumes_after_the_size_limit_removed_its_copy() {
     for kind in RELIABLE {
         let limits = Options {
             segment_bytes: 4_096,
@@ -121,10 +121,10 @@ async fn a_link_goes_on_where_it_was_after_the_size_limit_took_its_copy() {
     }
 }
 
-/// What an origin lost in two of its epochs is passed over as numbers of both: a link that begins again
-/// right behind them is not told of a rollback.
+/// Losses in two epochs of an origin are skipped in both: a link that resumes directly after them
+/// reports no rollback.
 #[tokio::test]
-async fn a_link_goes_on_behind_numbers_that_were_lost_in_several_epochs() {
+async fn a_link_resumes_after_losses_in_several_epochs() {
     for kind in RELIABLE {
         let disk = SimDisk::new(1);
         let before = Node::on(disk.clone(), 1, LinksConfig::default());
@@ -140,14 +140,14 @@ async fn a_link_goes_on_behind_numbers_that_were_lost_in_several_epochs() {
         );
         before.links.close();
         before.store.store().clone().close().expect("closes");
-        // The copy of its files goes on in a new epoch, of which nothing is kept either.
+        // The copy of its files continues in a new epoch, whose elements are lost too.
         let origin = Node::on(disk.copied(), 3, LinksConfig::default());
         let log = origin.store.existing("a").expect("reads").expect("there");
         append(&log, 15..20);
         log.log().trim(21).expect("queued").await.expect("trimmed");
         let lost = || -> u64 { subscriber.host.lost.lock().unwrap().values().sum() };
         let _second = copy_over(kind, &origin, &subscriber).await;
-        subscriber.told(|| lost() == 10).await;
+        subscriber.wait_until(|| lost() == 10).await;
         subscriber.links.remove("test").expect("there");
         append(&log, 20..25);
         let _third = copy_over(kind, &origin, &subscriber).await;

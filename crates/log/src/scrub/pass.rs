@@ -1,4 +1,4 @@
-//! The reading half of the scrub: goes through old segments and finds what does not pass its checksums.
+//! The reading half of the scrub: reads old segments and finds damage.
 
 use crate::frame::Header;
 use crate::segment::{
@@ -23,13 +23,13 @@ pub(crate) struct Progress {
     pub(crate) bytes: u64,
     /// Segments of this pass that are done.
     pub(crate) segments_done: usize,
-    /// Segments of this pass in all, without the one that is being written.
+    /// All segments of this pass, without the one that is being written.
     pub(crate) segments: usize,
     /// The last segment is done.
     pub(crate) pass_done: bool,
 }
 
-/// One pass over all segments that are not written any more, and how far it is.
+/// One pass over all segments that are no longer written, and its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
     segment: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// A pass that does not report again what opening has reported.
+    /// A pass that does not repeat the reports of the opening.
     pub(crate) fn new(reported: &[CorruptRange]) -> Pass {
         let place = |range: &CorruptRange| Some((segment_number(&range.segment)?, range.offset));
         Pass {
@@ -90,7 +90,7 @@ impl Pass {
         (self.segment, self.offset, self.before) = (segment, 0, None);
     }
 
-    /// Reads on in the segment; at its end goes to the next one.
+    /// Reads further in the segment; at its end moves to the next one.
     fn read_segment(
         &mut self,
         (disk, store): (&dyn Disk, u64),

@@ -100,7 +100,7 @@ impl Stream {
     /// The cursor that the last record of a batch names, of those that name one.
     fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
         let cursor_of = self.owner.shared.options.cursor_of?;
-        // Nearly always it is the very last, or none does.
+        // Nearly always the very last, or none.
         cursor_of(&batch.bytes[batch.last_at..])
             .or_else(|| newest_cursor(batch.count, &batch.bytes, cursor_of))
     }
@@ -136,7 +136,7 @@ impl Stream {
             self.check_retractions(&queue, retractions)?;
         }
         if last + 1 >= MAX_SEQUENCE {
-            let reason = format!("the numbers of stream {} are used up", self.name());
+            let reason = format!("the numbers of stream {} are exhausted", self.name());
             return Err(Error::Failed { reason });
         }
         let (first, count, epoch) = (last + 1, body.count, self.core.epoch);

@@ -6,7 +6,7 @@ use crate::index::{FrameRef, Plan};
 use crate::read::{ReadOutcome, RecordVisitor};
 use crate::{Error, GapReason, Position, Record};
 
-/// Most payload bytes that one read gathers before it returns what it has.
+/// Most payload bytes of one read.
 pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 impl Stream {
@@ -67,8 +67,8 @@ impl Stream {
         }
     }
 
-    /// Hands out records (epoch, number, time, payload) from a number on until `take` returns false,
-    /// a gap or the end.
+    /// Passes records (epoch, number, time, payload) from a number on to `take` until it returns
+    /// false, a gap or the end.
     fn each(&self, from: u64, take: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
         let (mut from, mut more) = (from, true);
@@ -146,7 +146,7 @@ impl Stream {
             match outcome {
                 Err(Error::Gap { next: after, .. }) => from = after,
                 Ok(()) if from >= next => {}
-                // The end, or a disk that does not read: nothing is known of the rest.
+                // The end, or a disk that fails to read: nothing is known of the rest.
                 _ => return,
             }
         }
@@ -208,12 +208,13 @@ impl Stream {
     }
 
     /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
-    /// `None` when none has. Call it before each [`Stream::visit`] to skip records of other times.
+    /// `None` if there is none. Call it before each [`Stream::visit`] to skip records of other
+    /// times.
     pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let view = self.core.view();
         let waiting = from.max(view.index.next());
         let found = view.index.seek_time(from, from_ns, to_ns);
-        // Of those that wait for room no times are kept.
+        // Records that wait for room have no times in the index.
         found.or_else(|| (waiting < view.end()).then_some(waiting))
     }
 

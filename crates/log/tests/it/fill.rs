@@ -1,7 +1,7 @@
-//! Goal: records are put back into a damaged middle under their own numbers, survive what the level
-//! `power` survives once acknowledged, and are read in their place; nothing else can be put there.
-//! Method: a log is damaged in several segments, healed from a copy, opened anew, damaged again where
-//! it was healed; the power is cut at every boundary of such a healing and what is found is judged.
+//! Goal: records are restored into a damaged middle under their own numbers, survive a power loss
+//! once acknowledged, and are read in order; no other records are accepted there. Method: a log is
+//! damaged in several segments, repaired from a copy, reopened, damaged again in the repaired
+//! parts; the power is cut at every boundary of such a repair and the result is judged.
 
 use chappe_log::{Commit, Error, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;
@@ -50,7 +50,7 @@ fn damaged() -> SimDisk {
     disk
 }
 
-/// Flips a bit of a record wherever it is.
+/// Flips a bit of a record in all its copies.
 fn rot(disk: &SimDisk, number: u64) {
     let wanted = payload(number);
     for name in disk.names() {
@@ -61,7 +61,7 @@ fn rot(disk: &SimDisk, number: u64) {
     }
 }
 
-/// Reads all; the numbers that are missing.
+/// Reads all; returns the missing numbers.
 fn missing(stream: &Stream) -> BTreeSet<u64> {
     try_missing(stream).unwrap()
 }
@@ -89,7 +89,7 @@ fn try_missing(stream: &Stream) -> Result<BTreeSet<u64>, Error> {
     Ok(missing)
 }
 
-/// Puts one of the gaps back; false when the store has stopped.
+/// Fills one of the gaps; false if the store has stopped.
 fn heal(stream: &Stream, (from, last): (u64, u64)) -> bool {
     let epochs = stream.epochs();
     let (epoch, _) = *epochs.iter().rfind(|(_, first)| *first <= from).unwrap();
@@ -143,7 +143,8 @@ fn a_damaged_middle_is_healed() {
         );
         drop((stream, follower));
         store.close().unwrap();
-        // Opened anew, also by reading all, it is whole; the check still names the damaged bytes.
+        // Reopened, also by reading everything, it is complete; the check still reports the damaged
+        // bytes.
         for name in [None, Some("index")] {
             let again = disk.kill();
             for file in again.names() {
@@ -162,7 +163,7 @@ fn a_damaged_middle_is_healed() {
 }
 
 #[test]
-fn what_was_put_back_stays_when_its_damaged_segment_goes() {
+fn restored_records_outlive_their_damaged_segment() {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
     let large = |n: u64| (n as i64, format!("record {n} ").repeat(360).into_bytes());
@@ -208,7 +209,7 @@ fn what_was_put_back_stays_when_its_damaged_segment_goes() {
 }
 
 #[test]
-fn what_was_put_back_rots_like_anything_else() {
+fn restored_records_can_rot() {
     let disk = damaged();
     let (store, stream) = open(&disk);
     missing(&stream);
@@ -233,7 +234,7 @@ fn what_was_put_back_rots_like_anything_else() {
 }
 
 #[test]
-fn only_what_is_missing_is_put_back() {
+fn only_missing_records_are_restored() {
     let disk = damaged();
     let options = Options {
         commit: Commit::Caller,
@@ -273,7 +274,7 @@ fn only_what_is_missing_is_put_back() {
     assert!(twice.into_iter().all(|filled| filled.wait() == Ok(())));
     not_missing(16, 18);
     assert_eq!(store.lost()[0].filled, 3);
-    // What is trimmed is let go of, with the damaged segment.
+    // Trimmed records are dropped, with the damaged segment.
     stream.trim(RECORDS + 1).unwrap().wait().unwrap();
     not_missing(31, 33);
     assert_eq!((stream.gaps(), stream.first()), (vec![], RECORDS + 1));
@@ -307,9 +308,9 @@ fn power_loss_at_every_boundary_of_a_healing() {
             let both: Vec<_> = still.intersection(&healed).collect();
             assert!(
                 both.is_empty(),
-                "{boundary}: {both:?} were put back and are missing"
+                "{boundary}: {both:?} were restored and are missing"
             );
-            // Whatever was not, can be put back now.
+            // All others can be restored now.
             for gap in stream.gaps() {
                 assert!(heal(&stream, gap), "{boundary}: {gap:?}");
             }

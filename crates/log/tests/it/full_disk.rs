@@ -1,7 +1,7 @@
-//! Goal: a full disk stops no stream that does not need the disk, and a batch that is too large for
-//! what is left stops no other stream; whatever waits goes on without a restart.
-//! Method: a simulated disk of limited size; streams of level memory filled, read and crashed while
-//! there is no room; large batches between small ones, with the order that derived records need.
+//! Goal: a full disk stops no stream that does not need the disk, and a batch too large for the
+//! free space stops no other stream; waiting records continue without a restart. Method: a
+//! simulated disk of limited size; streams of level memory filled, read and crashed while there is
+//! no room; large batches between small ones, with the order that derived records need.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{
@@ -38,12 +38,12 @@ fn open(disk: &SimDisk, options: Options) -> Store {
     store
 }
 
-/// Leaves so many bytes above the reserve.
+/// Leaves this many bytes above the reserve.
 fn leave(disk: &SimDisk, bytes: u64) {
     disk.set_capacity(disk.used() + RESERVE + bytes);
 }
 
-/// The numbers of what a follower hands out now.
+/// The numbers that a follower returns now.
 fn followed(follower: &mut Follower) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(records) = follower.try_next().unwrap() {
@@ -100,7 +100,8 @@ fn streams_of_level_memory_go_on_and_are_read() {
     reading(&memory);
     assert!(!memory.is_settled());
     let epoch = memory.epoch();
-    // What waits is lost with the process, and then its numbers are given out in another epoch.
+    // Waiting records are lost with the process, and then their numbers are assigned in another
+    // epoch.
     let (crashed, _) = Store::open(Box::new(disk.kill()), options(), 4).unwrap();
     let crashed = crashed.existing("memory").unwrap();
     assert_eq!(crashed.last(), 10);
@@ -127,7 +128,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
 }
 
 #[test]
-fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
+fn memory_use_is_bounded_and_a_flood_leaves_room() {
     let disk = SimDisk::new(1);
     let store = open(&disk, driven());
     let flood = store.stream("flood", Level::Memory, b"").unwrap();
@@ -161,7 +162,7 @@ fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
     }
     let refused: u64 = store.lost().iter().map(|lost| lost.refused).sum();
     assert_eq!(refused, 6);
-    // A trim, which may make room, is still taken.
+    // A trim, which may make room, is still accepted.
     others[0].trim(50).unwrap();
     disk.set_capacity(u64::MAX);
     while store.commit() != Ok(Committed::Nothing) {}
@@ -169,7 +170,7 @@ fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
     assert_eq!(others[0].first(), 50);
 }
 
-/// A store with so much room that only a large batch does not fit.
+/// A store with just too little room for a large batch.
 fn nearly_full(disk: &SimDisk) -> (Store, [Stream; 3]) {
     let store = open(disk, driven());
     let streams = ["large", "small", "derived"];
@@ -213,7 +214,7 @@ fn a_batch_that_is_too_large_is_refused_alone() {
         );
     }
     assert!(store.retractions() > retractions);
-    // The numbers are given to what fits.
+    // The numbers are assigned to batches that fit.
     fill(&too_large, 2);
     fill(&derived, 1);
     let check = |store: &Store| {

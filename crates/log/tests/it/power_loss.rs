@@ -1,10 +1,10 @@
-//! Goal: whatever the moment of a power loss and whatever the disk then shows, no acknowledged
-//! record of level `Power` is lost, none is doubled, none is wrong, no acknowledged number is used
-//! twice, order is kept, and trims take only what they were asked to.
-//! Method: a workload over streams of all levels, with trims and the removals they bring, runs once
-//! for each boundary (write, sync, change of names) of the run, with the power cut there; from each
-//! cut several legal images of the disk are drawn, opened, judged against what was acknowledged,
-//! written on, and cut and judged once more.
+//! Goal: whenever the power fails and whatever the disk then has, no acknowledged record of level
+//! `Power` is lost, none is doubled, none is wrong, no acknowledged number is used twice, order is
+//! kept, and trims remove only what they were asked to. Method: a workload over streams of all
+//! levels, with trims and the resulting removals, runs once for each boundary (write, sync, change
+//! of names) of the run, with the power cut there; from each cut several legal images of the disk
+//! are drawn, opened, judged against the acknowledged records, appended to, and cut and judged once
+//! more.
 
 use crate::model::{Model, judge, workload};
 use chappe_log::Level;
@@ -36,7 +36,7 @@ fn power_loss_at_every_boundary() {
                 judge(&found, &mut model, Level::Power, image_seed);
                 images += 1;
                 if image == 0 {
-                    // Go on, lose power again at a later place, judge again.
+                    // Continue, lose power again at a later boundary, judge again.
                     let again = disk.crash(image_seed);
                     let mut model = model.clone();
                     again.cut_power_at(boundary % 17);
@@ -57,7 +57,7 @@ fn power_loss_at_every_boundary() {
 }
 
 #[test]
-fn a_kill_at_every_boundary_keeps_what_was_written() {
+fn a_kill_at_every_boundary_keeps_written_records() {
     for seed in 11..=12 {
         for boundary in 0..=boundaries(seed, 25) + 4 {
             let disk = SimDisk::new(seed * 1000 + boundary);

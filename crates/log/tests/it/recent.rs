@@ -1,8 +1,7 @@
-//! Goal: what is read from memory is what the file holds, and however many follow, the file is not
-//! read for live data.
-//! Method: the same records are read with memory, with very little of it and with none; twenty-four
-//! followers of a live stream are counted by the reads of a simulated disk; records are appended
-//! from where they lie.
+//! Goal: reads from memory match the file, and however many follow, the file is not read for live
+//! data. Method: the same records are read with memory, with very little of it and with none;
+//! twenty-four followers of a live stream are counted by the reads of a simulated disk; records are
+//! appended from their own buffer.
 
 use chappe_log::{Batch, Commit, Error, Follower, Level, Options, Store, Stream};
 use chappe_sim::{Operation, SimDisk};
@@ -36,7 +35,7 @@ fn append(stream: &Stream, count: u64) {
 }
 
 #[test]
-fn memory_shows_what_the_file_holds() {
+fn memory_matches_the_file() {
     let mut seen = Vec::new();
     for recent_bytes in [0, 700, 5_000, 1 << 20] {
         let disk = SimDisk::new(1);
@@ -74,7 +73,7 @@ fn memory_shows_what_the_file_holds() {
 }
 
 #[test]
-fn followers_of_live_data_share_what_is_in_memory() {
+fn followers_of_live_data_share_memory() {
     let reads = |recent_bytes| {
         let disk = SimDisk::new(1);
         let (_store, stream) = open(&disk, recent_bytes);
@@ -94,7 +93,7 @@ fn followers_of_live_data_share_what_is_in_memory() {
 }
 
 #[test]
-fn batches_are_bounded_and_what_fails_is_not_in_them() {
+fn batches_are_bounded_and_exclude_failed_records() {
     let (_, stream) = open(&SimDisk::new(1), 0);
     assert_eq!(
         stream.append(Batch::default()).err(),

@@ -119,7 +119,7 @@ async fn unregister_removed(app: &App, spec: &streams::StreamSpec) {
 }
 
 impl Arrivals for Entry {
-    fn came(&self, elements: u64, newest: Timestamp) {
+    fn record_arrivals(&self, elements: u64, newest: Timestamp) {
         self.record_arrivals(elements, newest);
     }
 }

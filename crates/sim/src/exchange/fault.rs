@@ -7,9 +7,9 @@ use std::fmt;
 pub enum Fault {
     /// A process dies (SIGKILL) and is started again.
     Kill,
-    /// A node loses its power; what was not synced is there, or not, or in part.
+    /// A node loses its power; unsynced data is there, or not, or in part.
     PowerLoss,
-    /// The power goes in the middle of a write, a sync or a change of names.
+    /// The power fails during a write, a sync or a change of names.
     TornWrite,
     /// A sync fails; the process is restarted.
     FailedSync,
@@ -23,21 +23,21 @@ pub enum Fault {
     Flapping,
     /// One direction of a link loses messages, all or some.
     AsymmetricLoss,
-    /// A node takes its time for everything.
+    /// A node is slow in everything.
     SlowPeer,
-    /// A node stands still (SIGSTOP), then goes on.
+    /// A node stops (SIGSTOP), then continues.
     StandStill,
     /// A connection breaks off.
     Reset,
     /// A wall clock jumps by a second to ten years, either way.
     ClockStep,
-    /// An old copy of a node's data is put back.
+    /// An old copy of a node's data is restored.
     OldState,
-    /// A peer speaks another version of the protocol for a while.
+    /// A peer supports another version of the protocol for a while.
     VersionSkew,
     /// A disk takes seconds for a commit.
     SlowDisk,
-    /// The log's queue is full, or nearly, and takes nothing for a while.
+    /// The log's queue is full, or nearly, and accepts nothing for a while.
     QueueFull,
 }
 
@@ -87,7 +87,7 @@ impl Fault {
         }
     }
 
-    /// How often something happened that only this fault does, or that shows that it took effect.
+    /// How often something happened that only this fault causes, or that shows its effect.
     #[must_use]
     pub fn shown(self, by: &Sometimes) -> u64 {
         match self {
@@ -126,7 +126,7 @@ impl fmt::Display for Fault {
 
 macro_rules! sometimes {
     ($($(#[doc = $doc:literal])* $name:ident: $text:literal,)*) => {
-        /// What must happen sometimes: how often each did.
+        /// Events that every series must contain: how often each happened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Sometimes {
             $($(#[doc = $doc])* pub $name: u64,)*
@@ -152,13 +152,13 @@ sometimes! {
     killed: "killed",
     /// A node lost its power while it had something unsynced.
     power_lost: "power lost",
-    /// The power went within an operation.
+    /// The power failed within an operation.
     torn: "power lost within a write",
     /// A sync failed.
     sync_failed: "sync failed",
     /// A commit found no room.
     disk_full: "disk full",
-    /// Something was refused for lack of room.
+    /// Records were refused for lack of room.
     refused_full: "refused for lack of room",
     /// Bytes rotted at an origin.
     rotted: "bytes rotted at an origin",
@@ -168,13 +168,13 @@ sometimes! {
     rotted_marks: "marks rotted",
     /// A bit of an index snapshot rotted.
     rotted_index: "index snapshots rotted",
-    /// Damaged elements were put back at an origin.
-    put_back: "damaged elements put back at an origin",
-    /// Damaged elements were put back at a subscriber.
-    put_back_there: "damaged elements put back at a subscriber",
+    /// Damaged elements were repaired at an origin.
+    put_back: "damaged elements repaired at an origin",
+    /// Damaged elements were repaired at a subscriber.
+    put_back_there: "damaged elements repaired at a subscriber",
     /// Damaged elements were written again from memory.
     from_memory: "damaged elements written again from memory",
-    /// A connection met a partition, a flap or a cut.
+    /// A connection was stalled by a partition, a flap or a cut.
     stalled: "connection held back by a cut",
     /// A link flapped.
     flapped: "link flapped",
@@ -182,19 +182,19 @@ sometimes! {
     one_way: "one direction lost",
     /// A node was slow.
     slowed: "node slow",
-    /// A node stood still.
-    stood_still: "node stood still",
+    /// A node stopped.
+    stood_still: "node stopped",
     /// A connection was reset.
     reset: "connection reset",
     /// A clock jumped.
     clock_stepped: "clock stepped",
-    /// An old state was put back at an origin, and noticed by its log.
+    /// An old state was restored at an origin, and noticed by its log.
     old_origin: "old state at an origin",
-    /// An old state was put back at a subscriber, and noticed by its log.
+    /// An old state was restored at a subscriber, and noticed by its log.
     old_subscriber: "old state at a subscriber",
-    /// Two versions of the protocol did not fit.
+    /// Two versions of the protocol did not match.
     version_refused: "versions did not fit",
-    /// Two versions of the protocol met and fitted.
+    /// Two versions of the protocol differed and matched.
     version_negotiated: "versions negotiated",
     /// A disk was slow.
     slow_disk: "disk slow",
@@ -204,31 +204,31 @@ sometimes! {
     not_accepted: "no room for new elements",
     /// A subscriber's log had no room for elements.
     records_waited: "elements waited for room",
-    /// A subscriber's log had no room for the end of numbers that are lost.
+    /// A subscriber's log had no room for the end of a lost range.
     lost_waited: "lost numbers waited for room",
-    /// A subscriber's log had no room for where a stream goes on after a rollback.
+    /// A subscriber's log had no room for the position after a rollback.
     rollback_waited: "rollback waited for room",
     /// A subscriber's log had no room for a schema.
     schema_waited: "schema waited for room",
-    /// A log had no room for what was to be put back.
-    repair_refused: "no room for what was to be put back",
-    /// Sessions that went on where an earlier one ended.
-    resumed: "session resumed behind an element",
+    /// A log had no room for repaired records.
+    repair_refused: "no room for repaired records",
+    /// Sessions that resumed where an earlier one ended.
+    resumed: "session resumed after an element",
     /// A peer was given up after silence.
     silent: "silent peer given up",
     /// An origin began a new epoch.
     new_epoch: "new epoch",
     /// A torn tail was cut off.
     torn_tail: "torn tail cut",
-    /// Records found again that were derived in the store of what they come from.
+    /// Derived records found in the store of their inputs.
     derived: "derived record found",
-    /// Records dropped because what they were derived from may be lost.
+    /// Records dropped because their inputs may be lost.
     derived_dropped: "derived record dropped",
-    /// A subscriber was told of a rollback.
-    rollback: "rollback told",
-    /// Numbers were named as lost because they were trimmed.
+    /// A rollback was reported to a subscriber.
+    rollback: "rollback reported",
+    /// Numbers were reported as lost because they were trimmed.
     lost_trimmed: "numbers lost by trimming",
-    /// Numbers were named as lost because they were damaged.
+    /// Numbers were reported as lost because they were damaged.
     lost_damaged: "numbers lost by damage",
     /// A channel had records and no room.
     stalls: "channel without credit",

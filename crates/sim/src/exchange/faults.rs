@@ -1,4 +1,4 @@
-//! The faults of a run: when they begin, what each does, and how it ends.
+//! The faults of a run: their start, their effect, and their end.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) enum Later {
     PowerOff(Node),
     /// Let bytes rot on a node's disk.
     Rot(Node),
-    /// Put the backup of a node back.
+    /// Restore the backup of a node.
     Restore(Node),
     /// End a fault of a node, or of the direction to the other.
     HealGroup(Node),
@@ -64,7 +64,7 @@ impl Run {
                 if self.world.network.node_state(node) == State::Up {
                     self.die(node, Death::Killed);
                 }
-                self.world.note(node, "old state put back", [0; 3]);
+                self.world.note(node, "old state restored", [0; 3]);
                 self.disked(node).restore();
             }
             Later::HealGroup(node) => self.world.network.set_group(node, 0),
@@ -161,7 +161,7 @@ impl Run {
                 self.later(until, Later::HealDisk(node));
             }
             Fault::BitRot => {
-                // Half of the time while subscribers get nothing new, so that they miss it.
+                // Half of the time while subscribers get no new elements, so that they miss it.
                 if self.world.random.bool() {
                     self.world.network.set_group(node, 3);
                     self.later(until, Later::HealGroup(node));
@@ -209,7 +209,7 @@ impl Run {
         }
     }
 
-    /// Fills a log's queue for a while, up to nothing or up to the room for a mark.
+    /// Fills a log's queue for a while, completely or up to the room for a mark.
     fn fill_queue(&mut self, node: Node, until: Duration) {
         let room = self.world.random.usize(..200);
         match self.index_of(node) {

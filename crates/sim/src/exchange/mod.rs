@@ -6,10 +6,11 @@
 //! read and change their logs for the machines; where power is lost, an origin derives records from its
 //! streams as a virtual sensor does. The judge sees every event and uses no code of the product.
 //!
-//! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds of
-//! [`Fault`], which then happen to nodes and links until the time is over. Then everything heals, and
-//! the judge asks whether every accepted element is at every subscriber, once and in order, or was
-//! named as lost for a true reason. The same settings give the same run, step by step.
+//! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds
+//! of [`Fault`], which then happen to nodes and links until the time is over. Then everything
+//! heals, and the judge checks that every accepted element is at every subscriber, once and in
+//! order, or was reported as lost for a true reason. The same settings give the same run, step by
+//! step.
 //!
 //! ```
 //! use chappe_sim::exchange::{Settings, run};
@@ -44,24 +45,24 @@ use crate::network::{Node, Trace};
 use chappe_flow::{Code, Failure, Fault as Whose};
 use world::World;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How much time was simulated, with the time to recover.
+    /// The simulated time, including the time to recover.
     pub simulated: Duration,
     /// Steps of the network.
     pub steps: u64,
     /// Elements that were accepted.
     pub accepted: u64,
-    /// Numbers that subscribers were told are lost.
+    /// Numbers reported to subscribers as lost.
     pub lost: u64,
-    /// What happened, how often.
+    /// The counts of events.
     pub sometimes: Sometimes,
-    /// What was wrong; the run ends at the first.
+    /// The violations; the run ends at the first.
     pub violations: Vec<Violation>,
-    /// The last things that happened.
+    /// The latest notes.
     pub trace: Trace,
 }
 
@@ -71,7 +72,7 @@ pub fn run(settings: &Settings) -> Report {
     run::Run::new(settings).run()
 }
 
-/// A session failed: that is in order when the connection is to blame, and a violation otherwise.
+/// A session failed: correct if the connection is to blame, otherwise a violation.
 fn failed(world: &mut World, node: Node, failure: &Failure) {
     world.note(node, failure.code.name(), [0; 3]);
     match failure.code {

@@ -41,7 +41,7 @@ pub(super) struct OriginStream {
 }
 
 impl OriginStream {
-    /// Tells the judge the first number that it keeps; earlier ones count as trimmed.
+    /// Reports to the judge the first number that it keeps; earlier ones count as trimmed.
     fn report_first(&self, world: &mut World) {
         if let Some(stream) = &self.stream {
             world.report(Event::Keeps {
@@ -435,7 +435,7 @@ impl Origin {
         self.disked.settled() && self.streams.iter().all(settled)
     }
 
-    /// Tells the judge what it has.
+    /// Reports its elements to the judge.
     pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;

@@ -1,4 +1,4 @@
-//! What a run is: nodes, links, traffic and the faults that may happen, drawn from the seed.
+//! The plan of a run: nodes, links, traffic and possible faults, drawn from the seed.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use chappe_log::{Commit, Options, QueueFull};
 use super::Fault;
 use crate::network::{Latency, Link};
 
-/// What a run is made from; the same settings and seed give the same run.
+/// The settings of a run; the same settings and seed give the same run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where every choice comes from.
+    /// The source of all randomness.
     pub seed: u64,
-    /// Simulated time with traffic and faults; time to recover comes on top.
+    /// Simulated hours with traffic and faults; the time to recover is additional.
     pub hours: f64,
     /// The faults that may happen; each run takes some of them.
     pub faults: Vec<Fault>,
-    /// How many elements each origin keeps; `None`: the seed chooses, also that it keeps all.
+    /// How many elements each origin keeps; `None`: the seed chooses, possibly all.
     pub keep: Option<u64>,
     /// Notes kept for the trace.
     pub trace_notes: usize,
@@ -37,7 +37,7 @@ impl Settings {
     }
 }
 
-/// What the seed has chosen.
+/// The choices of the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) origins: usize,
@@ -49,24 +49,24 @@ pub(super) struct Plan {
     pub(super) log: Options,
     /// The mean time between two elements of a stream.
     pub(super) every: Duration,
-    /// The share of times at which a burst comes instead of one element.
+    /// The share of bursts instead of single elements.
     pub(super) burst: f64,
     pub(super) burst_elements: u64,
     /// The largest batch that is appended at once.
     pub(super) batch: u64,
     pub(super) payload_bytes: usize,
-    /// New elements are handed to the senders with the news of them.
+    /// Whether new elements are passed to the senders directly.
     pub(super) live: bool,
-    /// Streams of the origins that promise only to survive their process.
+    /// Whether the origins' streams survive only the end of the process.
     pub(super) weak: bool,
     /// How many elements an origin keeps; `None`: all.
     pub(super) keep: Option<u64>,
     pub(super) faults: Vec<Fault>,
-    /// Origins derive records from their streams.
+    /// Whether origins derive records from their streams.
     pub(super) derives: bool,
     /// The mean time between two faults.
     pub(super) fault_every: Duration,
-    /// How long a disk takes for a commit.
+    /// Duration of a commit.
     pub(super) disk: (Duration, Duration),
     /// The mean time between two looks for damage.
     pub(super) repair_every: Duration,
@@ -178,7 +178,7 @@ impl Plan {
             payload_bytes,
             live: random.bool(),
             weak: random.f64() < 0.15,
-            // Drawn all the same: the rest of the plan stays as the seed has it.
+            // Drawn in any case: the rest of the plan must not change.
             keep: settings
                 .keep
                 .or(pick(random, &[None, None, None, Some(20), Some(200)])),

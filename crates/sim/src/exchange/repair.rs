@@ -1,5 +1,5 @@
-//! Repair: both ends look for damage now and then, and put back the elements that the machines hand
-//! over.
+//! Repair: both ends look for damage now and then, and fill in the elements that the machines
+//! return.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::subscriber::{CopyOf, Subscriber};
 use super::world::{Timer, World};
 use crate::judge::{At, Counts, Event};
 
-/// Damaged elements that are being put back.
+/// Damaged elements that are being repaired.
 pub(super) struct Filling {
     stream: usize,
     appended: Appended,
@@ -94,7 +94,7 @@ impl Origin {
         }
     }
 
-    /// Puts back elements that a subscriber has sent.
+    /// Fills in elements that a subscriber has sent.
     pub(super) fn put_back(
         &mut self,
         world: &mut World,
@@ -184,7 +184,7 @@ impl Subscriber {
         }
     }
 
-    /// Puts back elements that an origin has sent.
+    /// Fills in elements that an origin has sent.
     pub(super) fn put_back(
         &mut self,
         world: &mut World,

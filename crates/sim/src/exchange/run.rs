@@ -162,7 +162,7 @@ impl Run {
         }
     }
 
-    /// All nodes tell the judge what they have.
+    /// All nodes report their elements to the judge.
     fn testify(&mut self) {
         for origin in &self.origins {
             origin.testify(&mut self.world);
@@ -361,7 +361,7 @@ impl Run {
             simulated: self.world.network.now() - Instant::ZERO,
             steps: counters.steps,
             accepted: self.world.judge.accepted(),
-            lost: self.world.judge.said_lost(),
+            lost: self.world.judge.reported_lost(),
             sometimes: self.world.sometimes,
             violations: self.world.violations,
             trace: self.world.network.trace,

@@ -1,4 +1,4 @@
-//! Many seeds, on as many threads as asked for, and what came of them together.
+//! Many seeds, on several threads, and their combined result.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,17 +6,17 @@ use std::thread;
 
 use super::{Report, Settings, Sometimes, run};
 
-/// Runs after which everything that may happen must have happened, if all faults were allowed and
-/// each run has an hour.
+/// Runs after which every event must have happened, if all faults were allowed and each run has an
+/// hour.
 ///
-/// measured: the rarest thing happens in one of 60 runs, so that 1,000 runs miss it once in ten
+/// measured: the rarest event happens in one of 60 runs, so that 1,000 runs miss it once in ten
 /// million times.
 pub const RUNS_FOR_EVERYTHING: u64 = 1_000;
 
-/// Reports of runs with violations that are kept; more are counted.
+/// Reports of runs with violations that are kept; further ones are only counted.
 pub const FAILED_KEPT: usize = 100;
 
-/// What many runs came to.
+/// The combined result of many runs.
 #[derive(Debug, Default)]
 pub struct Series {
     /// Runs that ended.
@@ -27,9 +27,9 @@ pub struct Series {
     pub steps: u64,
     /// Elements accepted.
     pub accepted: u64,
-    /// Numbers that subscribers were told are lost.
+    /// Numbers reported to subscribers as lost.
     pub lost: u64,
-    /// What happened, how often.
+    /// The counts of events.
     pub sometimes: Sometimes,
     /// Runs with violations, the first of them, by seed.
     pub failed: Vec<Report>,
@@ -40,7 +40,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// What never happened.
+    /// The events that never happened.
     #[must_use]
     pub fn never(&self) -> Vec<&'static str> {
         let never = |(name, count): (&'static str, u64)| (count == 0).then_some(name);
@@ -70,8 +70,8 @@ impl Series {
     }
 }
 
-/// Runs the seeds from that of `settings` on, so many of them, on so many threads. `progress` is told
-/// the series after each run, and stops it by answering false.
+/// Runs `runs` seeds, starting with that of `settings`, on several threads. `progress` receives the
+/// series after each run, and stops it by returning false.
 pub fn series(
     settings: &Settings,
     runs: u64,

@@ -20,7 +20,7 @@ use crate::judge::{At, Event};
 use crate::network::{Connection, Node};
 use crate::network::{Frame, Line};
 
-/// Numbers written by one schema; reason: a stream of an hour has several schemas, also in one batch.
+/// Numbers with one schema; reason: a stream of an hour has several schemas, also in one batch.
 const NUMBERS_PER_SCHEMA: u64 = 40;
 
 /// A session on its connection.
@@ -40,7 +40,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Reads from a number; there may be none.
+    /// Reads from a number; the result may be empty.
     pub(super) fn read(stream: &Stream, from: u64, most: u64) -> Result<Self, Error> {
         let schema_version = schema_version(from);
         let most = usize::try_from(most.min(ELEMENTS_PER_READ)).unwrap_or(usize::MAX);
@@ -61,7 +61,7 @@ impl Batch {
     }
 }
 
-/// The version of the schema by which the element of a number is written.
+/// The version of the schema of an element, by its number.
 pub(super) fn schema_version(number: u64) -> u32 {
     u32::try_from(number / NUMBERS_PER_SCHEMA).unwrap_or(u32::MAX)
 }
@@ -141,7 +141,7 @@ impl Origin {
         readers.collect()
     }
 
-    /// Gives the machine of a session an input, and answers its questions until it has none.
+    /// Passes an input to the machine of a session, and answers its requests until it has none.
     pub(super) fn give(
         &mut self,
         world: &mut World,

@@ -1,4 +1,4 @@
-//! A node's disk and the store on it, through kills, power cuts, failures and restored copies.
+//! A node's disk and its store, through kills, power cuts, failures and restored copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,7 +41,8 @@ pub(super) struct Disked {
     pub(super) store: Option<Store>,
     /// The losses that the next opening may find.
     pub(super) allows: Allows,
-    /// The count of numbers of each stream that openings have named as torn and the judge has not heard of.
+    /// The numbers of each stream that openings have reported as torn and that the judge has not
+    /// received.
     pub(super) torn: BTreeMap<String, u64>,
     /// An old copy of the disk.
     pub(super) backup: Option<SimDisk>,
@@ -214,7 +215,7 @@ impl Disked {
         }
     }
 
-    /// Scrubs a part of the disk; returns whether records are written again from memory.
+    /// Scrubs a part of the disk; returns whether records are rewritten from memory.
     pub(super) fn scrub(&mut self, world: &mut World) -> bool {
         let scrubbed = self.store.as_ref().map(|store| store.scrub(SCRUB_BYTES));
         // A disk that cannot be read now is scrubbed the next time.

@@ -145,7 +145,7 @@ impl Subscriber {
             batch.push((record.time, record::with_origin(at, record.payload)));
             elements.push((at, record::content(record.payload).unwrap_or(0)));
         }
-        let appended = stream.append_after(copy.taken_back, batch)?;
+        let appended = stream.append_after(copy.retractions, batch)?;
         self.copies[number].last = Some(last);
         for (at, _) in &elements {
             world.report(Event::Storing {
@@ -198,7 +198,7 @@ impl Subscriber {
         }
         let numbers = [stream as u64, from.number, next];
         world.note(self.node(), "lost: stream, from, next", numbers);
-        world.report(Event::LostSaid {
+        world.report(Event::LossReported {
             subscriber: self.index,
             stream,
             epoch: from.epoch,
@@ -225,7 +225,7 @@ impl Subscriber {
         let numbers = [stream as u64, have.epoch, have.sequence];
         world.note(self.node(), "rollback: stream, have", numbers);
         let subscriber = self.index;
-        world.report(Event::RollbackSaid { subscriber, stream });
+        world.report(Event::RollbackReported { subscriber, stream });
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Subscriber {
         let copy = &mut self.copies[number];
         let stream = copy.stream.as_ref().ok_or(Refused::Ended)?;
         let cursor = cursor_of(&record::with_origin(at, &[])).ok_or(Refused::Ended)?;
-        drop(stream.set_cursor(copy.taken_back, cursor)?);
+        drop(stream.set_cursor(copy.retractions, cursor)?);
         copy.last = Some(at);
         Ok(())
     }

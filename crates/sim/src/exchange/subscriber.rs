@@ -34,7 +34,7 @@ pub(super) struct CopyOf {
     /// The newest position that is stored, lost or on its way to the log.
     pub(super) last: Option<At>,
     /// The value of [`chappe_log::Store::retractions`] when the session began.
-    pub(super) taken_back: u64,
+    pub(super) retractions: u64,
     /// The newest stored position of each epoch, the newest last.
     pub(super) epochs: Vec<At>,
     /// The first and last position of each stored batch.
@@ -291,10 +291,10 @@ impl Subscriber {
             return;
         };
         session.subscribed = true;
-        let taken_back = store.retractions();
+        let retractions = store.retractions();
         for number in streams {
             let copy = &mut self.copies[number];
-            copy.taken_back = taken_back;
+            copy.retractions = retractions;
             copy.last = copy.cursor();
             world.sometimes.resumed += u64::from(copy.last.is_some());
             let last = copy.last.map(|at| position(&at));
@@ -384,7 +384,8 @@ impl Subscriber {
         }
     }
 
-    /// Gives the machine of a session an input; returns its events, with the number of the session.
+    /// Passes an input to the machine of a session; returns its events, with the number of the
+    /// session.
     fn drive(
         &mut self,
         world: &mut World,
@@ -463,7 +464,7 @@ impl Subscriber {
         Vec::new()
     }
 
-    /// The elements of a range that are here, for an origin that lost them.
+    /// The elements of a range that this copy has, for an origin that lost them.
     fn fetch(&self, channel: Channel, epoch: u64, from: u64, next: u64) -> (u64, Records) {
         let mut first = from;
         let mut found: Vec<(i64, Vec<u8>)> = Vec::new();
@@ -554,7 +555,7 @@ impl Subscriber {
             && self.copies.iter().all(CopyOf::is_settled)
     }
 
-    /// Tells the judge what it has.
+    /// Reports its elements to the judge.
     pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
@@ -592,7 +593,7 @@ impl Subscriber {
         }
     }
 
-    /// The count of numbers that the present sessions have reported lost.
+    /// The count of numbers that the current sessions have reported lost.
     fn lost_now(&self) -> u64 {
         let sessions = self.links.iter().filter_map(|link| link.session.as_ref());
         sessions.map(|session| session.line.machine.lost()).sum()

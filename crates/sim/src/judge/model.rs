@@ -1,46 +1,46 @@
-//! The model: what there was, who has it, what was said of it.
+//! The model: the elements of a run, their copies, and the reports about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Allows, At, Counts, Event, Reason, Violation};
 
-/// A stream as the model knows it.
+/// A stream in the model.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Epochs in the order in which they began.
+    /// Epochs in the order of their start.
     epochs: Vec<u64>,
-    /// For each epoch: it and those that it goes on from, oldest first, each with its first number.
-    /// An old state that is put back begins a branch of its own.
+    /// The lineage of each epoch: it and its predecessors, oldest first, each with its first
+    /// number. A restored old state begins a branch of its own.
     lineages: HashMap<u64, Vec<(u64, u64)>>,
-    /// Where each content was put.
+    /// The position of each content.
     offered: HashMap<u64, At>,
-    /// The contents that a place had before it was safe, newest last.
+    /// The contents that a position had before it was safe, newest last.
     drafts: HashMap<At, u64>,
-    /// What a place stands for, once somebody has seen it.
+    /// The content of each position that a subscriber or the origin has seen.
     seen: BTreeMap<At, u64>,
     accepted: BTreeSet<At>,
-    /// Gone without a word per number: an old state was put back.
+    /// Lost without a report per number: an old state was restored.
     undone: BTreeSet<At>,
-    /// Gone at some time, and to be said.
+    /// Lost at some time, to be reported.
     damaged: BTreeSet<At>,
-    /// Of these, what was not put back.
+    /// Of these, positions that were not repaired.
     missing: BTreeSet<At>,
     put_back: BTreeSet<At>,
     counts: Option<Counts>,
     trimmed_before: u64,
-    /// An old state was put back: what it has may have been lost in between.
+    /// An old state was restored: its elements may have been lost in between.
     restored: bool,
     holds: Option<Vec<(At, u64)>>,
 }
 
 impl Stream {
-    /// Where a place is in the order of the stream; a place of an unknown epoch is in none.
+    /// The index of a position in the order of the stream; none for an unknown epoch.
     fn order(&self, at: At) -> Option<(usize, u64)> {
         let epoch = self.epochs.iter().position(|epoch| *epoch == at.epoch)?;
         Some((epoch, at.number))
     }
 
-    /// Whether an epoch goes on from a place, or has it itself.
+    /// Whether an epoch contains or follows a position.
     fn continues(&self, epoch: u64, at: At) -> bool {
         let lineage = self.lineages.get(&epoch).map_or(&[][..], Vec::as_slice);
         let Some(place) = lineage.iter().position(|(it, _)| *it == at.epoch) else {
@@ -50,14 +50,14 @@ impl Stream {
         at.number >= lineage[place].1 && at.number < end
     }
 
-    /// Whether the origin ever went on without a place that it had.
-    fn went_back_behind(&self, at: At) -> bool {
+    /// Whether the origin ever continued without a position that it had.
+    fn continued_without(&self, at: At) -> bool {
         let since = self.epochs.iter().skip_while(|epoch| **epoch != at.epoch);
         since.skip(1).any(|epoch| !self.continues(*epoch, at))
     }
 
-    /// The place of a number in the newest lineage that has an epoch: a run of lost numbers is told
-    /// with one epoch, and may reach into others.
+    /// The position of a number in the newest lineage that has an epoch: a run of lost numbers is
+    /// reported with one epoch, and may reach into others.
     fn place(&self, epoch: u64, number: u64) -> At {
         let has = |it: &&Vec<(u64, u64)>| it.iter().any(|(one, _)| *one == epoch);
         let lineages = self
@@ -72,10 +72,11 @@ impl Stream {
         At { epoch, number }
     }
 
-    fn gone(&self, at: At, reason: Reason) -> bool {
+    fn is_lost(&self, at: At, reason: Reason) -> bool {
         match reason {
             Reason::Trimmed => at.number < self.trimmed_before,
-            // What was never accepted may be torn by a power loss; naming it is no lie.
+            // Numbers that were never accepted may be torn by a power loss; reporting them is
+            // correct.
             Reason::Damaged => {
                 let torn = self.drafts.contains_key(&at) && !self.accepted.contains(&at);
                 torn || self.damaged.contains(&at)
@@ -83,8 +84,8 @@ impl Stream {
         }
     }
 
-    /// Whether the origin has lost all numbers behind what was reached, up to a place. They are
-    /// acknowledged as soon as they are heard of: nobody can store them.
+    /// Whether the origin has lost all numbers after `reached`, up to a position. They are
+    /// acknowledged as soon as they are reported: nobody can store them.
     fn only_lost_between(&self, reached: Option<(usize, u64)>, at: At) -> bool {
         let before = reached.map(|(epoch, number)| At {
             epoch: self.epochs[epoch],
@@ -98,11 +99,11 @@ impl Stream {
         };
         (first..=at.number).all(|number| {
             let place = self.place(at.epoch, number);
-            self.gone(place, Reason::Trimmed) || self.gone(place, Reason::Damaged)
+            self.is_lost(place, Reason::Trimmed) || self.is_lost(place, Reason::Damaged)
         })
     }
 
-    /// A place stands for one content.
+    /// Checks that a position has one content.
     fn see(&mut self, stream: usize, at: At, content: u64) -> Result<(), Violation> {
         if self.offered.get(&content) != Some(&at) {
             return wrong(format!(
@@ -112,40 +113,40 @@ impl Stream {
         }
         match self.seen.insert(at, content) {
             Some(before) if before != content => wrong(format!(
-                "stream {stream}: {at:?} stands for {before} and for {content}"
+                "stream {stream}: {at:?} has the contents {before} and {content}"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// What a subscriber has of a stream.
+/// The copy of a stream at a subscriber.
 #[derive(Debug, Default)]
 struct Copy {
-    /// Safe places in the order of storing, and the same as a set.
+    /// Safe positions in the order of storing, and the same as a set.
     stored: Vec<At>,
     has: BTreeSet<At>,
-    /// The furthest that was ever safe or said to be lost.
+    /// The furthest position that was ever safe or reported as lost.
     reached: Option<(usize, u64)>,
     said: BTreeMap<At, Reason>,
-    /// Gone here, and not put back.
+    /// Lost in the copy, and not repaired.
     damaged: BTreeSet<At>,
-    /// Gone here at some time.
+    /// Lost in the copy at some time.
     ever_damaged: BTreeSet<At>,
-    /// How often something that was damaged was stored anew, behind what came after it.
-    stored_anew: u64,
-    /// Given to the store since it was opened, and not safe yet.
+    /// How often a damaged element was stored again, after its successors.
+    stored_again: u64,
+    /// Passed to the store since it was opened, and not safe yet.
     storing: BTreeSet<At>,
-    /// What was on its way when the power went, before what was found: it may be torn.
+    /// Unsafe when the power failed, before the found elements: possibly torn.
     maybe_torn: BTreeSet<At>,
-    /// How many numbers the store has named as torn, and not put back since.
+    /// Numbers that the store has reported as torn and that were not repaired since.
     torn: u64,
     counts: Option<Counts>,
-    /// What is before was not granted.
+    /// Earlier numbers were not granted.
     granted_from: u64,
-    /// It was told of a rollback and has stored nothing since.
+    /// A rollback was reported, and nothing was stored since.
     warned: bool,
-    /// It was told of a rollback at some time, or went back itself.
+    /// A rollback was reported at some time, or the copy itself was rolled back.
     rolled: bool,
     holds: Option<Vec<(At, u64)>>,
 }
@@ -153,7 +154,7 @@ struct Copy {
 impl Copy {
     /// Whether the gap around a missing element has a number that was reported as lost: the copy does not know
     /// which of the gap's numbers are damaged, and requests none.
-    fn lost_beside(&self, held: &BTreeSet<At>, at: At) -> bool {
+    fn lost_next_to(&self, held: &BTreeSet<At>, at: At) -> bool {
         let place = |number| At { number, ..at };
         let in_gap = |number: &u64| !held.contains(&place(*number));
         let below = (1..at.number).rev().take_while(in_gap);
@@ -165,19 +166,19 @@ impl Copy {
     }
 }
 
-/// What a subscriber was told, and what the product has counted of it.
+/// The reports to a subscriber, and the product's counts of them.
 #[derive(Debug, Default)]
-struct Told {
+struct Reports {
     lost: u64,
     counted: Option<u64>,
 }
 
-/// Judges a history. See the [module documentation](super).
+/// Judges a history; see the [module documentation](super).
 #[derive(Debug, Default)]
 pub struct Judge {
     streams: Vec<Stream>,
     copies: BTreeMap<(usize, usize), Copy>,
-    told: Vec<Told>,
+    reports: Vec<Reports>,
 }
 
 fn wrong<T>(what: String) -> Result<T, Violation> {
@@ -185,39 +186,39 @@ fn wrong<T>(what: String) -> Result<T, Violation> {
 }
 
 impl Judge {
-    /// A judge of so many streams, of which each subscriber wants all.
+    /// A judge of `streams` streams, each of which all subscribers read.
     #[must_use]
     pub fn new(streams: usize, subscribers: usize) -> Self {
         let pairs = (0..subscribers).flat_map(|it| (0..streams).map(move |stream| (it, stream)));
         Self {
             streams: (0..streams).map(|_| Stream::default()).collect(),
             copies: pairs.map(|pair| (pair, Copy::default())).collect(),
-            told: (0..subscribers).map(|_| Told::default()).collect(),
+            reports: (0..subscribers).map(|_| Reports::default()).collect(),
         }
     }
 
-    /// Elements that were accepted so far.
+    /// Elements accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.streams.iter().map(|it| it.accepted.len() as u64).sum()
     }
 
-    /// Numbers that subscribers were told are lost, so far.
+    /// Numbers reported to subscribers as lost so far.
     #[must_use]
-    pub fn said_lost(&self) -> u64 {
+    pub fn reported_lost(&self) -> u64 {
         self.copies
             .values()
             .map(|copy| copy.said.len() as u64)
             .sum()
     }
 
-    /// Takes what happened next.
+    /// Handles the next event.
     ///
     /// # Errors
-    /// It breaks a promise.
+    /// A broken promise.
     ///
     /// # Panics
-    /// When the event names a stream or subscriber that the judge was not made for.
+    /// If the event has a stream or subscriber beyond the judge's counts.
     pub fn observe(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Offered {
@@ -251,11 +252,11 @@ impl Judge {
                         "stream {stream}: derived from {content}, not at {at:?}"
                     ));
                 }
-                // Stored before a crash, which kept it from being acknowledged, and let go of since.
+                // Stored before a crash, which kept it from being acknowledged, and trimmed since.
                 let trimmed = at.number < it.trimmed_before;
                 if !there && !trimmed && !it.accepted.contains(&at) {
                     return wrong(format!(
-                        "stream {stream}: what is derived from {at:?} is there without it"
+                        "stream {stream}: the record derived from {at:?} exists without it"
                     ));
                 }
                 Ok(())
@@ -361,7 +362,7 @@ impl Judge {
                 stream,
                 at,
             } => self.acknowledged(subscriber, stream, at),
-            Event::LostSaid {
+            Event::LossReported {
                 subscriber,
                 stream,
                 epoch,
@@ -369,9 +370,9 @@ impl Judge {
                 next,
                 reason,
             } => self.lost(subscriber, stream, epoch, from..next, reason),
-            Event::RollbackSaid { subscriber, stream } => self.rolled_back(subscriber, stream),
+            Event::RollbackReported { subscriber, stream } => self.rolled_back(subscriber, stream),
             Event::LostTotal { subscriber, count } => {
-                self.told[subscriber].counted = Some(count);
+                self.reports[subscriber].counted = Some(count);
                 Ok(())
             }
             Event::Counted { stream, counts } => {
@@ -451,7 +452,7 @@ impl Judge {
             return wrong(format!("stream {stream}: epoch {epoch} comes back"));
         }
         if new {
-            // Epochs that the origin has forgotten are before the oldest that it remembers.
+            // Epochs that the origin has forgotten precede the oldest that it remembers.
             let oldest = it.lineages.get(&epochs[0].0);
             let forgotten = oldest.map_or(&[][..], |known| &known[..known.len() - 1]);
             let lineage = forgotten.iter().chain(epochs).copied().collect();
@@ -466,7 +467,7 @@ impl Judge {
         });
         if let Some(at) = lost {
             return wrong(format!(
-                "stream {stream}: {at:?} was accepted and is gone after a restart (last {last})"
+                "stream {stream}: {at:?} was accepted and is missing after a restart (last {last})"
             ));
         }
         if let Some(at) = beyond.iter().find(|at| at.epoch == epoch) {
@@ -476,10 +477,10 @@ impl Judge {
         }
         if allows == Allows::Loss {
             it.restored = true;
-            // The old state may have the damage that was put right since.
+            // The old state may have damage that was repaired since.
             it.missing.clone_from(&it.damaged);
         }
-        // What an old state brings back is there again.
+        // Elements of the restored state exist again.
         it.undone = beyond;
         Ok(())
     }
@@ -512,13 +513,13 @@ impl Judge {
             }
             if last.epoch != at.epoch && !it.continues(at.epoch, *last) {
                 return wrong(format!(
-                    "{name}: {at:?} follows {last:?}, from which its epoch does not go on, and \
-                     nobody was told of a rollback"
+                    "{name}: {at:?} follows {last:?}, which its epoch does not follow, and \
+                     no rollback was reported"
                 ));
             }
         }
         if copy.said.remove(&at).is_some() && !it.restored {
-            return wrong(format!("{name}: {at:?} was said to be lost and comes"));
+            return wrong(format!("{name}: {at:?} was reported as lost and arrives"));
         }
         copy.warned = false;
         copy.storing.remove(&at);
@@ -528,7 +529,7 @@ impl Judge {
         Ok(())
     }
 
-    /// What was not safe yet when the power went, and lies before the newest that was found.
+    /// Elements that were unsafe when the power failed, before the newest found one.
     fn torn(
         &mut self,
         subscriber: usize,
@@ -542,10 +543,10 @@ impl Judge {
             .get_mut(&(subscriber, stream))
             .expect("the judge was made for all subscribers and streams");
         let storing = std::mem::take(&mut copy.storing);
-        // The store does not know of all that it had synced that it was: rot in it may be named as torn.
+        // The store does not know everything that it has synced: rot there may be reported as torn.
         if torn > (storing.len() + copy.damaged.len()) as u64 {
             return wrong(format!(
-                "subscriber {subscriber}, stream {stream}: {torn} numbers are said to be torn, {} \
+                "subscriber {subscriber}, stream {stream}: {torn} numbers are reported as torn, {} \
                  were on their way and {} damaged",
                 storing.len(),
                 copy.damaged.len()
@@ -578,7 +579,7 @@ impl Judge {
             None => 0,
             Some(newest) => match copy.stored.iter().rposition(|at| *at == newest) {
                 Some(place) => place + 1,
-                // Safe before anybody was told.
+                // Safe before it was reported.
                 None if !copy.rolled => copy
                     .stored
                     .iter()
@@ -587,11 +588,12 @@ impl Judge {
                 None => copy.stored.len(),
             },
         };
-        // What is damaged before the end is asked for; what is behind it comes anew.
+        // Damage before the end is requested again; the elements after the end are sent again
+        // anyway.
         let end = end.and_then(|at| it.order(at));
         let before_end = copy.stored[keep..].iter();
         let keep = keep + before_end.take_while(|at| it.order(**at) <= end).count();
-        let gone = copy.stored.split_off(keep);
+        let missing = copy.stored.split_off(keep);
         copy.has = copy.stored.iter().copied().collect();
         if let Some(newest) = newest.filter(|at| !copy.has.contains(at)) {
             copy.stored.push(newest);
@@ -606,10 +608,10 @@ impl Judge {
             copy.damaged.clone_from(&copy.ever_damaged);
             return Ok(());
         }
-        copy.stored_anew += gone.len() as u64;
-        match gone.iter().find(|at| !copy.damaged.contains(at)) {
+        copy.stored_again += missing.len() as u64;
+        match missing.iter().find(|at| !copy.damaged.contains(at)) {
             Some(at) => wrong(format!(
-                "subscriber {subscriber}, stream {stream}: {at:?} was stored and is gone after a \
+                "subscriber {subscriber}, stream {stream}: {at:?} was stored and is missing after a \
                  restart (newest {newest:?})"
             )),
             None => Ok(()),
@@ -639,22 +641,22 @@ impl Judge {
     ) -> Result<(), Violation> {
         let it = &self.streams[stream];
         let name = format!("subscriber {subscriber}, stream {stream}");
-        self.told[subscriber].lost += numbers.end.saturating_sub(numbers.start);
+        self.reports[subscriber].lost += numbers.end.saturating_sub(numbers.start);
         let copy = self
             .copies
             .get_mut(&(subscriber, stream))
             .expect("the judge was made for all subscribers and streams");
         for number in numbers {
             let at = it.place(epoch, number);
-            if !it.gone(at, reason) {
+            if !it.is_lost(at, reason) {
                 return wrong(format!(
-                    "{name}: {at:?} is said to be lost ({reason:?}), it is not"
+                    "{name}: {at:?} is reported as lost ({reason:?}), but it is not"
                 ));
             }
             let last = copy.stored.last().and_then(|last| it.order(*last));
             if copy.has.contains(&at) || !copy.warned && last >= it.order(at) {
                 return wrong(format!(
-                    "{name}: {at:?} is said to be lost after it was passed"
+                    "{name}: {at:?} is reported as lost after it was passed"
                 ));
             }
             copy.said.insert(at, reason);
@@ -672,26 +674,26 @@ impl Judge {
         copy.warned = true;
         copy.rolled = true;
         match copy.stored.last() {
-            Some(last) if !it.went_back_behind(*last) => wrong(format!(
-                "subscriber {subscriber}, stream {stream}: told of a rollback, but the origin has \
+            Some(last) if !it.continued_without(*last) => wrong(format!(
+                "subscriber {subscriber}, stream {stream}: a rollback was reported, but the origin has \
                  {last:?}"
             )),
             _ => Ok(()),
         }
     }
 
-    /// Judges the end: everything has healed, and time was given to catch up.
+    /// Judges the end: all faults are over, and there was time to catch up.
     ///
     /// # Errors
-    /// The promises that are broken, at most one for each subscriber and stream.
+    /// The broken promises, at most one for each subscriber and stream.
     pub fn finish(&self) -> Result<(), Vec<Violation>> {
         let origins = (0..self.streams.len()).map(|stream| self.finish_origin(stream));
         let copies = self
             .copies
             .iter()
             .map(|((subscriber, stream), copy)| self.finish_copy(*subscriber, *stream, copy));
-        let told = (0..self.told.len()).map(|subscriber| self.finish_told(subscriber));
-        let all = origins.chain(copies).chain(told);
+        let reports = (0..self.reports.len()).map(|subscriber| self.finish_reports(subscriber));
+        let all = origins.chain(copies).chain(reports);
         let violations: Vec<Violation> = all.filter_map(Result::err).collect();
         if violations.is_empty() {
             Ok(())
@@ -704,7 +706,9 @@ impl Judge {
         let it = &self.streams[stream];
         let name = format!("stream {stream}");
         let Some(holds) = &it.holds else {
-            return wrong(format!("{name}: the run did not say what the origin holds"));
+            return wrong(format!(
+                "{name}: the run did not report the origin's elements"
+            ));
         };
         let held = self.in_order(stream, &name, holds, false)?;
         let missing = it.accepted.iter().find(|at| {
@@ -722,29 +726,29 @@ impl Judge {
             return Ok(());
         };
         right_sum(&name, &counts, held.len() as u64, it.trimmed_before > 0)?;
-        // What is missing by the count, one by one.
+        // The missing elements by the count, one by one.
         let epoch = it.epochs.last().copied().unwrap_or_default();
         let places = (counts.first..=counts.last).map(|number| it.place(epoch, number));
-        let mut gone = places.filter(|at| !held.contains(at));
-        match gone.find(|at| !it.gone(*at, Reason::Damaged)) {
-            Some(at) => wrong(format!("{name}: {at:?} is counted as lost and was not")),
+        let mut missing = places.filter(|at| !held.contains(at));
+        match missing.find(|at| !it.is_lost(*at, Reason::Damaged)) {
+            Some(at) => wrong(format!("{name}: {at:?} is counted as lost but was not")),
             None => Ok(()),
         }
     }
 
-    fn finish_told(&self, subscriber: usize) -> Result<(), Violation> {
-        let Told { lost, counted } = self.told[subscriber];
+    fn finish_reports(&self, subscriber: usize) -> Result<(), Violation> {
+        let Reports { lost, counted } = self.reports[subscriber];
         match counted {
             None => Ok(()),
             Some(counted) if counted == lost => Ok(()),
             Some(counted) => wrong(format!(
-                "subscriber {subscriber}: {lost} numbers were said to be lost, {counted} are counted"
+                "subscriber {subscriber}: {lost} numbers were reported as lost, {counted} are counted"
             )),
         }
     }
 
-    /// What is damaged on one side and whole on the other, as both sides were told to be last, and
-    /// should have been put back in the end.
+    /// An element that is damaged on one side and intact on the other, according to the last
+    /// reports, and should have been repaired by the end.
     #[must_use]
     pub fn not_put_back(&self) -> Option<Violation> {
         let origins = (0..self.streams.len()).find_map(|stream| self.missing_at_origin(stream));
@@ -753,8 +757,8 @@ impl Judge {
             copies.find_map(|((subscriber, stream), copy)| {
                 let at = self.missing_there(*stream, copy)?;
                 Some(Violation(format!(
-                    "subscriber {subscriber}, stream {stream}: {at:?} is damaged and was not put \
-                     back, the origin has it"
+                    "subscriber {subscriber}, stream {stream}: {at:?} is damaged and was not \
+                     repaired, the origin has it"
                 )))
             })
         })
@@ -784,8 +788,8 @@ impl Judge {
         None
     }
 
-    /// The first of a run of damaged places that the copy can ask for: it has what stands right
-    /// before and right behind them, with just as many numbers in between.
+    /// The first of a run of damaged positions that the copy can request: it has the elements right
+    /// before and after them, with just as many numbers in between.
     fn missing_there(&self, stream: usize, copy: &Copy) -> Option<At> {
         if copy.rolled || copy.damaged.is_empty() {
             return None;
@@ -814,8 +818,8 @@ impl Judge {
         None
     }
 
-    /// What somebody holds is in order, once, and what was offered. Behind a rollback earlier epochs
-    /// may come again, but in each the numbers rise.
+    /// Checks that a store's elements are in order, unique, and offered. After a rollback earlier
+    /// epochs may return, but within each the numbers rise.
     fn in_order(
         &self,
         stream: usize,
@@ -847,11 +851,13 @@ impl Judge {
         let it = &self.streams[stream];
         let name = format!("subscriber {subscriber}, stream {stream}");
         let Some(holds) = &copy.holds else {
-            return wrong(format!("{name}: the run did not say what is held"));
+            return wrong(format!(
+                "{name}: the run did not report the store's elements"
+            ));
         };
         let held = self.in_order(stream, &name, holds, copy.rolled)?;
         let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
-        // What the origin has, whoever accepted it, and what was accepted at any time.
+        // All elements of the origin, accepted or not, and all that were accepted at any time.
         let theirs: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
         let mut torn = 0;
         for at in it.accepted.union(&theirs) {
@@ -859,52 +865,53 @@ impl Judge {
                 || copy.said.contains_key(at)
                 || at.number < copy.granted_from;
             let missing = !has(at) && !excused;
-            let requested = theirs.contains(at) && !copy.lost_beside(&held, *at);
+            let requested = theirs.contains(at) && !copy.lost_next_to(&held, *at);
             let may_be_torn = copy.maybe_torn.contains(at) && !requested;
             torn += u64::from(missing && may_be_torn);
             if missing && (!may_be_torn || torn > copy.torn) {
                 return wrong(format!(
-                    "{name}: {at:?} is missing and nobody said that it is lost (newest {:?})",
+                    "{name}: {at:?} is missing without a report of its loss (newest {:?})",
                     holds.last()
                 ));
             }
         }
         if let Some(at) = copy.stored.iter().find(|at| !has(at)) {
             return wrong(format!(
-                "{name}: {at:?} was stored and is not there in the end"
+                "{name}: {at:?} was stored and is missing at the end"
             ));
         }
         let mut said = copy.said.keys();
-        // A power loss undoes rot that was never on the disk.
+        // A power loss undoes rot that had not reached the disk.
         let came_back = |at: &At| it.put_back.contains(at) || it.damaged.contains(at);
         let back = said.find(|at| theirs.contains(at) && !came_back(at));
         if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
-                "{name}: {at:?} was said to be lost and the origin has it"
+                "{name}: {at:?} was reported as lost but the origin has it"
             ));
         }
         if let Some(at) = copy.said.keys().find(|at| held.contains(at)) {
-            return wrong(format!("{name}: {at:?} was said to be lost and is there"));
+            return wrong(format!("{name}: {at:?} was reported as lost but is there"));
         }
         let Some(counts) = copy.counts.filter(|_| !copy.rolled) else {
             return Ok(());
         };
         right_sum(&name, &counts, holds.len() as u64, false)?;
-        let gone = copy.stored.iter().filter(|at| !held.contains(at)).count() as u64;
-        if counts.missing != gone + copy.stored_anew + copy.torn {
+        let missing = copy.stored.iter().filter(|at| !held.contains(at)).count() as u64;
+        if counts.missing != missing + copy.stored_again + copy.torn {
             return wrong(format!(
-                "{name}: {} are counted as missing, {gone} are, {} that were stored anew, {} torn",
-                counts.missing, copy.stored_anew, copy.torn
+                "{name}: {} are counted as missing, {missing} are, {} that were stored again, {} torn",
+                counts.missing, copy.stored_again, copy.torn
             ));
         }
         Ok(())
     }
 }
 
-/// The sum over the reasons is what is missing: let go of before the first number, lost in between.
+/// Checks that the sum over the reasons is what is missing: trimmed before the first number, lost
+/// in between.
 fn right_sum(name: &str, counts: &Counts, held: u64, trimmed: bool) -> Result<(), Violation> {
     let between = (counts.last + 1).saturating_sub(counts.first);
-    // What was found damaged and then let go of is not missing any more.
+    // Damage that was trimmed later is not missing any more.
     let known = counts.missing + counts.filled;
     let found = if trimmed {
         counts.corrupt >= known

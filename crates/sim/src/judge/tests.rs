@@ -1,4 +1,4 @@
-//! Histories that are wrong on purpose, one for each promise, beside one that is right.
+//! Invalid histories, one for each promise, and valid ones for comparison.
 
 use super::{Allows, At, Counts, Event, Judge, Reason, Violation};
 
@@ -6,7 +6,7 @@ fn at(epoch: u64, number: u64) -> At {
     At { epoch, number }
 }
 
-/// Epoch 1 begins with number 1, epoch 2 behind the last.
+/// Epoch 1 starts at number 1, epoch 2 after the last.
 fn began(epoch: u64, last: u64, allows: Allows) -> Event {
     let epochs = [(1, 1), (2, last + 1)];
     Event::Began {
@@ -40,7 +40,7 @@ fn stored(epoch: u64, number: u64) -> Event {
 }
 
 fn lost(from: u64, next: u64, reason: Reason) -> Event {
-    Event::LostSaid {
+    Event::LossReported {
         subscriber: 0,
         stream: 0,
         epoch: 1,
@@ -139,7 +139,7 @@ fn a_missing_doubled_or_overtaken_element_is_seen() {
 }
 
 #[test]
-fn what_was_never_offered_or_is_another_is_seen() {
+fn invented_and_changed_elements_are_detected() {
     refused(three([stored(1, 4)]), "was offered at None");
     let other = Event::Stored {
         subscriber: 0,
@@ -148,7 +148,7 @@ fn what_was_never_offered_or_is_another_is_seen() {
         content: 101,
     };
     refused(three([stored(1, 1), other]), "holds 101");
-    // The number is given out again although somebody has seen it.
+    // The number is assigned again although a subscriber has seen it.
     let offered = Event::Offered {
         stream: 0,
         at: at(1, 3),
@@ -162,7 +162,7 @@ fn what_was_never_offered_or_is_another_is_seen() {
                 at: at(1, 3),
             },
         ]),
-        "stands for 103 and for 7",
+        "has the contents 103 and 7",
     );
 }
 
@@ -206,8 +206,9 @@ fn lost_numbers_may_be_acknowledged_before_they_are_passed() {
 }
 
 #[test]
-fn what_a_subscriber_passed_is_kept_when_it_is_opened_again() {
-    // The third is damaged there: it comes anew if the store went back before it, and not otherwise.
+fn a_subscribers_position_survives_a_restart() {
+    // The third is damaged there: it is sent again if the store was rolled back to before it, and
+    // not otherwise.
     let reopened = |passed| Event::Reopened {
         subscriber: 0,
         stream: 0,
@@ -230,14 +231,14 @@ fn what_a_subscriber_passed_is_kept_when_it_is_opened_again() {
 }
 
 #[test]
-fn what_is_gone_after_a_restart_is_seen() {
+fn losses_at_a_restart_are_detected() {
     refused(
         three([began(1, 2, Allows::Nothing)]),
-        "gone after a restart",
+        "missing after a restart",
     );
     refused(
         three([began(2, 2, Allows::Nothing)]),
-        "gone after a restart",
+        "missing after a restart",
     );
     refused(three([began(1, 2, Allows::Loss)]), "in the same epoch");
     let reopened = |allows| Event::Reopened {
@@ -250,14 +251,14 @@ fn what_is_gone_after_a_restart_is_seen() {
     };
     refused(
         three(all_stored().chain([reopened(Allows::Nothing)])),
-        "gone after a restart",
+        "missing after a restart",
     );
     let again = all_stored().chain([reopened(Allows::Loss), stored(1, 3)]);
     assert_eq!(three(again.chain(holds(ALL, ALL))), Ok(()));
 }
 
 #[test]
-fn what_is_derived_from_nothing_is_seen() {
+fn derived_records_without_inputs_are_detected() {
     let derived = |number, content, there| Event::Derived {
         stream: 0,
         at: at(1, number),
@@ -269,7 +270,7 @@ fn what_is_derived_from_nothing_is_seen() {
         at: at(1, 4),
         content: 104,
     };
-    // An accepted element may have been trimmed since, one that was not may be there all the same.
+    // An accepted element may have been trimmed since, an unaccepted one may still exist.
     let right = [
         derived(1, 101, false),
         offered.clone(),
@@ -281,21 +282,21 @@ fn what_is_derived_from_nothing_is_seen() {
         three([offered.clone(), derived(4, 104, false)]),
         "without it",
     );
-    // Nor may it be there when a loss of power was seen to take what it comes from.
+    // But not if a power loss was seen to take its input.
     let damaged = Event::Damaged {
         stream: 0,
         at: at(1, 4),
     };
     let torn = [offered.clone(), damaged, derived(4, 104, false)];
     refused(three(torn), "without it");
-    // What was stored and never acknowledged may be let go of, and then it is not missed.
+    // Elements that were stored and never acknowledged may be trimmed, and are then not missed.
     let trimmed = Event::Trimmed {
         stream: 0,
         before: 5,
     };
-    let gone = [offered, trimmed, derived(4, 104, false)].into_iter();
+    let missing = [offered, trimmed, derived(4, 104, false)].into_iter();
     let after = all_stored().chain(holds(&[], ALL));
-    assert_eq!(three(gone.chain(after)), Ok(()));
+    assert_eq!(three(missing.chain(after)), Ok(()));
     refused(three([derived(2, 101, true)]), "not at");
     refused(three([derived(4, 104, false)]), "not at");
 }
@@ -312,7 +313,7 @@ fn a_false_or_missing_word_about_loss_is_seen() {
     let kept = &[(1, 1), (1, 3)];
     refused(
         three([damaged()].into_iter().chain(holds(kept, kept))),
-        "nobody said",
+        "missing without a report",
     );
     let said = || {
         [
@@ -330,13 +331,13 @@ fn a_false_or_missing_word_about_loss_is_seen() {
     };
     refused(
         three(said().chain([total]).chain(holds(kept, kept))),
-        "1 numbers were said to be lost, 2 are counted",
+        "1 numbers were reported as lost, 2 are counted",
     );
     refused(three(said().chain([stored(1, 2)])), "was stored after");
 }
 
 #[test]
-fn what_is_before_the_grant_is_not_promised_and_the_grant_is_right() {
+fn elements_before_a_grant_are_not_promised() {
     let granted = |from| Event::Granted {
         subscriber: 0,
         stream: 0,
@@ -353,7 +354,7 @@ fn what_is_before_the_grant_is_not_promised_and_the_grant_is_right() {
 }
 
 #[test]
-fn what_counts_as_let_go_of_and_was_not_is_seen() {
+fn false_trims_are_detected() {
     let keeps = |first| Event::Keeps { stream: 0, first };
     let trimmed = || Event::Trimmed {
         stream: 0,
@@ -361,11 +362,11 @@ fn what_counts_as_let_go_of_and_was_not_is_seen() {
     };
     let after = || all_stored().chain(holds(ALL, ALL));
     assert_eq!(three([keeps(1)].into_iter().chain(after())), Ok(()));
-    // A mark may be lost with the power: what was let go of is there again.
+    // A mark may be lost with the power: trimmed elements return.
     let right = [keeps(1), trimmed(), keeps(1), keeps(2)].into_iter();
     assert_eq!(three(right.chain(after())), Ok(()));
     refused(three([keeps(2)]), "nothing before 2");
-    // Neither is damage right behind it let go of.
+    // Damage right after it is not trimmed either.
     let damaged = Event::Damaged {
         stream: 0,
         at: at(1, 2),
@@ -383,19 +384,19 @@ fn lost_numbers_may_reach_from_one_epoch_into_the_next() {
         before: 5,
     };
     let end = holds(&[(2, 5)], &[(1, 1), (2, 5)]);
-    let told = [
+    let reports = [
         stored(1, 1),
         trimmed,
         lost(2, 5, Reason::Trimmed),
         stored(2, 5),
     ]
     .into_iter();
-    assert_eq!(three(next.chain(told).chain(end)), Ok(()));
+    assert_eq!(three(next.chain(reports).chain(end)), Ok(()));
 }
 
 #[test]
-fn a_rollback_must_be_said_and_true() {
-    // The origin goes back to 2 and counts on in epoch 2.
+fn a_rollback_must_be_reported_and_true() {
+    // The origin is rolled back to 2 and continues in epoch 2.
     let back = || {
         all_stored()
             .chain([began(2, 2, Allows::Loss)])
@@ -403,9 +404,9 @@ fn a_rollback_must_be_said_and_true() {
     };
     refused(
         three(back().chain([stored(2, 3)])),
-        "nobody was told of a rollback",
+        "no rollback was reported",
     );
-    let said = Event::RollbackSaid {
+    let said = Event::RollbackReported {
         subscriber: 0,
         stream: 0,
     };
@@ -419,7 +420,7 @@ fn a_rollback_must_be_said_and_true() {
         three(all_stored().chain([said.clone()])),
         "but the origin has",
     );
-    // The old state of a branch comes back: only a rollback lets earlier epochs come again.
+    // The old state of a branch is restored: only a rollback lets earlier epochs return.
     let branch = Event::Began {
         stream: 0,
         epochs: vec![(1, 1), (3, 4)],
@@ -433,7 +434,7 @@ fn a_rollback_must_be_said_and_true() {
     };
     refused(
         three(forth().chain([stored(3, 4)])),
-        "nobody was told of a rollback",
+        "no rollback was reported",
     );
     let ahead = &[(1, 1), (1, 2), (1, 3), (3, 4)];
     let all = &[(1, 1), (1, 2), (1, 3), (2, 3), (3, 4)];
@@ -445,13 +446,13 @@ fn a_rollback_must_be_said_and_true() {
         three(forth().chain([said.clone(), stored(1, 3)])),
         "was stored twice",
     );
-    // Who had not seen the undone element needs no word.
+    // A subscriber that had not seen the undone element needs no report.
     let behind = [stored(1, 1), stored(1, 2), began(2, 2, Allows::Loss)].into_iter();
     let behind = behind.chain(accepted(2, 3)).chain([stored(2, 3)]);
     assert_eq!(three(behind.chain(holds(origin, origin))), Ok(()));
 }
 
-/// What a store counts that has let go of nothing.
+/// The counts of a store that has trimmed nothing.
 fn counts(last: u64, missing: u64, corrupt: u64, filled: u64) -> Counts {
     Counts {
         first: 1,
@@ -463,7 +464,7 @@ fn counts(last: u64, missing: u64, corrupt: u64, filled: u64) -> Counts {
 }
 
 #[test]
-fn what_was_put_back_must_be_there_and_be_the_same() {
+fn repaired_elements_must_exist_unchanged() {
     let damaged = || {
         let damaged = Event::Damaged {
             stream: 0,
@@ -479,8 +480,8 @@ fn what_was_put_back_must_be_there_and_be_the_same() {
     let right = damaged().chain([put_back(102)]).chain(holds(ALL, ALL));
     assert_eq!(three(right), Ok(()));
     refused(three(damaged().chain([put_back(103)])), "was offered at");
-    let gone = &[(1, 1), (1, 3)];
-    let lost = damaged().chain([put_back(102)]).chain(holds(gone, ALL));
+    let missing = &[(1, 1), (1, 3)];
+    let lost = damaged().chain([put_back(102)]).chain(holds(missing, ALL));
     refused(three(lost), "the origin lost it");
     let there = |event: fn(usize, At) -> Event| event(0, at(1, 2));
     let damaged_there = there(|subscriber, at| Event::DamagedThere {
@@ -496,12 +497,12 @@ fn what_was_put_back_must_be_there_and_be_the_same() {
     });
     let events = || all_stored().chain([damaged_there.clone(), put_back_there.clone()]);
     assert_eq!(three(events().chain(holds(ALL, ALL))), Ok(()));
-    refused(three(events().chain(holds(ALL, gone))), "is missing");
+    refused(three(events().chain(holds(ALL, missing))), "is missing");
 }
 
 #[test]
-fn what_one_side_lacks_and_the_other_has_is_to_be_put_back() {
-    let gone = &[(1, 1), (1, 3)];
+fn damage_on_one_side_must_be_repaired() {
+    let missing = &[(1, 1), (1, 3)];
     let judge = |origin, subscriber| {
         let mut judge = Judge::new(1, 1);
         let begin = [began(1, 0, Allows::Nothing)].into_iter();
@@ -522,21 +523,21 @@ fn what_one_side_lacks_and_the_other_has_is_to_be_put_back() {
         judge.not_put_back().map(|Violation(what)| what)
     };
     assert_eq!(judge(ALL, ALL), None);
-    let at_origin = judge(gone, ALL).expect("wrong");
+    let at_origin = judge(missing, ALL).expect("wrong");
     assert!(at_origin.contains("missing at the origin"), "{at_origin}");
-    let there = judge(ALL, gone).expect("wrong");
+    let there = judge(ALL, missing).expect("wrong");
     assert!(there.contains("the origin has it"), "{there}");
-    assert_eq!(judge(gone, gone), None);
+    assert_eq!(judge(missing, missing), None);
 }
 
 #[test]
-fn what_a_loss_of_power_tore_must_be_named_by_the_store_and_put_back_if_it_can_be() {
+fn torn_elements_must_be_reported_and_repaired() {
     let storing = |number| Event::Storing {
         subscriber: 0,
         stream: 0,
         at: at(1, number),
     };
-    // The first is safe; the second is torn, and the third behind it is not.
+    // The first is safe; the second is torn, but not the third after it.
     let history = |torn, before, origin, missing| {
         let reopened = Event::Reopened {
             subscriber: 0,
@@ -558,25 +559,28 @@ fn what_a_loss_of_power_tore_must_be_named_by_the_store_and_put_back_if_it_can_b
     };
     let trimmed: &[(u64, u64)] = &[(1, 3)];
     assert_eq!(history(1, 3, trimmed, 1), Ok(()));
-    refused(history(0, 3, trimmed, 1), "nobody said");
+    refused(history(0, 3, trimmed, 1), "missing without a report");
     refused(history(3, 3, trimmed, 1), "2 were on their way");
     refused(history(2, 3, trimmed, 1), "2 torn");
     // The origin has it.
-    refused(history(1, 1, ALL, 1), "nobody said");
+    refused(history(1, 1, ALL, 1), "missing without a report");
 }
 
 #[test]
-fn the_sum_of_what_is_counted_is_what_is_missing() {
+fn the_counts_must_equal_the_missing_elements() {
     let damaged = Event::Damaged {
         stream: 0,
         at: at(1, 2),
     };
-    let told = || [stored(1, 1), lost(2, 3, Reason::Damaged), stored(1, 3)].into_iter();
-    let gone = &[(1, 1), (1, 3)];
+    let reports = || [stored(1, 1), lost(2, 3, Reason::Damaged), stored(1, 3)].into_iter();
+    let missing = &[(1, 1), (1, 3)];
     let counted = |counts| {
         let counted = Event::Counted { stream: 0, counts };
-        let events = [damaged.clone()].into_iter().chain(told()).chain([counted]);
-        three(events.chain(holds(gone, gone)))
+        let events = [damaged.clone()]
+            .into_iter()
+            .chain(reports())
+            .chain([counted]);
+        three(events.chain(holds(missing, missing)))
     };
     assert_eq!(counted(counts(3, 1, 1, 0)), Ok(()));
     refused(counted(counts(3, 0, 0, 0)), "the store counts");
@@ -592,13 +596,13 @@ fn the_sum_of_what_is_counted_is_what_is_missing() {
     };
     assert_eq!(there(counts(3, 0, 1, 1)), Ok(()));
     refused(there(counts(4, 1, 1, 0)), "0 are");
-    // The number that is counted as lost was not damaged.
+    // The number counted as lost was not damaged.
     let whole = Event::Counted {
         stream: 0,
         counts: counts(4, 1, 1, 0),
     };
     let events = all_stored().chain([whole]).chain(holds(ALL, ALL));
-    refused(three(events), "is counted as lost and was not");
+    refused(three(events), "is counted as lost but was not");
 }
 
 fn storing(number: u64) -> Event {
@@ -640,7 +644,7 @@ fn a_reported_loss_lasts_once_its_position_is_safe() {
         three(lost.into_iter().chain(comes).chain(holds(ALL, ALL)))
     };
     assert_eq!(history(1), Ok(()));
-    refused(history(2), "was said to be lost and comes");
+    refused(history(2), "was reported as lost and arrives");
 }
 
 #[test]
@@ -674,5 +678,5 @@ fn torn_numbers_stay_lost_only_in_a_gap_with_a_reported_loss() {
     ];
     let origin: &[(u64, u64)] = &[(1, 1), (1, 2), (1, 3), (1, 5)];
     let wrong = history(other_gap, origin, &[(1, 1), (1, 3), (1, 5)]);
-    refused(wrong, "nobody said");
+    refused(wrong, "missing without a report");
 }

@@ -1,8 +1,8 @@
-//! The nodes of the simulation: honest ones, and those of an attacker who knows all his own.
+//! The nodes of the simulation: honest ones, and those of an attacker who knows all of theirs.
 //!
-//! An attacker's node takes part as others do, so that it gets into tables. But to whoever looks for
-//! something it names only the attacker's nodes, the nearest of them; records it promises to keep and
-//! drops; and asked for records it has none.
+//! A node of the attacker takes part as others do, so that it gets into tables. But its answers to
+//! lookups name only the attacker's nodes, the nearest of them; it accepts records and drops them;
+//! and asked for records it has none.
 
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ impl Sybil {
         }
     }
 
-    /// Takes up contacts, as honest nodes do.
+    /// Learns contacts, as honest nodes do.
     pub(super) fn recall(&mut self, now: Instant, contacts: Vec<Contact>) {
         self.kad.recall(now, contacts);
     }
@@ -54,8 +54,8 @@ impl Sybil {
     fn nearest(&self, target: Key, count: usize) -> Vec<Contact> {
         let all = &self.accomplices;
         let at = all.partition_point(|(place, _)| *place < target);
-        // The nearest by XOR are among those that share most bits, which are beside it in order; two
-        // hundred of them hold nearly all.
+        // The nearest by XOR share the most bits and are adjacent in order; two hundred of them
+        // include nearly all.
         let near = &all[at.saturating_sub(100)..(at + 100).min(all.len())];
         let mut near: Vec<_> = near.to_vec();
         near.sort_by_key(|(place, _)| place.distance(target));
@@ -63,7 +63,7 @@ impl Sybil {
         near.iter().map(|(_, contact)| *contact).collect()
     }
 
-    /// The answer to a request that the attacker answers in his own way.
+    /// The answer to a request where the attacker deviates from the protocol.
     fn answer(&self, datagram: &Datagram) -> Option<Datagram> {
         let (asked, _, _) = Packet::read(&datagram.bytes).ok()?;
         let body = match asked.body {
@@ -164,7 +164,7 @@ impl Wire for Actor {
     }
 
     fn transmit(datagram: Datagram) -> (Node, u32, Rc<Vec<u8>>) {
-        // A packet has 1,232 bytes at most.
+        // A packet has at most 1,232 bytes.
         let bytes = datagram.bytes.len() as u32 + HEADERS_BYTES;
         (node_of(datagram.address), bytes, Rc::new(datagram.bytes))
     }

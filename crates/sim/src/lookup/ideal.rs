@@ -1,8 +1,8 @@
-//! Cryptography that nobody breaks because nobody tries, in a few nanoseconds.
+//! Idealized cryptography that takes a few nanoseconds, for a simulation without forgers.
 //!
-//! A public key begins with the place of its node, so that a place can be had without searching for a
-//! key. Secrets, tags and signatures are mixed numbers: a changed or misdirected packet does not pass,
-//! a forger would.
+//! A public key starts with the place of its node, so that any place is available without searching
+//! for a key. Secrets, tags and signatures are mixed numbers: a changed or misdirected packet is
+//! rejected, a forgery would not be.
 
 use chappe_identity::PublicKey;
 use chappe_kad::{Cryptography, KEY_BYTES, Key, SECRET_BYTES, SIGNATURE_BYTES, Secret, TAG_BYTES};
@@ -12,7 +12,7 @@ use chappe_kad::{Cryptography, KEY_BYTES, Key, SECRET_BYTES, SIGNATURE_BYTES, Se
 pub struct Ideal(PublicKey);
 
 impl Ideal {
-    /// Of a node at a place.
+    /// The cryptography of a node at a place.
     #[must_use]
     pub fn at(place: Key) -> Self {
         let mut bytes = [0; 32];
@@ -65,7 +65,7 @@ impl Cryptography for Ideal {
     }
 
     fn agree(&self, peer: &PublicKey) -> Option<Secret> {
-        // The same for both: addition does not mind the order.
+        // Symmetric: addition is commutative.
         let of = |key: &PublicKey| mix_bytes(1, key.as_bytes());
         let mut secret = [0; SECRET_BYTES];
         secret[..8].copy_from_slice(&of(&self.0).wrapping_add(of(peer)).to_le_bytes());

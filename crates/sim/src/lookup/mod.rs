@@ -1,12 +1,12 @@
-//! A Kademlia network of the real machines, from 10 to 100,000 nodes: what is published in it is
-//! searched for, while nodes come and go, packets are lost, an attacker's nodes wait where they
-//! hurt most, and the network falls into parts and comes together again.
+//! A Kademlia network of the product's machines, from 10 to 100,000 nodes: published records are
+//! searched for, while nodes join and leave, packets are lost, an attacker's nodes sit at the most
+//! harmful places, and the network is partitioned and heals.
 //!
-//! The machines, their packets and their tables are the product's. Cryptography is an ideal one
-//! ([`ideal`]): 100,000 nodes on two processors leave no time for real signatures, and an attacker
-//! shall place nodes anywhere without the search for keys that it takes.
+//! The machines, their packets and their tables are the product's. The cryptography is idealized
+//! ([`ideal`]): 100,000 nodes on two processors leave no time for real signatures, and the attacker
+//! may place nodes anywhere without searching for keys.
 //!
-//! [`run`] plays one network from a seed; the same settings give the same run.
+//! [`run`] simulates one network from a seed; the same settings give the same run.
 
 mod attacker;
 pub mod ideal;
@@ -24,14 +24,15 @@ use chappe_kad::Config;
 
 use crate::network::{Latency, Link};
 
-/// Where an attacker's nodes are.
+/// The places of an attacker's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// Anywhere, as honest nodes are.
+    /// Random, as for honest nodes.
     Scattered,
     /// Nearer to the attacked keys than any honest node.
     Nearest,
-    /// All over the regions of the attacked keys: by one who knows how records are placed.
+    /// Spread over the regions of the attacked keys: by an attacker who knows how records are
+    /// placed.
     Region,
 }
 
@@ -56,25 +57,25 @@ impl Attack {
     }
 }
 
-/// The network falls into parts for a while. Half of the devices are published before, the others
-/// meanwhile, and searches go on in all parts.
+/// A temporary partition. Half of the devices are published before, the others meanwhile, and
+/// searches continue in all parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Partition {
-    /// When it begins, from when the first half of the devices was published.
+    /// Its start, counted from the publication of the first half of the devices.
     pub start: Duration,
-    /// When it is over, from the same moment; after `start`.
+    /// Its end, counted from the same moment; after `start`.
     pub end: Duration,
-    /// How many parts, among which the nodes are divided by chance. At least 2.
+    /// The number of parts, into which the nodes are divided at random. At least 2.
     pub parts: u16,
-    /// What a part of a higher number sends arrives at those of lower ones; nothing comes back.
+    /// Packets from a part of a higher number arrive at those of lower ones, but not the reverse.
     pub one_way: bool,
-    /// How long after its end all parts must find what any of them has published.
+    /// Time after its end within which all parts must find all records.
     pub heal: Duration,
 }
 
 impl Partition {
-    /// Two parts that do not hear each other, and 25 minutes to come together: five until nodes that have
-    /// lost each other try again, and 20 until every record was renewed since.
+    /// Two separate parts, and 25 minutes to heal: five until nodes that have lost each other
+    /// retry, and 20 until every record was renewed since.
     #[must_use]
     pub fn new(start: Duration, end: Duration) -> Self {
         Self {
@@ -87,56 +88,56 @@ impl Partition {
     }
 }
 
-/// What is played.
+/// The settings of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The source of all randomness.
     pub seed: u64,
     /// Nodes, the attacker's included.
     pub nodes: u32,
-    /// The share of the attacker's.
+    /// The share of the attacker's nodes.
     pub sybils: f64,
-    /// Where they are.
+    /// The places of the attacker's nodes.
     pub attack: Attack,
-    /// Keys among which they are divided, of those that are published. At least 1.
+    /// Attacked keys among which they are divided, of those that are published. At least 1.
     pub attacked_keys: u32,
-    /// Devices that are published, each under a key of its own and the one of all devices.
+    /// Devices that are published, each under its own key and under the one of all devices.
     pub devices: u32,
-    /// Searches for one device; where there is a partition as many while it lasts, as many while it
-    /// heals, and as many afterwards.
+    /// Searches for one device; with a partition, as many during it, as many while it heals, and as
+    /// many afterwards.
     pub searches: u32,
     /// Searches for all devices.
     pub full_searches: u32,
-    /// How long nodes stay, on average; others take their places. `None`: for ever.
+    /// How long nodes stay, on average; others replace them. `None`: forever.
     pub session: Option<Duration>,
     /// Simulated time between publishing and searching, without a partition.
     pub settle: Duration,
-    /// Whether the network falls into parts.
+    /// The partition, if there is one.
     pub partition: Option<Partition>,
-    /// Every pair's link.
+    /// The link of every pair.
     pub link: Link,
     /// Bytes a second that leave a node, over all its links together; `None`: no limit.
     pub rate_bytes_per_s: Option<NonZeroU64>,
-    /// Bytes that wait for that at a node; what does not fit is dropped.
+    /// Bytes that wait for that rate at a node; more are dropped.
     pub queue_bytes: u64,
     /// The share of nodes that are slow.
     pub slow: f64,
-    /// How long those take for each packet and timer.
+    /// Their time for each packet and timer.
     pub slow_by: Duration,
-    /// Others by whom a node enters, any: with `n` of them a share of `sybils^n` enters by the attacker's
-    /// alone and sees nothing else, whatever it does.
+    /// Random nodes through which a node enters: with `n` of them a share of `sybils^n` enters by
+    /// the attacker's alone and sees nothing else, whatever it does.
     pub entrances: u32,
-    /// The nodes enter one after the other, rather than to begin with the tables of
-    /// a network that has run for long.
+    /// Whether the nodes enter one after the other, instead of starting with the tables of a
+    /// network that has run for long.
     pub cold: bool,
-    /// Nodes that a record is stored at, about; as in the product's configuration.
+    /// Approximate number of nodes that store a record; as in the product's configuration.
     pub region_nodes: u32,
-    /// Credit of a search, in bytes, and of each time that it asks for more.
+    /// Credit of a search in bytes, and of each request for more.
     pub credit: u64,
 }
 
 impl Settings {
-    /// A network of so many nodes on links of 5 to 50 ms, without churn, loss and attacker.
+    /// A network of `nodes` nodes on links of 5 to 50 ms, without churn, loss and attacker.
     #[must_use]
     pub fn new(seed: u64, nodes: u32) -> Self {
         Self {
@@ -166,14 +167,14 @@ impl Settings {
         }
     }
 
-    /// Nodes that are not the attacker's.
+    /// The number of honest nodes.
     #[must_use]
     pub fn honest(&self) -> u32 {
         let sybils = (f64::from(self.nodes) * self.sybils).round() as u32;
         self.nodes.saturating_sub(sybils)
     }
 
-    /// The command that plays it again.
+    /// The command that repeats this simulation.
     #[must_use]
     pub fn command(&self) -> String {
         let session = self.session.map_or(String::new(), |session| {
@@ -200,7 +201,7 @@ impl Settings {
             ),
             false => String::new(),
         };
-        // What is played by `chappe-lab sim lookup` has such a link.
+        // The link of `chappe-lab sim lookup`.
         let (low, high) = match self.link.latency {
             Latency::Uniform(low, high) => (low, high),
             other => (other.mean(), other.mean()),

@@ -1,14 +1,14 @@
-//! What a run found.
+//! The results of a simulation.
 
 use super::{Attack, Settings};
 use crate::Distribution;
 
-/// Searches, and those that found.
+/// Searches, and the successful ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// All.
     pub searches: u32,
-    /// Those that found.
+    /// The successful ones.
     pub found: u32,
 }
 
@@ -18,45 +18,46 @@ impl Tally {
         self.found += u32::from(found);
     }
 
-    /// The share that found; 1 without searches.
+    /// The share of successful ones; 1 without searches.
     #[must_use]
     pub fn share(&self) -> f64 {
         share(self.found, self.searches)
     }
 }
 
-/// What became of a network that fell into parts.
+/// The results of a network with a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parted {
-    /// Searches within a part, while it lasts, for what a node of the same part publishes.
+    /// Searches within a part, during the partition, for devices that a node of the same part
+    /// publishes.
     pub own: Tally,
-    /// For what a node of another part published before, as long as its last records may live.
+    /// For devices that a node of another part published before, while its last records may live.
     pub before: Tally,
-    /// For what a node of another part publishes, while the parts come together.
+    /// For devices that a node of another part publishes, while the parts heal.
     pub healing: Tally,
-    /// The same, when they must have come together.
+    /// The same, when they must have healed.
     pub healed: Tally,
-    /// Seconds from the end of the partition to the last search that was begun and did not find.
+    /// Seconds from the end of the partition to the start of the last unsuccessful search.
     pub missed_until_s: f64,
-    /// The share of contacts that are of another part, mean of the nodes, when the partition ended.
+    /// The share of contacts in another part, mean of the nodes, when the partition ended.
     pub foreign_at_end: f64,
     /// The same, when the run ended.
     pub foreign: f64,
-    /// The share of the nodes that can be reached from contact to contact when the run ended: by a
-    /// node of the part from which it is least.
+    /// The share of the nodes that can be reached from contact to contact when the run ended: from
+    /// the part with the least reach.
     pub reached: f64,
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Searches for one device whose publisher was there, and in reach for long enough.
+    /// Searches for one device whose publisher was present, and reachable for long enough.
     pub searches: u32,
-    /// Those that found it.
+    /// The successful ones.
     pub found: u32,
     /// Searches for devices whose keys were attacked.
     pub attacked_searches: u32,
-    /// Those that found it.
+    /// The successful ones.
     pub attacked_found: u32,
     /// Of each device: searches that found it, all searches for it, and honest nodes that keep its
     /// record at the end.
@@ -71,12 +72,12 @@ pub struct Outcome {
     pub seconds: Distribution,
     /// Bytes of answers of a search.
     pub inflow: Distribution,
-    /// Bytes that came, as a share of what was granted; above 1 is a broken promise.
+    /// Bytes of answers, as a share of the granted ones; above 1 is a broken promise.
     pub inflow_share: Distribution,
-    /// Devices that were there when a search for all of them began and when it ended, over all such
+    /// Devices present when a search for all of them began and when it ended, over all such
     /// searches.
     pub devices: u32,
-    /// Those that it found.
+    /// The devices found by them.
     pub devices_found: u32,
     /// Requests of a search for all devices.
     pub full_messages: Distribution,
@@ -88,15 +89,15 @@ pub struct Outcome {
     pub copies: Distribution,
     /// Requests of a publication under one key.
     pub published: u32,
-    /// Bytes that a node's state takes.
+    /// Bytes of a node's state.
     pub state_bytes: Distribution,
     /// The size of the network as nodes estimate it, as a share of the true one.
     pub size_share: Distribution,
     /// Contacts of a node.
     pub contacts: Distribution,
-    /// Bytes that a node sends each second over the whole run, mean.
+    /// Mean bytes per second that a node sends over the whole run.
     pub bytes_per_s: f64,
-    /// What became of the parts, where the network fell into some.
+    /// The results of the partition, if there was one.
     pub parted: Option<Parted>,
     /// The share of packets that a full queue dropped, or a slow node's full buffer.
     pub dropped_share: f64,
@@ -109,8 +110,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What was asked for and is not judged, because no search of the kind was made that could find
-    /// something: of it the shares say nothing.
+    /// The requested results that cannot be judged, because no search of the kind could have
+    /// succeeded.
     #[must_use]
     pub fn unjudged(&self, settings: &Settings) -> Vec<&'static str> {
         let one = settings.searches > 0;

@@ -1,4 +1,4 @@
-//! One run: enter, publish, let time pass, search, count.
+//! One run: enter, publish, wait, search, count.
 
 mod parted;
 
@@ -17,21 +17,21 @@ use super::world::World;
 use super::{Attack, Settings};
 use crate::network::Node;
 
-/// How long events gather before they are looked at.
+/// How long events accumulate before they are handled.
 const STEP: Duration = Duration::from_millis(50);
-/// How long a search may take; nothing but a mistake takes longer.
+/// Time limit of a search; only a defect takes longer.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
 /// Searches begun each simulated second.
 const SEARCHES_PER_S: f64 = 20.0;
-/// Nodes that enter each simulated second, when they all begin without contacts.
+/// Nodes that enter per simulated second, if all start without contacts.
 const ENTER_PER_S: f64 = 50.0;
 
-/// Where a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What is going on.
+    /// The current phase.
     pub phase: &'static str,
-    /// How much of it is done.
+    /// The finished share of the phase.
     pub share: f64,
     /// The simulated time.
     pub at: Instant,
@@ -41,7 +41,7 @@ struct Device {
     key: Key,
     publisher: Node,
     public: PublicKey,
-    /// Which life of the publisher it was.
+    /// The life of the publisher in which it was published.
     life: u32,
     /// Published for the first time.
     there: bool,
@@ -52,12 +52,12 @@ struct Search {
     device: Option<usize>,
     when: When,
     began: Instant,
-    /// Which life of the searcher it is.
+    /// The life of the searcher.
     life: u32,
     found: Option<Instant>,
-    /// Of a search for all: the publishers that were found.
+    /// For a search for all: the publishers found.
     publishers: Vec<PublicKey>,
-    /// Devices that were there when it began.
+    /// Devices present when it began.
     there: Vec<usize>,
 }
 
@@ -70,13 +70,13 @@ struct Run<'a> {
     events: Vec<(Instant, Node, Event)>,
     /// When the next node is replaced.
     next_replaced: Option<Instant>,
-    /// When the parts of the network came together.
+    /// When the partition ended.
     healed_at: Instant,
     outcome: Outcome,
     progress: &'a mut dyn FnMut(&Progress),
 }
 
-/// Plays one network. `progress` is told about once every simulated second.
+/// Simulates one network. `progress` is called about once every simulated second.
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(&Progress)) -> Outcome {
     let keys: Vec<Key> = (0..settings.devices)
         .map(|index| {
@@ -125,7 +125,7 @@ impl Run<'_> {
         (self.progress)(&Progress { phase, share, at });
     }
 
-    /// Lets one step pass, replaces who is due, and looks at what happened.
+    /// Advances one step, replaces nodes that are due, and handles events.
     fn step(&mut self) {
         let until = self.now() + STEP;
         while let Some(at) = self.next_replaced.filter(|at| *at <= until) {
@@ -170,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a node a command, and keeps what it says to it.
+    /// Passes a command to a node, and collects its events.
     fn command(&mut self, node: Node, command: Command) {
         let events = &mut self.events;
         self.world
@@ -183,7 +183,7 @@ impl Run<'_> {
     fn enter(&mut self) {
         if self.settings.cold {
             let mut due = 0.0;
-            // Mixed, or all of the attacker's would be the last.
+            // Shuffled, or the attacker's would be the last.
             let mut order: Vec<u32> = (0..self.world.count()).collect();
             self.world.random.shuffle(&mut order);
             // The first ones know each other.
@@ -216,7 +216,7 @@ impl Run<'_> {
         self.pass("publish", Duration::from_secs(60));
     }
 
-    /// Some node publishes a device.
+    /// A random node publishes a device.
     fn publish_one(&mut self, key: Key) {
         let node = self.world.any_honest();
         let Some(public) = self.world.nodes.machine(node).map(|it| it.public()) else {
@@ -238,7 +238,7 @@ impl Run<'_> {
         self.command(node, command);
     }
 
-    /// Whether the publisher of a device is there, and has published.
+    /// Whether the publisher of a device is present, and has published.
     fn is_there(&self, device: usize) -> bool {
         let device = &self.devices[device];
         device.there && self.world.life(device.publisher) == device.life
@@ -249,7 +249,7 @@ impl Run<'_> {
         let attacked = self.settings.attacked_keys.max(1) as usize;
         let is_attacked = self.settings.sybils > 0.0 && self.settings.attack != Attack::Scattered;
         for number in 0..self.settings.searches {
-            // Every other search is for an attacked device, where there are some.
+            // Every other search is for an attacked device, if there are any.
             let among = match is_attacked && number % 2 == 0 {
                 true => attacked.min(self.devices.len()),
                 false => self.devices.len(),
@@ -287,7 +287,7 @@ impl Run<'_> {
         while !self.searches.is_empty() && self.now() < until {
             self.step();
         }
-        // Who has not ended by now has not found.
+        // Searches that have not ended by now have failed.
         for key in self.searches.keys().copied().collect::<Vec<_>>() {
             self.ended(key, &SearchReport::default());
         }
@@ -359,7 +359,7 @@ impl Run<'_> {
             return;
         };
         if search.life != self.world.life(key.0) {
-            // Who searched is dead.
+            // The searcher has died.
             return;
         }
         let outcome = &mut self.outcome;
@@ -388,7 +388,7 @@ impl Run<'_> {
             return;
         };
         let there = self.world.life(self.devices[device].publisher) == self.devices[device].life;
-        // Who published may have died meanwhile.
+        // The publisher may have died meanwhile.
         if !there && search.found.is_none() {
             return;
         }

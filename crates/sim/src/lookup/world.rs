@@ -1,4 +1,4 @@
-//! The network's nodes: where they are, what they know at the beginning, how they come and go.
+//! The network's nodes: their places, their initial tables, their churn.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -43,14 +43,14 @@ pub(super) struct World {
     honest: u32,
     /// How often each node was replaced.
     lives: Vec<u32>,
-    /// The part of each node, where the network falls into some.
+    /// The part of each node, with a partition.
     parts: Vec<u16>,
-    /// Who is slow, where some are.
+    /// The slow nodes.
     slow: BTreeSet<u32>,
 }
 
 impl World {
-    /// The nodes of the settings; `keys` are those that are attacked.
+    /// The nodes of the settings; `keys` are the attacked ones.
     pub(super) fn new(settings: &Settings, keys: &[Key]) -> Self {
         let mut random = fastrand::Rng::with_seed(settings.seed);
         let network = Network::new(random.u64(..), settings.link);
@@ -134,7 +134,7 @@ impl World {
         seed[..8].copy_from_slice(&self.random.u64(..).to_le_bytes());
         let config = Config {
             region_nodes: self.settings.region_nodes,
-            // For the memory of 100,000 nodes in one process.
+            // Limits the memory of 100,000 nodes in one process.
             peers_max: 64,
             host_slots: 16,
             ..Config::new(self.lives[node.0 as usize] + 1, seed)
@@ -148,8 +148,8 @@ impl World {
         Actor::Sybil(Box::new(Sybil::new(kad, cryptography, accomplices)))
     }
 
-    /// Gives every node the table that it would have after long: in each bucket somebody of each
-    /// cell, whoever it is.
+    /// Gives every node the table that it would have after a long time: in each bucket a contact in
+    /// each cell.
     fn warm(&mut self, places: &[Key]) {
         let mut sorted: Vec<(Key, u32)> = places
             .iter()
@@ -181,7 +181,7 @@ impl World {
                         }
                     }
                 }
-                // Nobody shares more.
+                // No other node shares more.
                 let (low, high) = (place.number() & !rest, place.number() | rest);
                 if range(low, high).len() <= 1 {
                     break;
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Makes a node slow, if it is one of those.
+    /// Makes a node slow, if it is a slow one.
     fn slow_down(&mut self, node: Node) {
         if self.slow.contains(&node.0) {
             let network = &mut self.nodes.network;
@@ -220,12 +220,12 @@ impl World {
             .input(node, Input::Command(command), |_, _, _| {});
     }
 
-    /// How many honest nodes there are.
+    /// The number of honest nodes.
     pub(super) fn honest(&self) -> u32 {
         self.honest
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) fn count(&self) -> u32 {
         self.settings.nodes
     }
@@ -235,12 +235,12 @@ impl World {
         self.lives[node.0 as usize]
     }
 
-    /// The part of a node: where it is while the network is in parts.
+    /// The part of a node in the partition.
     pub(super) fn part(&self, node: Node) -> u16 {
         self.parts[node.0 as usize]
     }
 
-    /// The network falls into its parts, or comes together.
+    /// Partitions the network, or heals it.
     pub(super) fn cut(&mut self, cut: bool, one_way: bool) {
         let network = &mut self.nodes.network;
         network.set_one_way(one_way);
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// The contacts of a node that are there, by their nodes.
+    /// The contacts of a node that are present, by their nodes.
     pub(super) fn known_by(&self, node: Node) -> impl Iterator<Item = Node> {
         let actor = self.nodes.machine(node);
         let contacts = actor.into_iter().flat_map(|it| it.kad().contacts());
@@ -261,12 +261,12 @@ impl World {
         })
     }
 
-    /// An honest node, any.
+    /// A random honest node.
     pub(super) fn any_honest(&mut self) -> Node {
         Node(self.random.u32(..self.honest.max(1)))
     }
 
-    /// A node enters by some of these.
+    /// A node enters through some of these.
     pub(super) fn enter_among(&mut self, node: Node, others: &[u32]) {
         let mut entrances = Vec::new();
         for _ in 0..(self.settings.entrances as usize).min(others.len()) {
@@ -283,7 +283,7 @@ impl World {
             .input(node, Input::Command(command), |_, _, _| {});
     }
 
-    /// A node dies, and another one with a place of its own comes at its address.
+    /// A node dies, and another one with its own place takes its address.
     pub(super) fn replace(&mut self, node: Node) {
         self.nodes.network.kill(node);
         self.nodes.network.start(node);

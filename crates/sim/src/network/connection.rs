@@ -1,9 +1,9 @@
-//! Connections: what TCP is to a program, without its packets.
+//! Connections: the behaviour of TCP as seen by a program, without packets.
 //!
-//! Each end sends on a *half*. A message on a half leaves when the rates let it, is late by one or
-//! more retransmission times when it is lost, and never overtakes the one before. Where a cut holds
-//! it back, the half tries again after growing pauses, as TCP does, so that healing is noticed late.
-//! Bytes count against the sender's buffer until the other program has taken them and the
+//! Each end sends on a *half*. A message on a half leaves when the rates allow it, is late by one
+//! or more retransmission times when it is lost, and never overtakes an earlier one. Where a cut
+//! holds it back, the half retries after growing pauses, as TCP does, so that healing is noticed
+//! late. Bytes count against the sender's buffer until the other program has read them and the
 //! acknowledgement is back; so a slow or stopped receiver holds its sender back, and lost
 //! acknowledgements do the same.
 
@@ -15,7 +15,7 @@ use chappe_machine::Instant;
 use super::nodes::outgoing;
 use super::{Event, Network, Node, State, Step};
 
-/// A connection, by a number that is not given twice.
+/// A connection, by a unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection {
     slot: u32,
@@ -27,31 +27,31 @@ pub struct Connection {
 pub enum CloseReason {
     /// The other end closed it; everything it sent before has arrived.
     Ended,
-    /// The other end or its host broke it off; what was under way is lost.
+    /// The other end or its host reset it; data in flight is lost.
     Reset,
-    /// Nobody listens.
+    /// No program listens.
     Refused,
     /// The other end was silent for too long.
     TimedOut,
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError<P> {
-    /// The buffer is full: here is the message back; [`Step::Writable`] will say when to try again.
+    /// The buffer is full: the message is returned; [`Step::Writable`] reports when to try again.
     Full(P),
     /// The connection has ended, or never was.
     Closed(P),
 }
 
-/// The limits of connections, of all alike.
+/// The limits of all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// Bytes sent and not yet acknowledged: both ends' buffers together. Default 256 KiB.
     pub buffer_bytes: u64,
-    /// How long connecting is tried. Default 20 s.
+    /// Time limit for connecting. Default 20 s.
     pub connect_timeout: Duration,
-    /// How long sent bytes may be unacknowledged. Default 15 min, as Linux has it by default.
+    /// How long sent bytes may be unacknowledged. Default 15 min, as in Linux.
     pub silence_timeout: Duration,
     /// The first retransmission time. Default 200 ms.
     pub retry_first: Duration,
@@ -71,10 +71,10 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// A message on its way; without payload it is the end of the half.
+/// A message in flight; without payload it is the end of the half.
 #[derive(Debug)]
 struct Flight<P> {
-    /// When it arrives, once it has left.
+    /// The time of its arrival, once it has left.
     at: Instant,
     bytes: u32,
     payload: Option<P>,
@@ -82,17 +82,17 @@ struct Flight<P> {
 
 #[derive(Debug)]
 pub(super) struct Half<P> {
-    /// On the wire, in order; one event each. All of it was sent before what is stalled.
+    /// On the wire, in order; one event each. All were sent before the stalled ones.
     in_flight: VecDeque<Flight<P>>,
     /// Held back by a cut.
     stalled: VecDeque<Flight<P>>,
-    /// Bytes of what has arrived and was not taken yet, one number each.
+    /// Bytes of messages that have arrived and were not read yet, one number each.
     arrived: VecDeque<u32>,
     /// Bytes sent and not acknowledged.
     outstanding: u64,
-    /// Acknowledgements on their way.
+    /// Acknowledgements in flight.
     acknowledgements: VecDeque<(Instant, u64)>,
-    /// Bytes taken whose acknowledgement met a cut.
+    /// Bytes read whose acknowledgement met a cut.
     unheard: u64,
     last_arrival: Instant,
     blocked: bool,
@@ -156,7 +156,7 @@ impl<P> Pipe<P> {
     }
 
     fn end_of(&self, node: Node) -> Option<u8> {
-        // Of a connection to itself the asking end.
+        // For a connection to itself, the connecting end.
         (0..2).find(|end| self.ends[usize::from(*end)].node == node)
     }
 }
@@ -191,7 +191,7 @@ impl<P> Connections<P> {
         let find = |(slot, pipe): (usize, &Option<Pipe<P>>)| {
             let pipe = pipe.as_ref()?;
             let end = pipe.end_of(node)?;
-            // Who was asked and has not heard of it yet has no connection.
+            // A node that has not received the request yet has no connection.
             if end == 1 && pipe.ends[1].state == EndState::Connecting {
                 return None;
             }
@@ -225,7 +225,7 @@ impl<P> Network<P> {
         self.connections.options = options;
     }
 
-    /// How many connections there are, half-open ones included.
+    /// The number of connections, half-open ones included.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.connections.slots.iter().flatten().count()
@@ -234,7 +234,7 @@ impl<P> Network<P> {
     /// Begins to connect; [`Step::Opened`] or [`Step::Closed`] follows.
     ///
     /// # Panics
-    /// When there are four thousand million connections.
+    /// If there are four thousand million connections.
     pub fn connect(&mut self, from: Node, to: Node) -> Connection {
         let table = &mut self.connections;
         table.generation = table.generation.wrapping_add(1);
@@ -266,11 +266,11 @@ impl<P> Network<P> {
         Some(pipe.ends[usize::from(1 - end)].node)
     }
 
-    /// Sends a message of so many bytes over a connection.
+    /// Sends a message of this size over a connection.
     ///
     /// # Errors
-    /// The buffer is full, or the connection has ended; the message comes back. A message larger
-    /// than the whole buffer is taken when the buffer is empty.
+    /// The buffer is full, or the connection has ended; the message is returned. A message larger
+    /// than the whole buffer is accepted when the buffer is empty.
     pub fn write(
         &mut self,
         node: Node,
@@ -309,7 +309,7 @@ impl<P> Network<P> {
         Ok(())
     }
 
-    /// Bytes that an end has sent and the other program has not taken, as far as it is known here.
+    /// Bytes that an end has sent and the other program has not read, as far as this end knows.
     pub fn outstanding(&mut self, node: Node, connection: Connection) -> u64 {
         let now = self.now;
         let Some(pipe) = self.connections.pipe(connection) else {
@@ -323,7 +323,7 @@ impl<P> Network<P> {
         half.outstanding
     }
 
-    /// Ends a connection in order: what was sent still arrives, then the other end is told.
+    /// Closes a connection: data sent earlier still arrives, then the other end is notified.
     pub fn close(&mut self, node: Node, connection: Connection) {
         let end = self
             .connections
@@ -335,7 +335,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Breaks a connection off, at both ends: what is under way is lost.
+    /// Resets a connection at both ends: data in flight is lost.
     pub fn reset(&mut self, connection: Connection) {
         for end in 0..2 {
             let event = Event::Close(connection, end, CloseReason::Reset);
@@ -343,7 +343,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Breaks off what connects two nodes; false when nothing does.
+    /// Resets a connection between two nodes; false if there is none.
     pub fn reset_between(&mut self, one: Node, other: Node) -> bool {
         let mut found = false;
         for (connection, end) in self.connections.of(one) {
@@ -379,7 +379,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// The end's host resets: the other end is told if it can be reached.
+    /// The end's host resets: the other end is notified if it can be reached.
     pub(super) fn abort_end(&mut self, connection: Connection, end: u8) {
         let Some(pipe) = self.connections.pipe(connection) else {
             return;
@@ -398,7 +398,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// The end's host is without power.
+    /// The end's host loses power.
     pub(super) fn vanish(&mut self, connection: Connection, end: u8) {
         let Some(pipe) = self.connections.pipe(connection) else {
             return;
@@ -412,7 +412,7 @@ impl<P> Network<P> {
         half.stalled.clear();
     }
 
-    /// Tells one end that the connection is over, when the other's word reaches it.
+    /// Notifies one end that the connection is over, when the other's notification reaches it.
     fn tell(&mut self, connection: Connection, end: u8, reason: CloseReason) {
         let Some((sender, receiver)) = self.nodes_of(connection, 1 - end) else {
             return;
@@ -424,7 +424,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Who sends and who receives on the half of an end.
+    /// The sender and the receiver on the half of an end.
     fn nodes_of(&mut self, connection: Connection, end: u8) -> Option<(Node, Node)> {
         let pipe = self.connections.pipe(connection)?;
         let node = |end: u8| pipe.ends[usize::from(end)].node;
@@ -473,7 +473,7 @@ impl<P> Network<P> {
         self.queue.put(at, Event::Flight(connection, end));
     }
 
-    /// Something on the half waits for a cut to heal.
+    /// Data on the half waits for a cut to heal.
     fn stall(&mut self, connection: Connection, end: u8) {
         let (now, first) = (self.now, self.connections.options.retry_first);
         let Some(pipe) = self.connections.pipe(connection) else {
@@ -499,7 +499,7 @@ impl<P> Network<P> {
         };
         let over = pipe.ends[usize::from(1 - end)].state == EndState::Closed;
         let half = outgoing(&mut pipe.halves, end);
-        // Not there: it was held back, its sender lost its power, or the half was reset.
+        // Absent: it was held back, its sender lost its power, or the half was reset.
         if half.in_flight.front().is_none_or(|flight| flight.at > now) {
             return;
         }
@@ -507,7 +507,7 @@ impl<P> Network<P> {
             return;
         };
         if !open || host == State::Off {
-            // Everything behind it waits too, before what was sent later: the order stays.
+            // Everything after it waits too, before data sent later: the order stays.
             half.in_flight.push_front(flight);
             half.in_flight.append(&mut half.stalled);
             std::mem::swap(&mut half.in_flight, &mut half.stalled);
@@ -558,7 +558,7 @@ impl<P> Network<P> {
         }
         if there && over {
             self.tell(connection, end, CloseReason::Reset);
-            // Where the word does not come back, it goes on trying.
+            // Without the notification, it continues to try.
             if back {
                 return;
             }
@@ -600,7 +600,7 @@ impl<P> Network<P> {
         self.queue.put(at, Event::Retry(connection, end));
     }
 
-    /// The program at the other end has taken bytes of an end's half.
+    /// The program at the other end has read bytes of an end's half.
     fn acknowledge(&mut self, connection: Connection, end: u8, bytes: u64) {
         let Some((from, to)) = self.nodes_of(connection, end) else {
             return;
@@ -730,7 +730,7 @@ impl<P> Network<P> {
         if pipe.ends[usize::from(end)].state == EndState::Closed {
             return;
         }
-        // What is still on its way to this end is void.
+        // Data in flight to this end is void.
         let half = outgoing(&mut pipe.halves, 1 - end);
         half.in_flight.clear();
         half.stalled.clear();
@@ -744,7 +744,7 @@ impl<P> Network<P> {
         );
     }
 
-    /// Applies what handing out a step does to its connection; `None` when it has become void.
+    /// Applies a returned step to its connection; `None` if it has become void.
     pub(super) fn connection_step(&mut self, step: Step<P>) -> Option<Step<P>> {
         match &step {
             Step::Arrived { .. } | Step::Timer { .. } => {}
@@ -789,7 +789,7 @@ impl<P> Network<P> {
                     CloseReason::TimedOut => self.counters.timed_out += 1,
                     CloseReason::Ended => {}
                 }
-                // Who was asked and never heard of it has no connection.
+                // A node that never received the request has no connection.
                 let refused = end == 0 && *reason != CloseReason::Ended;
                 if refused && pipe.ends[usize::from(1 - end)].state == EndState::Connecting {
                     pipe.ends[usize::from(1 - end)].state = EndState::Closed;

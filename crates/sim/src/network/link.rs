@@ -1,10 +1,10 @@
-//! What one direction between two nodes does to what is sent on it.
+//! The effects of one direction between two nodes on its messages.
 
 use std::time::Duration;
 
 use chappe_machine::Instant;
 
-/// How long a message is on its way, apart from the time that the sender's rate takes.
+/// The time of a message in flight, without the time at the sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Latency {
     /// Always the same.
@@ -39,21 +39,21 @@ impl Latency {
     }
 }
 
-/// Comes and goes by itself.
+/// A link that goes up and down automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flapping {
-    /// When it begins.
+    /// Its start.
     pub from: Instant,
-    /// When it is over, and the link stays.
+    /// Its end, after which the link stays up.
     pub until: Instant,
-    /// How long the link is gone each time; it begins so.
+    /// Duration of each down phase, the first phase.
     pub down: Duration,
-    /// How long it is there each time.
+    /// Duration of each up phase.
     pub up: Duration,
 }
 
 impl Flapping {
-    /// Whether the link is there.
+    /// Whether the link is up.
     #[must_use]
     pub fn open(&self, now: Instant) -> bool {
         if now < self.from || now >= self.until {
@@ -67,23 +67,24 @@ impl Flapping {
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// How long a message is on its way.
+    /// The time of a message in flight.
     pub latency: Latency,
-    /// Bytes a second that leave the sender on this link; `None`: no limit.
+    /// The rate in bytes per second at which messages leave the sender on this link; `None`: no
+    /// limit.
     pub rate_bytes_per_s: Option<u64>,
-    /// Bytes that wait for the rate; what does not fit any more is dropped (tail drop).
+    /// Bytes that wait for the rate; more are dropped (tail drop).
     pub queue_bytes: u64,
     /// The share of messages that are lost.
     pub loss: f64,
     /// The share of messages that arrive twice.
     pub duplicate: f64,
-    /// The share of messages that are held back and so overtaken.
+    /// The share of messages that are delayed and so overtaken.
     pub reorder: f64,
-    /// The longest time by which one is held back.
+    /// The longest such delay.
     pub reorder_by: Duration,
     /// Nothing passes.
     pub cut: bool,
-    /// It comes and goes.
+    /// The link goes up and down.
     pub flapping: Option<Flapping>,
 }
 
@@ -113,7 +114,7 @@ impl Link {
     }
 }
 
-/// What leaves through one point, one message after the other: a link's or a node's own rate.
+/// A point that messages leave one after the other: a link's or a node's own rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Egress {
     busy_until: Instant,
@@ -126,7 +127,7 @@ impl Egress {
         u64::try_from(wait * u128::from(rate) / 1_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// When a message has left, or `None` when it does not fit.
+    /// The time at which a message has left, or `None` if it does not fit.
     pub(crate) fn leave(
         &mut self,
         now: Instant,

@@ -6,11 +6,11 @@ use super::{Network, Node, Step};
 
 /// What a machine's messages are on a network.
 pub trait Wire: Machine {
-    /// What is sent.
+    /// The content of a message.
     type Payload: Clone;
-    /// What the machine is given for a message.
+    /// The machine's input for a message.
     fn receive(from: Node, payload: Self::Payload) -> Self::Receive;
-    /// Where a message goes, how many bytes it has, and the message.
+    /// The destination of a message, its size, and its content.
     fn transmit(transmit: Self::Transmit) -> (Node, u32, Self::Payload);
 }
 
@@ -28,7 +28,7 @@ pub struct Nodes<M: Wire> {
 }
 
 impl<M: Wire> Nodes<M> {
-    /// Nodes on a network that has none yet.
+    /// Starts with an empty network.
     #[must_use]
     pub fn new(network: Network<M::Payload>) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl<M: Wire> Nodes<M> {
         }
     }
 
-    /// A new node with its machine. The machine is asked for its deadline; it acts by an input.
+    /// Adds a node with its machine. The machine is asked for its deadline; it acts on an input.
     pub fn add(&mut self, machine: M) -> Node {
         let node = self.network.add_node();
         self.slots.push(Slot {
@@ -48,7 +48,7 @@ impl<M: Wire> Nodes<M> {
         node
     }
 
-    /// Gives a node another machine: a restart.
+    /// Replaces the machine of a node: a restart.
     pub fn put(&mut self, node: Node, machine: M) {
         let deadline = machine.deadline();
         let slot = &mut self.slots[node.0 as usize];
@@ -63,13 +63,12 @@ impl<M: Wire> Nodes<M> {
         self.slots.get(node.0 as usize)?.machine.as_ref()
     }
 
-    /// A node's machine, to be prepared; what it then wants to say or wait for shows with the next
-    /// input.
+    /// A node's machine, for preparation; its outputs appear with the next input.
     pub fn machine_mut(&mut self, node: Node) -> Option<&mut M> {
         self.slots.get_mut(node.0 as usize)?.machine.as_mut()
     }
 
-    /// Gives a node's machine an input, and hands its events to `heard`.
+    /// Passes an input to a node's machine, and its events to `heard`.
     pub fn input(
         &mut self,
         node: Node,
@@ -101,7 +100,7 @@ impl<M: Wire> Nodes<M> {
         }
     }
 
-    /// Lets time pass; events of the machines are handed to `heard`.
+    /// Advances the time; events of the machines go to `heard`.
     pub fn run_until(&mut self, until: Instant, mut heard: impl FnMut(Instant, Node, M::Event)) {
         while let Some(step) = self.network.next(until) {
             match step {

@@ -1,28 +1,28 @@
 //! A network on a virtual clock: nodes, links and connections, from a seed, without input or output.
 //!
-//! [`Network`] is a queue of events and the rules by which sending makes new ones. Its caller asks
-//! for the [`Step`]s one by one, gives each to the node's machine, and sends what that says. Nothing
-//! runs by itself and nothing waits: an hour in which nothing happens costs nothing.
+//! [`Network`] is a queue of events and the rules by which sending creates new ones. Its caller
+//! requests the [`Step`]s one by one, passes each to the node's machine, and sends the results.
+//! Nothing runs on its own and nothing waits: an idle hour costs nothing.
 //!
 //! Two ways to send:
-//! - **raw** ([`Network::send`]): a message is lost, doubled, overtaken, or dropped by a full queue,
-//!   as the direction's [`Link`] says;
-//! - **connections** ([`Network::connect`]): as TCP behaves towards a program: in order, complete
+//! - - **raw** ([`Network::send`]): a message is lost, doubled, overtaken, or dropped by a full
+//!   queue, according to the direction's [`Link`];
+//! - - **connections** ([`Network::connect`]): as TCP behaves towards a program: in order, complete
 //!   until the connection ends, with a bounded buffer ([`SendError::Full`], then
-//!   [`Step::Writable`]). What is lost on the way comes later, a cut holds everything back until it
-//!   is healed or the connection is given up; who loses its power says nothing, and the other end
-//!   believes itself connected.
+//!   [`Step::Writable`]). Lost data arrives later, a cut holds everything back until it heals or
+//!   the connection times out; a node that loses its power sends nothing, and the other end stays
+//!   connected.
 //!
 //! For each direction of each pair of nodes: latency (a distribution), rate, queue in bytes, loss,
-//! doubling, reordering, cuts, flapping. For each node: a rate of its own, a wall clock that can be
-//! set forward and back, slowness, standing still (SIGSTOP), the death of its process, the loss of
-//! its power. Nodes of different groups do not reach each other, or only from a higher group down.
+//! doubling, reordering, cuts, flapping. For each node: its own rate, a wall clock that can be set
+//! forward and back, slowness, stopping (SIGSTOP), the death of its process, the loss of its power.
+//! Nodes of different groups do not reach each other, or only from a higher group down.
 //!
-//! Made for a million nodes: a node costs about 64 bytes, a pair without settings of its own and
+//! Designed for a million nodes: a node costs about 64 bytes, a pair without its own settings and
 //! without a rate nothing, an event 24 bytes and its payload, O(log n) each.
 //!
 //! [`exchange`](crate::exchange), [`study`](crate::study) and [`lookup`](crate::lookup) run on it;
-//! [`tree`](crate::tree) and [`pacing`](crate::pacing) share its [`Queue`] only and say why.
+//! [`tree`](crate::tree) and [`pacing`](crate::pacing) share only its [`Queue`] and explain why.
 //!
 //! Not modelled: packets and their sizes, congestion control, routes with shared bottlenecks other
 //! than a node's own rate, the handshake's bytes, corruption (a checksum makes it a loss).
@@ -68,79 +68,79 @@ use connection::{Connections, Half};
 use link::Egress;
 use nodes::{Held, NodeState};
 
-/// Bytes of raw messages that wait at a node that stands still or is slow; more are dropped.
+/// Bytes of raw messages that wait at a stopped or slow node; more are dropped.
 ///
-/// Reason: what an operating system gives a UDP socket by default.
+/// Reason: the default of operating systems for a UDP socket.
 pub const RECEIVE_BUFFER_BYTES: u64 = 212_992;
 
 /// A node, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u32);
 
-/// Something that happens to a node.
+/// An event at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<P> {
     /// A raw message arrived.
     Arrived {
-        /// Where.
+        /// The node.
         node: Node,
-        /// Who sent it.
+        /// The sender.
         from: Node,
-        /// What.
+        /// The message.
         payload: P,
     },
     /// A timer that the node set has passed.
     Timer {
-        /// Whose.
+        /// The node.
         node: Node,
-        /// The key it was set with.
+        /// The key of the timer.
         key: u64,
     },
     /// Another node has connected.
     Accepted {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
-        /// Who.
+        /// The other node.
         from: Node,
     },
-    /// A connection that the node asked for is there.
+    /// A connection that the node requested is open.
     Opened {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
     },
-    /// A message came over a connection.
+    /// A message arrived over a connection.
     Received {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
-        /// What.
+        /// The message.
         payload: P,
     },
     /// A connection whose buffer was full has room.
     Writable {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
     },
     /// A connection has ended.
     Closed {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
 
 impl<P> Step<P> {
-    /// The node that it happens to.
+    /// The node of the event.
     #[must_use]
     pub fn node(&self) -> Node {
         match self {
@@ -155,7 +155,7 @@ impl<P> Step<P> {
     }
 }
 
-/// What was counted since the beginning.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Steps handed out.
@@ -172,7 +172,7 @@ pub struct Counters {
     pub held_back: u64,
     /// Raw messages dropped because a queue was full.
     pub queue_full: u64,
-    /// Raw messages that came to a cut or another group.
+    /// Raw messages that met a cut or another group.
     pub cut: u64,
     /// Raw messages to nodes without process or power, or with a full receive buffer.
     pub unheard: u64,
@@ -186,11 +186,11 @@ pub struct Counters {
     pub timed_out: u64,
     /// Messages that arrived over connections.
     pub received: u64,
-    /// Times that a connection's message had to be sent again by the connection.
+    /// How often a connection had to retransmit a message.
     pub sent_again: u64,
-    /// Times that a connection's buffer was full.
+    /// How often a connection's buffer was full.
     pub buffer_full: u64,
-    /// Times that a connection met a cut.
+    /// How often a connection met a cut.
     pub stalled: u64,
 }
 
@@ -214,7 +214,7 @@ struct Direction {
     egress: Egress,
 }
 
-/// Multiplies; the keys are node numbers, nobody chooses them to collide.
+/// A multiplicative hash; the keys are node numbers, so collisions are not provoked.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -239,7 +239,7 @@ fn pair(from: Node, to: Node) -> u64 {
     u64::from(from.0) << 32 | u64::from(to.0)
 }
 
-/// The network; `P` is what is sent. See the [module documentation](self).
+/// The network; `P` is the type of messages. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Network<P> {
     now: Instant,
@@ -253,12 +253,12 @@ pub struct Network<P> {
     lines: ByPair<Direction>,
     connections: Connections<P>,
     counters: Counters,
-    /// The last things that happened; the caller may add its own.
+    /// The latest notes; the caller may add its own.
     pub trace: Trace,
 }
 
 impl<P> Network<P> {
-    /// A network without nodes; pairs have the link `default` until they get one of their own.
+    /// A network without nodes; pairs have the link `default` until they get their own.
     #[must_use]
     pub fn new(seed: u64, default: Link) -> Self {
         Self {
@@ -283,19 +283,19 @@ impl<P> Network<P> {
         self.now
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How many events wait.
+    /// The number of waiting events.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.queue.len() + self.ready.len()
     }
 
-    /// The next thing that happens at or before `until`; after `None` that is the time.
+    /// The next event at or before `until`; after `None` that is the time.
     pub fn next(&mut self, until: Instant) -> Option<Step<P>> {
         loop {
             if let Some(step) = self.ready.pop_front() {
@@ -314,7 +314,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Sets a timer of a node; it dies with the process. Timers with one key do not replace each
+    /// Sets a timer of a node; it ends with the process. Timers with one key do not replace each
     /// other.
     pub fn set_timer(&mut self, node: Node, at: Instant, key: u64) {
         let incarnation = self.state(node).incarnation;
@@ -322,7 +322,7 @@ impl<P> Network<P> {
         self.queue.put(at.max(self.now), event);
     }
 
-    /// Gives one direction a link of its own.
+    /// Sets the link of one direction.
     pub fn set_link(&mut self, from: Node, to: Node, link: Link) {
         let egress = self
             .lines
@@ -366,8 +366,8 @@ impl<P> Network<P> {
         line.and_then(queued).unwrap_or(0)
     }
 
-    /// When a message has left its sender; `None` when a queue is full. A connection waits instead
-    /// (`patient`), because its buffer bounds what waits.
+    /// The time at which a message has left its sender; `None` if a queue is full. A connection
+    /// waits instead (`patient`), because its buffer bounds the waiting data.
     fn leave(&mut self, from: Node, to: Node, bytes: u32, patient: bool) -> Option<Instant> {
         let mut at = self.now;
         let room = |limit: u64| if patient { u64::MAX } else { limit };
@@ -431,7 +431,7 @@ impl<P> Network<P> {
         );
     }
 
-    /// Notes something with the present time.
+    /// Notes an event with the current time.
     pub fn note(&mut self, node: Node, what: &'static str, numbers: [u64; 3]) {
         let at = self.now;
         self.trace.note(Note {
@@ -444,7 +444,7 @@ impl<P> Network<P> {
 }
 
 impl<P: Clone> Network<P> {
-    /// Sends a raw message of so many bytes. Whether it arrives, the network knows alone.
+    /// Sends a raw message of this size; only the network knows whether it arrives.
     pub fn send(&mut self, from: Node, to: Node, bytes: u32, payload: P) {
         if !self.state(from).up() {
             return;

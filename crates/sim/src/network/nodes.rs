@@ -1,5 +1,5 @@
-//! What happens to nodes: the death of a process, the loss of power, standing still, slowness, and
-//! wall clocks that jump.
+//! Faults of nodes: the death of a process, the loss of power, stopping, slowness, and wall clocks
+//! that jump.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -9,12 +9,12 @@ use chappe_machine::Instant;
 
 use super::{Egress, Event, Half, Network, Node, Step};
 
-/// What a node is.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its process runs.
     Up,
-    /// Its process is dead; the host answers that nobody listens.
+    /// Its process is dead; the host refuses connections.
     Killed,
     /// Its host is without power: nothing answers.
     Off,
@@ -26,7 +26,7 @@ pub(super) struct NodeState {
     /// Steps go through `held`.
     pub(super) holds: bool,
     pub(super) group: u16,
-    /// Rises when the process ends: timers and connections of the one before are void.
+    /// Incremented when the process ends: its timers and connections are void.
     pub(super) incarnation: u32,
     pub(super) egress: Egress,
     pub(super) rate: Option<NonZeroU64>,
@@ -44,7 +44,7 @@ impl NodeState {
     }
 }
 
-/// What waits for a node that stands still or is slow.
+/// Steps that wait for a stopped or slow node.
 #[derive(Debug)]
 pub(super) struct Held<P> {
     steps: VecDeque<(Step<P>, u32)>,
@@ -60,7 +60,7 @@ impl<P> Network<P> {
     /// A new node, running.
     ///
     /// # Panics
-    /// When there are four thousand million nodes.
+    /// If there are four thousand million nodes.
     pub fn add_node(&mut self) -> Node {
         let node = Node(u32::try_from(self.nodes.len()).expect("fewer than 2^32 nodes"));
         self.nodes.push(NodeState {
@@ -76,7 +76,7 @@ impl<P> Network<P> {
         node
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -90,13 +90,13 @@ impl<P> Network<P> {
         &mut self.nodes[node.0 as usize]
     }
 
-    /// What a node is.
+    /// The state of a node.
     #[must_use]
     pub fn node_state(&self, node: Node) -> State {
         self.state(node).state
     }
 
-    /// Bounds what leaves a node over all its links together.
+    /// Limits the rate of a node over all its links together.
     pub fn set_node_rate(&mut self, node: Node, bytes_per_s: Option<NonZeroU64>, queue_bytes: u64) {
         let state = self.state_mut(node);
         state.rate = bytes_per_s;
@@ -110,13 +110,13 @@ impl<P> Network<P> {
         state.egress.queued(self.now, rate_bytes_per_s)
     }
 
-    /// Puts a node into a group; only nodes of one group reach each other. At first all are in 0.
+    /// Puts a node into a group; only nodes of one group reach each other. Initially all are in 0.
     pub fn set_group(&mut self, node: Node, group: u16) {
         self.state_mut(node).group = group;
     }
 
-    /// Whether what a node of a higher group sends arrives at those of lower ones all the same: a
-    /// partition of one direction. At first it does not.
+    /// Whether messages from a higher group arrive at lower ones: a partition of one direction.
+    /// Initially they do not.
     pub fn set_one_way(&mut self, one_way: bool) {
         self.one_way = one_way;
     }
@@ -139,12 +139,12 @@ impl<P> Network<P> {
         state.clock_offset_ns = state.clock_offset_ns.saturating_add(by_ns);
     }
 
-    /// The process of a node dies (SIGKILL). Its host tells the other ends of its connections, by an
-    /// ordinary end or by a reset.
+    /// The process of a node dies (SIGKILL). Its host ends its connections, regularly or by a
+    /// reset.
     pub fn kill(&mut self, node: Node) {
         let open = self.connections.of(node);
         for (connection, end) in open {
-            // A process that dies with unread bytes resets, otherwise its host ends in order.
+            // A process that dies with unread bytes resets, otherwise its host closes regularly.
             if self.random.bool() {
                 self.abort_end(connection, end);
             } else {
@@ -154,7 +154,7 @@ impl<P> Network<P> {
         self.end(node, State::Killed);
     }
 
-    /// A node loses its power: nobody is told.
+    /// A node loses its power without notifications.
     pub fn power_off(&mut self, node: Node) {
         let open = self.connections.of(node);
         for (connection, end) in open {
@@ -178,9 +178,9 @@ impl<P> Network<P> {
         self.state_mut(node).state = State::Up;
     }
 
-    /// A node stands still (SIGSTOP) or goes on: what comes meanwhile waits, and all of it happens
-    /// then. Its host goes on: connections are accepted, buffers fill. A node without a running
-    /// process is left alone.
+    /// A node stops (SIGSTOP) or continues: its steps wait meanwhile, and all of them happen then.
+    /// Its host continues: connections are accepted, buffers fill. A node without a running process
+    /// is ignored.
     pub fn stand_still(&mut self, node: Node, still: bool) {
         if !self.state(node).up() {
             return;
@@ -192,8 +192,8 @@ impl<P> Network<P> {
         }
     }
 
-    /// A node takes so long for each step; zero makes it fast again. A node without a running
-    /// process is left alone.
+    /// A node takes this long for each step; zero makes it fast again. A node without a running
+    /// process is ignored.
     pub fn slow_down(&mut self, node: Node, cost: Duration) {
         if !self.state(node).up() {
             return;
@@ -255,7 +255,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Lets a step happen now, or when its node gets to it; `bytes` count as a raw message's.
+    /// Executes a step now, or when its node gets to it; `bytes` count as a raw message's.
     pub(super) fn offer(&mut self, step: Step<P>, bytes: u32) {
         let node = step.node();
         if !self.state(node).holds {
@@ -268,7 +268,7 @@ impl<P> Network<P> {
         self.wake(node);
     }
 
-    /// The last look at a step: it may have become void.
+    /// The final check of a step: it may have become void.
     pub(super) fn hand_out(&mut self, step: Step<P>) -> Option<Step<P>> {
         let step = self.connection_step(step)?;
         self.counters.steps += 1;

@@ -1,4 +1,4 @@
-//! The last things that happened, kept while a run goes on and printed when it fails.
+//! The latest notes of a run, printed when it fails.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,19 +7,19 @@ use chappe_machine::Instant;
 
 use super::Node;
 
-/// Default of how many notes are kept: some seconds of a busy run, 200 kB.
+/// Default number of notes: some seconds of a busy run, 200 kB.
 pub const TRACE_NOTES: usize = 4_096;
 
-/// Something that happened. Small and without text of its own, so that noting costs next to nothing.
+/// A note. Small and without its own text, so that noting costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// At which node.
+    /// The node.
     pub node: Node,
-    /// What.
+    /// The event.
     pub what: &'static str,
-    /// Numbers that belong to it, as `what` says.
+    /// Numbers that belong to the event.
     pub numbers: [u64; 3],
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// The last notes.
+/// The latest notes.
 #[derive(Clone, Debug)]
 pub struct Trace {
     notes: VecDeque<Note>,
@@ -50,7 +50,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// A trace of so many notes; 0 keeps none.
+    /// A trace of this many notes; 0 keeps none.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Trace {
         }
     }
 
-    /// Notes something.
+    /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.noted += 1;
         if self.limit == 0 {
@@ -72,12 +72,12 @@ impl Trace {
         self.notes.push_back(note);
     }
 
-    /// The notes that are still there, oldest first.
+    /// The kept notes, oldest first.
     pub fn notes(&self) -> impl Iterator<Item = &Note> {
         self.notes.iter()
     }
 
-    /// How much was noted in all.
+    /// The number of all notes.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.noted

@@ -1,6 +1,6 @@
-//! Throughput against latency: the front of what no other setting beats, and the distance to it.
+//! Throughput against latency: the front of settings that no other beats, and the distance to it.
 
-/// What a setting reached.
+/// The result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Bytes a second.
@@ -36,10 +36,10 @@ pub fn front(points: &[Point]) -> Vec<Point> {
     front
 }
 
-/// By which share a point would have to be better in throughput and latency at the same time for no
-/// point of the front to beat it: the least d with throughput·(1+d) ≥ or latency/(1+d) ≤ that of each
-/// point of the front. Logarithms on both axes: 0.05 is "5 % from the front", wherever on it. 0: on
-/// the front or beyond. Infinite: nothing was delivered.
+/// The share by which a point would have to be better in throughput and latency at the same time
+/// for no point of the front to beat it: the least d with throughput·(1+d) ≥ or latency/(1+d) ≤
+/// that of each point of the front. Logarithms on both axes: 0.05 is "5 % from the front", wherever
+/// on it. 0: on the front or beyond. Infinite: nothing was delivered.
 #[must_use]
 pub fn beyond_front(point: Point, front: &[Point]) -> f64 {
     if point.throughput_bytes_per_s <= 0.0 || point.latency_s <= 0.0 {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_what_nothing_beats() {
+    fn no_point_beats_the_front() {
         let points = [
             point(100.0, 1.0),
             point(90.0, 0.5),

@@ -7,25 +7,25 @@
 //!        <---- acknowledgement of K samples, or after a delay; what is missing -----+
 //! ```
 //!
-//! The pacers are the product's. The rest is a model of what reliable DDS does, with the traits that
-//! make it collapse under flooding:
+//! The pacers are the product's. The rest is a model of reliable DDS, with the traits that make it
+//! collapse under flooding:
 //!
-//! - A sample goes through the bottleneck whole or not at all, and costs its time there either way: of
-//!   a sample that does not fit into what is left of the queue, the packets that fit are sent in vain.
-//! - A receiver handles samples one after the other; what finds its buffer full is dropped.
-//! - It acknowledges every K samples, or after a delay, up to the first missing one. At most once in
-//!   [`Acknowledging::missing_interval`] it names what is missing, within 256 samples, as RTPS does.
-//! - The sender sends again all that is named missing, at once, whole, beside its pace.
-//! - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
+//! - - A sample passes the bottleneck whole or not at all, and costs its time there either way: of
+//!   a sample that does not fit into the rest of the queue, the packets that fit are sent in vain.
+//! - - A receiver handles samples sequentially; those that find its buffer full are dropped.
+//! - - It acknowledges every K samples, or after a delay, up to the first missing one. At most once
+//!   per [`Acknowledging::missing_interval`] it names the missing ones, within 256 samples, as RTPS
+//!   does.
+//! - - The sender retransmits all named samples, at once, whole, outside of its pace.
+//! - - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
 //!
-//! Where it is a session between nodes that is simulated, a frame takes what waits together
-//! ([`Settings::frame_samples`]), sessions share their receiver's processor
-//! ([`Settings::one_processor`]), and what is stored by one commit is acknowledged after it
-//! ([`Acknowledging::commit`]).
+//! For sessions between nodes, a frame takes all samples that wait ([`Settings::frame_samples`]),
+//! sessions share their receiver's processor ([`Settings::one_processor`]), and samples stored by
+//! one commit are acknowledged after it ([`Acknowledging::commit`]).
 //!
-//! Samples to several receivers cross the bottleneck once; what goes again goes to one. A sample's
-//! *latency* is the time from its being written, when the pacer let it go (of what is offered at a rate:
-//! when it was offered), to its being delivered in order. Everything follows from the seed.
+//! Samples to several receivers cross the bottleneck once; retransmissions go to one. A sample's
+//! *latency* is the time from its writing, when the pacer released it (for a source with a rate:
+//! when it was offered), to its in-order delivery. Everything follows from the seed.
 
 mod judge;
 mod world;
@@ -36,27 +36,27 @@ use chappe_flow::pacer::{Choice, Waits};
 
 pub use judge::{Point, beyond_front, front};
 
-/// Where samples go through, shared by all.
+/// The bottleneck that all samples share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// One way, beside the time on the bottleneck.
+    /// Latency in one direction, without the time on the bottleneck.
     pub latency: Duration,
     /// Bytes that may wait; at least two samples.
     pub queue_bytes: u64,
-    /// The share of samples that are lost behind it, for each receiver.
+    /// The share of samples that are lost after it, for each receiver.
     pub loss: f64,
 }
 
-/// How a receiver handles samples.
+/// The processing time of a receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
-    /// For each frame.
+    /// Per frame.
     pub per_frame: Duration,
-    /// For each sample.
+    /// Per sample.
     pub per_sample: Duration,
-    /// For its bytes, bytes a second.
+    /// The rate for its bytes, in bytes per second.
     pub bytes_per_s: f64,
     /// The time differs from sample to sample by up to this share, evenly.
     pub jitter: f64,
@@ -67,51 +67,51 @@ pub struct Service {
 /// When receivers acknowledge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acknowledging {
-    /// K: after so many samples.
+    /// K: after this many samples.
     pub every: u64,
-    /// After so long, with fewer.
+    /// After this delay, with fewer.
     pub delay: Duration,
-    /// How often at most it is said what is missing.
+    /// Shortest interval between two reports of missing samples.
     pub missing_interval: Duration,
-    /// What is acknowledged is stored before: a commit takes between so long and so long, and holds
-    /// what was handled before it began. None: what was handled is acknowledged.
+    /// Samples are stored before they are acknowledged: a commit takes between these times, and
+    /// covers the samples handled before it began. None: handled samples are acknowledged.
     pub commit: Option<(Duration, Duration)>,
-    /// After so long without an acknowledgement the sender asks.
+    /// Time without an acknowledgement after which the sender asks.
     pub heartbeat: Duration,
 }
 
-/// Something that changes while it runs.
+/// A change during the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A sender has so many samples a second from now on.
+    /// A sender has a new rate of samples.
     Offered {
-        /// Which.
+        /// The sender.
         sender: usize,
         /// Samples a second.
         per_s: f64,
     },
-    /// A receiver handles nothing for so long.
+    /// A receiver handles nothing for a while.
     Pause {
-        /// Which.
+        /// The receiver.
         receiver: usize,
-        /// How long.
+        /// The duration.
         time: Duration,
     },
-    /// A receiver's service takes so many times as long as at first.
+    /// A receiver's service takes several times as long as initially.
     Slower {
-        /// Which.
+        /// The receiver.
         receiver: usize,
         /// The factor.
         factor: f64,
     },
     /// A receiver no longer handles anything.
     Dead {
-        /// Which.
+        /// The receiver.
         receiver: usize,
     },
-    /// A sender goes on with another pacer; what it has sent is on the way.
+    /// A sender continues with another pacer; its sent samples stay in flight.
     Pacer {
-        /// Which.
+        /// The sender.
         sender: usize,
         /// The pacer.
         choice: Choice,
@@ -121,51 +121,51 @@ pub enum Change {
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The source of all randomness.
     pub seed: u64,
-    /// A pacer for each sender, and when it begins.
+    /// A pacer for each sender, and its start time.
     pub senders: Vec<(Choice, Duration)>,
     /// Bytes of a sample.
     pub size_bytes: u64,
-    /// The most samples that a sender may have on the way: the writer's resource limit.
+    /// Most samples of a sender in flight: the writer's resource limit.
     pub window: u64,
-    /// Samples a second that each sender has; none: as many as may go.
+    /// Samples per second that each sender has; none: as many as may be sent.
     pub offered_per_s: Option<f64>,
-    /// So many of them come at a time.
+    /// The number of them that arrive at a time.
     pub offered_at_once: u64,
-    /// The senders' timers go off at multiples of this; zero: when they are to.
+    /// The senders' timers fire at multiples of this; zero: exactly.
     pub timer: Duration,
-    /// Samples that go in one frame at most, when so many wait.
+    /// Most samples in one frame.
     pub frame_samples: u64,
-    /// What all share.
+    /// The shared bottleneck.
     pub bottleneck: Bottleneck,
-    /// One for each receiver; each has its own for each sender.
+    /// One for each receiver, which has a separate state for each sender.
     pub receivers: Vec<Service>,
-    /// Whether a receiver handles what comes from all senders one after the other, as a node does
-    /// with its sessions.
+    /// Whether a receiver handles the samples of all senders sequentially, as a node does with its
+    /// sessions.
     pub one_processor: bool,
-    /// When they acknowledge.
+    /// The rules of their acknowledgements.
     pub acknowledging: Acknowledging,
-    /// For whom senders wait.
+    /// The receivers that limit senders.
     pub waits: Waits,
-    /// What changes, and when.
+    /// Changes, with their times.
     pub changes: Vec<(Duration, Change)>,
-    /// What is before this is not measured.
+    /// Time before the measurement starts.
     pub warm_up: Duration,
-    /// How long it takes in all.
+    /// Total duration.
     pub duration: Duration,
 }
 
-/// What one sender saw.
+/// The results of one sender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Bytes a second delivered in order, mean of the receivers.
     pub throughput_bytes_per_s: f64,
     /// Median latency, seconds; 0 when nothing was delivered.
     pub latency_p50_s: f64,
-    /// 99 of 100 are below.
+    /// 99th percentile of the latency.
     pub latency_p99_s: f64,
-    /// The longest.
+    /// Longest latency.
     pub latency_max_s: f64,
     /// Samples written.
     pub sent: u64,
@@ -173,9 +173,9 @@ pub struct Outcome {
     pub sent_again: u64,
     /// Samples that found no room in a queue or buffer.
     pub dropped: u64,
-    /// Samples on the way, most.
+    /// Most samples in flight.
     pub occupation_max: u64,
-    /// Over time, since the beginning.
+    /// The course over time, from the start.
     pub moments: Vec<Moment>,
 }
 
@@ -186,19 +186,19 @@ pub struct Moment {
     pub at_s: f64,
     /// Bytes a second delivered in it, mean of the receivers.
     pub throughput_bytes_per_s: f64,
-    /// Median latency of what was delivered in it, seconds; 0: nothing was.
+    /// Median latency of the samples delivered in it, in seconds; 0 without any.
     pub latency_p50_s: f64,
     /// Samples sent again in it.
     pub sent_again: u64,
-    /// Samples on the way at its end.
+    /// Samples in flight at its end.
     pub occupation: u64,
     /// The pacer's period at its end, seconds.
     pub period_s: f64,
 }
 
 impl Settings {
-    /// One sender that floods one receiver through a gigabit, as a LAN would be: 100 µs of latency, a
-    /// receive buffer as operating systems set it, one acknowledgement a sample.
+    /// One sender that floods one receiver over a gigabit, as on a LAN: 100 µs of latency, a
+    /// receive buffer of the usual default size, one acknowledgement per sample.
     #[must_use]
     pub fn new(seed: u64, choice: Choice, size_bytes: u64) -> Self {
         Self {
@@ -238,7 +238,7 @@ impl Settings {
         }
     }
 
-    /// Bytes a second that the slowest part of the way lets through, as it is at first.
+    /// The initial rate of the slowest part of the path in bytes per second.
     #[must_use]
     pub fn capacity_bytes_per_s(&self) -> f64 {
         let size = self.size_bytes as f64;
@@ -250,7 +250,7 @@ impl Settings {
         service.fold(self.bottleneck.bytes_per_s, f64::min)
     }
 
-    /// From writing a sample to its being delivered, with nothing before it: seconds.
+    /// From the writing of a sample to its delivery, on an empty path: seconds.
     #[must_use]
     pub fn latency_least_s(&self) -> f64 {
         let size = self.size_bytes as f64;
@@ -264,7 +264,7 @@ impl Settings {
     }
 }
 
-/// Runs; one outcome for each sender.
+/// Runs; returns one outcome for each sender.
 #[must_use]
 pub fn run(settings: &Settings) -> Vec<Outcome> {
     world::World::new(settings).run()

@@ -1,9 +1,9 @@
-//! The run itself: senders, one bottleneck that they share, and receivers.
+//! The run itself: senders, their shared bottleneck, and receivers.
 //!
-//! The events wait in the queue of [`crate::network`]; the bottleneck is none of its links. There a message
-//! is carried or dropped whole and each sender has a rate of its own. Here all senders share one queue, a
-//! sample that does not fit takes up as many packets as there is room for, and what is missing is named and
-//! sent again as in RTPS.
+//! The events wait in the queue of [`crate::network`]; the bottleneck is not one of its links.
+//! There a message is carried or dropped whole and each sender has its own rate. Here all senders
+//! share one queue, a sample that does not fit takes up as many packets as there is room for, and
+//! missing samples are named and retransmitted as in RTPS.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Change, Moment, Outcome, Service, Settings};
 use crate::Distribution;
 use crate::network::Queue;
 
-/// Bytes of a packet: of a sample that does not fit, whole packets go in vain.
+/// Bytes of a packet: of a sample that does not fit, whole packets are sent in vain.
 const PACKET: u64 = 1_400;
 /// Samples that one acknowledgement can name, from the first missing one on, as in RTPS.
 const NAMED_MAX: u64 = 256;
@@ -40,7 +40,7 @@ enum Event {
         /// Whether a frame begins with it.
         first: bool,
     },
-    /// What was handled before this commit is stored.
+    /// Samples handled before this commit are stored.
     Committed {
         receiver: usize,
     },
@@ -71,7 +71,7 @@ enum Event {
     },
 }
 
-/// First in, first out, at a rate: what waits is what it is still busy with.
+/// First in, first out, at a rate: samples wait while earlier ones are processed.
 #[derive(Debug, Clone, Default)]
 struct Line {
     busy_until: u64,
@@ -82,7 +82,7 @@ struct SendingSide {
     receivers: Receivers<usize>,
     begun: bool,
     written: Vec<u64>,
-    /// Samples a second, when so many were offered, and how many.
+    /// Rate of samples, the time at which the rate began, and the count until then.
     offered: Option<(f64, u64, u64)>,
     timer: u64,
     heartbeat: u64,
@@ -92,7 +92,7 @@ struct SendingSide {
     moment: Collected,
 }
 
-/// What is collected for a moment.
+/// The figures collected for a moment.
 #[derive(Default)]
 struct Collected {
     delivered: u64,
@@ -109,12 +109,12 @@ struct ReceivingSide {
     /// In the buffer, with the time at which each is done.
     buffered: VecDeque<u64>,
     next: u64,
-    /// Up to where the commit stores that runs, and what is stored.
+    /// The end of the running commit, and of the stored samples.
     committing: u64,
     stored: u64,
     highest: u64,
     ahead: BTreeSet<u64>,
-    /// What the sender knows of it.
+    /// The sender's knowledge of it.
     known: u64,
     since_acknowledged: u64,
     delay: u64,
@@ -131,7 +131,7 @@ pub(super) struct World<'a> {
     senders: Vec<SendingSide>,
     /// By sender, then receiver.
     receivers: Vec<Vec<ReceivingSide>>,
-    /// By receiver, when it is shared.
+    /// By receiver, if shared.
     processors: Vec<Line>,
     /// By receiver: whether a commit runs.
     commits: Vec<bool>,
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Writes as many samples as may go now.
+    /// Writes as many samples as are allowed now.
     fn go_on(&mut self, sender: usize) {
         let now = self.instant();
         let size = self.settings.size_bytes;
@@ -386,7 +386,7 @@ impl<'a> World<'a> {
         self.at(at, Event::Timer { sender, number });
     }
 
-    /// When a sample has gone through, or nothing when it did not fit.
+    /// The time at which a sample has passed, or nothing if it did not fit.
     fn through_bottleneck(&mut self, sender: usize, size: u64) -> Option<u64> {
         let bottleneck = &self.settings.bottleneck;
         let waits = self.bottleneck.busy_until.saturating_sub(self.now) as f64 / 1e9;
@@ -504,7 +504,7 @@ impl<'a> World<'a> {
         self.acknowledge_until(sender, receiver, at);
     }
 
-    /// A receiver begins to store what it has handled.
+    /// A receiver begins to store the samples it has handled.
     fn commit(&mut self, receiver: usize) {
         let Some((least, most)) = self.settings.acknowledging.commit else {
             return;
@@ -538,7 +538,7 @@ impl<'a> World<'a> {
         self.commit(receiver);
     }
 
-    /// A receiver acknowledges at that time, if it does not before.
+    /// A receiver acknowledges at that time, unless it does before.
     fn acknowledge_until(&mut self, sender: usize, receiver: usize, at: u64) {
         let side = &mut self.receivers[sender][receiver];
         if side.delay_until.is_some_and(|until| until <= at) {
@@ -572,7 +572,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The receiver says what it has, and now and then what is missing.
+    /// The receiver acknowledges, and now and then names missing samples.
     fn acknowledge(&mut self, sender: usize, receiver: usize) {
         let interval = nanos(self.settings.acknowledging.missing_interval);
         let side = &mut self.receivers[sender][receiver];
@@ -586,7 +586,7 @@ impl<'a> World<'a> {
             missing.extend(range.filter(|sample| !side.ahead.contains(sample)));
         }
         let next = side.stored;
-        // What is missing is named again until it has come.
+        // Missing samples are named repeatedly until they arrive.
         let again = side.named_at.filter(|_| side.highest > side.next);
         if let Some(named_at) = again {
             self.acknowledge_until(sender, receiver, named_at + interval);
@@ -688,7 +688,7 @@ impl<'a> World<'a> {
 }
 
 impl SendingSide {
-    /// How many samples were offered up to a time.
+    /// The number of samples offered up to a time.
     fn offered_until(&self, now: u64, at_once: u64) -> u64 {
         let Some((per_s, since, before)) = self.offered else {
             return u64::MAX;
@@ -699,7 +699,7 @@ impl SendingSide {
         all / at_once.max(1) * at_once.max(1)
     }
 
-    /// When a sample is offered: with the last of those that come together.
+    /// The time at which a sample is offered: with the last of its group.
     fn due(&self, sample: u64, at_once: u64) -> u64 {
         let (per_s, since, before) = self.offered.unwrap_or((1.0, 0, 0));
         let last = sample / at_once.max(1) * at_once.max(1) + at_once.max(1) - 1;

@@ -8,8 +8,8 @@ use chappe_notification_tree::{Choice, Plan};
 use super::{Settings, mixed};
 
 impl Settings {
-    /// The command that runs these settings again, or the settings themselves, where `chappe-lab sim tree` has no
-    /// flag for one of them.
+    /// The command that repeats these settings, or the settings themselves, where `chappe-lab sim
+    /// tree` has no flag for one of them.
     #[must_use]
     pub fn again(&self) -> String {
         let seed = self.seed;
@@ -23,7 +23,7 @@ impl Settings {
         let (plan, cap) = self.plan_flags()?;
         let order = self.order.name();
         let plain = Self::new(self.seed, self.sinks).planned(self.plan);
-        // What has a flag; all else has to be as it is without.
+        // Settings with a flag; all others have to be at their defaults.
         let flags = Self {
             pacer: self.pacer.clone(),
             lies: self.lies.clone(),
@@ -113,7 +113,7 @@ impl Settings {
         }
     }
 
-    /// The plan's name there, and its cap.
+    /// The plan's name in the flag, and its cap.
     fn plan_flags(&self) -> Option<(&'static str, u16)> {
         let nanos = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
         let optimum = |cap| {
@@ -133,7 +133,7 @@ impl Settings {
     }
 }
 
-/// A share as percent, which give the same share again, in as few digits as may be.
+/// A share as percent that parses to the same share, in as few digits as possible.
 fn percent(share: f64) -> Option<f64> {
     let percent = share * 100.0;
     let rounded = (percent * 1e9).round() / 1e9;

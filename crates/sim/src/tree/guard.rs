@@ -1,4 +1,4 @@
-//! Signatures and receipts that cost nothing and cannot be guessed inside a simulation.
+//! Signatures and receipts without cost that cannot be guessed inside a simulation.
 
 use chappe_notification_tree::{EventId, Guard, SIGNATURE_BYTES};
 
@@ -60,7 +60,7 @@ impl Guard for SimGuard {
     }
 
     fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> Option<u128> {
-        // The world knows who sends: nobody can take another's place.
+        // The world knows the sender: no node can impersonate another.
         Some(0)
     }
 

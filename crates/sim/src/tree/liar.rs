@@ -1,4 +1,4 @@
-//! Sinks that do not do what they should.
+//! Sinks that break the protocol.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use chappe_notification_tree::{
     Body, Coverage, Event, EventId, Message, Piece, Pull, Response, Spread, Transmit, TreeEvent,
 };
 
-/// A way to lie.
+/// A kind of lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Says that it is on its part, and drops it.
+    /// Accepts its part, and drops it.
     DropsPart,
-    /// Says at once that all of its part has the event.
+    /// Claims at once that all of its part has the event.
     ClaimsCoverage,
-    /// Says at once that all of its part has failed.
+    /// Claims at once that all of its part has failed.
     ClaimsFailure,
-    /// Does everything, and answers long after the time-out.
+    /// Does everything, but answers long after the time-out.
     AnswersLate,
-    /// Answers for ranges that others were given.
+    /// Answers for ranges that were assigned to others.
     AnswersForOthers,
-    /// Changes the event that it sends on.
+    /// Changes the event that it forwards.
     Alters,
-    /// Sends everything many times, with ranges of its own invention.
+    /// Sends everything many times, with invented ranges.
     Floods,
 }
 
@@ -61,7 +61,7 @@ impl Lie {
         Self::ALL.into_iter().find(|lie| lie.name() == name)
     }
 
-    /// Whether its own machine runs on, so that it gets the event itself.
+    /// Whether its own machine keeps running, so that it gets the event itself.
     pub(super) fn is_half_honest(self) -> bool {
         matches!(
             self,
@@ -69,8 +69,8 @@ impl Lie {
         )
     }
 
-    /// What it sends for a spread message, to whom it came from or to others (by number): messages,
-    /// each as its number of the receiver.
+    /// Its messages in response to a spread message, to its sender or to others (by number), each
+    /// with the number of the receiver.
     pub(super) fn answers(
         self,
         own: u32,
@@ -157,7 +157,7 @@ impl Lie {
         }
     }
 
-    /// Changes what an otherwise honest machine says.
+    /// Changes the output of an otherwise honest machine.
     pub(super) fn twist(self, output: Output<Transmit, TreeEvent>) -> Output<Transmit, TreeEvent> {
         let Output::Transmit(mut transmit) = output else {
             return output;
@@ -165,7 +165,7 @@ impl Lie {
         if let (Self::Alters, Body::Spread(spread)) = (self, &mut transmit.message.body) {
             let id: EventId = spread.event.id();
             let mut bytes = spread.event.bytes().to_vec();
-            // A byte of the body; the signature stays what it was.
+            // A byte of the body; the signature is unchanged.
             let body = spread.event.body();
             let at = bytes
                 .windows(body.len().max(1))

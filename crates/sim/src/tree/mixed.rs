@@ -1,4 +1,4 @@
-//! Runs of mixed sizes and troubles, each from its seed.
+//! Runs of mixed sizes and faults, each from its seed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const FAILED_KEPT: usize = 20;
 /// dead; a third with liars, a quarter with crashes; signed or, without liars, trusted.
 ///
 /// `k` is 8 at every loss rate: a message and its answer are both lost with 5 % loss 9.75 times of
-/// 100, so that a live sink is called failed once in 10^8 at most.
+/// 100, so that a live sink is reported as failed once in 10^8 at most.
 #[must_use]
 pub fn mixed(seed: u64) -> Settings {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x7472_6565);
@@ -59,7 +59,7 @@ pub fn mixed(seed: u64) -> Settings {
     settings
 }
 
-/// What many runs found together.
+/// The combined results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     /// Runs.
@@ -68,11 +68,11 @@ pub struct Series {
     pub sinks: u64,
     /// Events delivered.
     pub delivered: u64,
-    /// Sinks that were called failed.
+    /// Sinks reported as failed.
     pub failed_sinks: u64,
-    /// Sinks of which nothing was known.
+    /// Sinks without a result.
     pub unknown: u64,
-    /// False coverage found out.
+    /// Detected false coverage.
     pub lies: u64,
     /// Forged events refused.
     pub forged: u64,
@@ -86,8 +86,9 @@ pub struct Series {
     pub failed: Vec<Report>,
 }
 
-/// Runs `runs` mixed settings, of `seed` and the seeds after it, `jobs` at a time. `broken` is told of
-/// each run that broke a promise as soon as it has; `progress` is asked now and then whether to go on.
+/// Runs `runs` mixed settings, of `seed` and the seeds after it, `jobs` at a time. `broken`
+/// receives each run that broke a promise immediately; `progress` is asked now and then whether to
+/// continue.
 pub fn series(
     seed: u64,
     runs: u64,

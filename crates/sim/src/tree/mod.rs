@@ -1,12 +1,12 @@
 //! Notification trees on a virtual clock: the product's machine on each of up to a million sinks.
 //!
-//! A loop of its own beside [`crate::network`], because what a tree is about is the processor: a node
-//! sends one message after the other, each taking its send cost, and handles one after the other.
-//! What arrives while it is busy waits in a receive buffer.
+//! An event loop separate from [`crate::network`], because the subject of a tree is the processor:
+//! a node sends one message after the other, each taking its send cost, and handles one after the
+//! other. Messages that arrive while it is busy wait in a receive buffer.
 //!
-//! [`Settings`] says what the network is and what goes wrong, [`run`] runs it and judges it:
-//! *delivered* must be true of every sink that the source says it of, no event is delivered twice,
-//! and no sink that lives and is connected may be left out. [`mixed`] draws settings from a seed.
+//! [`Settings`] describe the network and its faults, [`run`] runs it and judges it: *delivered*
+//! must be true of every sink for which the source reports it, no event is delivered twice, and no
+//! live, connected sink may be left out. [`mixed`] draws settings from a seed.
 
 mod command;
 mod guard;
@@ -23,12 +23,12 @@ use chappe_flow::pacer::Choice as Pacer;
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Counters, Pace, Plan, TakeOver};
 
-/// A network of sources and sinks, and what goes wrong in it.
+/// A network of sources and sinks, and its faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The source of all randomness.
     pub seed: u64,
-    /// Sinks; each takes the events of every source.
+    /// Sinks; each subscribes to every source.
     pub sinks: u32,
     /// Sources, nodes of their own.
     pub sources: u32,
@@ -42,23 +42,24 @@ pub struct Settings {
     pub body_bytes: usize,
     /// How sinks are divided.
     pub plan: Choice,
-    /// What becomes of the parts of silent heads.
+    /// The rule for the parts of silent heads.
     pub take_over: TakeOver,
-    /// How each source arranges its list, anew after each outcome; sinks have the new one at once.
+    /// The order of each source's list, updated after each outcome; sinks receive the new list at
+    /// once.
     pub order: Order,
     /// The share of sinks that are critical.
     pub critical: f64,
-    /// What a send costs a node: `o`.
+    /// The send cost of a node: `o`.
     pub send_cost: Duration,
-    /// The time on the way: `L`.
+    /// The latency: `L`.
     pub latency: Duration,
-    /// The largest time that comes on top of it, evenly.
+    /// The largest jitter in addition, evenly distributed.
     pub jitter: Duration,
-    /// What handling a message costs a node: `r`.
+    /// A node's cost of handling a message: `r`.
     pub handling: Duration,
     /// The share of messages that are lost.
     pub loss: f64,
-    /// The share of sinks that are dead from the beginning.
+    /// The share of sinks that are dead from the start.
     pub dead: f64,
     /// The share of dead sinks that the sources suspect beforehand.
     pub suspected: f64,
@@ -66,16 +67,17 @@ pub struct Settings {
     pub wrongly_suspected: f64,
     /// The share of sinks that die while an event spreads.
     pub crashing: f64,
-    /// The share of sinks that are flaky: from each event of the first source to its next they are away, or not,
-    /// by chance.
+    /// The share of flaky sinks: from each event of the first source to its next they are away, or
+    /// not, at random.
     pub flaky: f64,
-    /// The share of sinks that do not reach the sources and the others, nor are reached, but do each other.
+    /// The share of sinks that are cut off: they reach each other, but neither the sources nor the
+    /// other sinks.
     pub cut_off: f64,
-    /// From when to when, since the beginning.
+    /// The start and end of the cut, from the start of the run.
     pub cut: (Duration, Duration),
-    /// The share of sinks that lie, in all the ways of `lies`.
+    /// The share of sinks that lie, by all the kinds of `lies`.
     pub liars: f64,
-    /// How they lie.
+    /// The kinds of lies.
     pub lies: Vec<Lie>,
     /// The share of sinks that are ten times slower.
     pub slow: f64,
@@ -83,28 +85,28 @@ pub struct Settings {
     pub port_rate_bytes_per_s: Option<u64>,
     /// Bytes that wait at a port; more are dropped.
     pub port_queue_bytes: u64,
-    /// How fast a source may send.
+    /// The rate limit of a source.
     pub pace: Option<Pace>,
-    /// Whose word each source waits for before its next event, which it does when the one before has left
-    /// it; `None`: each event goes when it happens.
+    /// The pacer whose decision each source awaits before its next event, which it sends when the
+    /// previous one has left it; `None`: each event is sent when it happens.
     pub pacer: Option<Pacer>,
     /// Messages that wait at a busy node; more are dropped.
     pub receive_buffer: usize,
-    /// Whether events are signed, hops authenticated and receipts made; without it liars are not
+    /// Whether events are signed, hops authenticated and receipts made; without them liars are not
     /// caught.
     pub authenticated: bool,
     /// Whether the list travels in the event while it fits.
     pub inline: bool,
-    /// `k`: messages of the source itself before it calls a sink failed.
+    /// `k`: messages of the source itself before it reports a sink as failed.
     pub attempts: u8,
-    /// `T`: when the source says what it knows.
+    /// `T`: when the source reports its result.
     pub within: Duration,
     /// The floor of time-outs.
     pub timeout_floor: Duration,
 }
 
 impl Settings {
-    /// A local network of small devices where nothing fails: 20 µs a send, 30 µs on the way.
+    /// A local network of small devices without faults: 20 µs per send, 30 µs latency.
     #[must_use]
     pub fn new(seed: u64, sinks: u32) -> Self {
         Self {
@@ -147,8 +149,8 @@ impl Settings {
         }
     }
 
-    /// The same with this plan, and the rule for silent heads that belongs to it: the paper's for its two
-    /// halves, ours for all others.
+    /// The same with this plan, and its rule for silent heads: the paper's for its two halves, ours
+    /// for all others.
     #[must_use]
     pub fn planned(self, plan: Choice) -> Self {
         let take_over = match plan {
@@ -163,22 +165,22 @@ impl Settings {
     }
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// For each event: when each sink had it, since it happened, sorted. Dead sinks are not in it.
+    /// For each event: the sorted times from the event until each sink had it, without dead sinks.
     pub arrivals: Vec<Vec<Duration>>,
-    /// The same of critical sinks alone.
+    /// The same for critical sinks only.
     pub critical: Vec<Vec<Duration>>,
     /// For each event: messages that made a flaky sink the head of others.
     pub flaky_heads: Vec<u64>,
-    /// For each event: when the source knew all there was to know.
+    /// For each event: when the source had its full result.
     pub known: Vec<Duration>,
-    /// Sinks that the sources said to have failed, over all events.
+    /// Sinks that the sources reported as failed, over all events.
     pub failed: u64,
-    /// Sinks of which the sources knew nothing in the end.
+    /// Sinks without a result at the end.
     pub unknown: u64,
     /// Pieces of coverage whose receipts were wrong.
     pub lies: u64,
@@ -186,7 +188,7 @@ pub struct Report {
     pub messages: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Messages that were lost on the way.
+    /// Messages lost in flight.
     pub lost: u64,
     /// Messages dropped at ports and receive buffers.
     pub dropped: u64,
@@ -198,7 +200,7 @@ pub struct Report {
     pub counters: Counters,
     /// Inputs handled.
     pub steps: u64,
-    /// The worst failure of a promise, in words; empty: none.
+    /// The worst broken promises, in words; empty: none.
     pub violations: Vec<String>,
 }
 
@@ -215,7 +217,7 @@ impl Report {
         last(&self.critical)
     }
 
-    /// The arrival of this share of the sinks, the worst of all events.
+    /// The arrival at this share of the sinks, the worst of all events.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let at = |times: &Vec<Duration>| {
@@ -235,8 +237,8 @@ fn last(arrivals: &[Vec<Duration>]) -> Duration {
     last.copied().max().unwrap_or_default()
 }
 
-/// Runs a network and judges it. `progress` is told now and then how many sinks have the event that
-/// is under way.
+/// Runs a network and judges it. `progress` receives now and then the number of sinks that have the
+/// current event.
 #[must_use]
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(u64)) -> Report {
     world::World::new(settings).run(progress)

@@ -1,9 +1,9 @@
-//! The event loop: processors that do one thing after the other, links, ports, and the judge.
+//! The event loop: sequential processors, links, ports, and the judge.
 //!
-//! The events wait in the queue of [`crate::network`]; the links are not its links. There a node hears at
-//! once what arrives and sends at once. Here both take time of its one processor (`o`, the send cost of the
-//! papers), a message leaves when its sender gets to it, and it waits at the port of its receiver rather than
-//! at its sender: that is what these simulations measure.
+//! The events wait in the queue of [`crate::network`]; the links are not its links. There a node
+//! receives and sends without delay. Here both take time of its one processor (`o`, the send cost
+//! of the papers), a message leaves when its sender gets to it, and it waits at the port of its
+//! receiver rather than at its sender: that is the subject of these simulations.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,36 +23,36 @@ use super::liar::Lie;
 use super::{Report, Settings};
 use crate::network::Queue;
 
-/// How long after `T` a run waits for the outcome before it calls it missing.
+/// How long after `T` a run waits for the outcome before it counts as missing.
 const SLACK: Duration = Duration::from_millis(100);
 /// How much later a late answer comes, in round trips.
 const LATE_ROUND_TRIPS: u32 = 50;
-/// Steps between two words of progress.
+/// Steps between two reports of progress.
 const PROGRESS_STEPS: u64 = 1 << 16;
-/// How often a sink floods, so that floods do not feed each other for ever.
+/// How often a sink floods, so that floods do not feed each other forever.
 const FLOODS: u32 = 32;
-/// What a slow sink's work costs, in an ordinary one's.
+/// The cost factor of a slow sink.
 const SLOW: u32 = 10;
 
-/// Of what a node keeps so much is checked a step: a node with more is checked every so many steps.
+/// Items checked per step: a node with more is checked every so many steps.
 const CHECKED_A_STEP: usize = 8;
 
-/// Bytes of an event's datagram beside its body, about: for the pacer.
+/// Approximate bytes of an event's datagram without its body: for the pacer.
 const HEAD_BYTES: u64 = 200;
-/// An event of which nothing is known for so long is counted no more by the pacer.
+/// An event without a result for this long is no longer counted by the pacer.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What a source has still to publish.
+/// The events that a source has still to publish.
 #[derive(Default)]
 struct Offers {
-    /// When each happened.
+    /// The time of each.
     waiting: VecDeque<u64>,
     pacer: Option<Events>,
-    /// When the one that is being published happened.
+    /// The time of the event being published.
     happened: u64,
-    /// The number of the newest; heartbeats are counted, too.
+    /// The number of the newest, including heartbeats.
     number: u64,
-    /// When it is looked at again.
+    /// The time of the next check.
     wake: u64,
 }
 
@@ -75,7 +75,7 @@ impl Lists {
         self.versions.get((version as usize).checked_sub(1)?)
     }
 
-    /// Makes a new version of these sinks.
+    /// Makes a new version from these sinks.
     fn list(&mut self, topic: u64, sinks: Vec<Contact>) {
         let version = self.versions.len() as u32 + 1;
         self.numbers = vec![0; sinks.len()];
@@ -95,11 +95,11 @@ struct Node {
     free: u64,
     /// When the port at the switch is free.
     port_free: u64,
-    /// What waits for the processor.
+    /// Messages that wait for the processor.
     inbox: VecDeque<Message>,
-    /// The earliest timer that is set.
+    /// The earliest timer.
     timer: u64,
-    /// A timer has rung while the node was busy.
+    /// A timer has fired while the node was busy.
     rung: bool,
     waking: bool,
     dead: bool,
@@ -122,22 +122,22 @@ enum Happening {
     Wake(u32),
     Timer(u32),
     Publish(u32),
-    /// A source looks whether its next event may go.
+    /// A source checks whether its next event may be sent.
     Offer(u32),
     Heartbeat(u32),
     Crash(u32),
-    /// Flaky sinks come and go.
+    /// Flaky sinks leave and return.
     Flicker,
-    /// A source looks whether its list is to be arranged anew.
+    /// A source checks whether its list has to be rearranged.
     Arrange(u32),
-    /// What a liar sends on its own account.
+    /// A message that a liar sends unasked.
     Send(u32, Box<Transmit>),
 }
 
-/// What really happened to an event.
+/// The true results of an event.
 struct Truth {
     happened: u64,
-    /// When each sink was given it; 0: not.
+    /// When each sink received it; 0: never.
     delivered: Vec<u64>,
     flaky_heads: u64,
     outcome: Option<Box<Outcome>>,
@@ -178,7 +178,7 @@ fn contact(node: u32) -> Contact {
     }
 }
 
-/// The sinks as listed, each with how critical it is.
+/// The sinks as listed, each with its criticality.
 fn sinks(settings: &Settings, nodes: &[Node]) -> Vec<(Contact, u8)> {
     let sink = |sink: u32| (contact(sink), u8::from(nodes[sink as usize].critical));
     (0..settings.sinks).map(sink).collect()
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
                     waking: false,
                     dead,
                     slow: sink && chosen(settings.slow, &mut random),
-                    // What is not asked for takes no chance from the rest of a seed.
+                    // Draws nothing unless requested: other seeds must not change.
                     cut_off: sink
                         && settings.cut_off > 0.0
                         && chosen(settings.cut_off, &mut random),
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
                 crashing.push(sink);
             }
         }
-        // Within the time that the events need to spread, more or less.
+        // Within the approximate time that the events need to spread.
         let span = self.last_publish + nanos(settings.latency + settings.send_cost) * 16;
         for sink in &crashing {
             let at = self.random.u64(..=span);
@@ -481,7 +481,7 @@ impl<'a> World<'a> {
         list.sink(number).map(|sink| node(&sink.key))
     }
 
-    /// Makes a new version of a source's list, if it is to be another; who has begun has it at once.
+    /// Makes a new version of a source's list, if it differs; the participants get it at once.
     fn arrange(&mut self, source: u32) {
         let sinks = sinks(self.settings, &self.nodes);
         let topic = u64::from(source - self.settings.sinks) + 1;
@@ -565,7 +565,8 @@ impl<'a> World<'a> {
         Box::new(tree)
     }
 
-    /// Publishes the next event of a source, if there is one and it may go; says whether it did.
+    /// Publishes the next event of a source, if there is one and it may be sent; returns whether it
+    /// did.
     fn offer(&mut self, node: u32) -> bool {
         let (now, busy) = (self.now, self.nodes[node as usize].free);
         let bytes = self.settings.body_bytes as u64 + HEAD_BYTES;
@@ -612,7 +613,7 @@ impl<'a> World<'a> {
         self.input(node, Input::Command(publish), 0);
     }
 
-    /// Gives a machine an input, and does what it says: each send takes its time.
+    /// Passes an input to a machine, and executes its outputs: each send takes its time.
     fn input(&mut self, node: u32, input: Input<Message, Command>, cost: u64) {
         let slow = if self.nodes[node as usize].slow {
             u64::from(SLOW)
@@ -661,7 +662,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What must hold of a machine after each input; looked at as often as it costs little.
+    /// The invariants of a machine after each input; checked as often as it costs little.
     fn check(&mut self, node: u32, at: u64, tree: &Tree<SimGuard>) {
         let unchecked = &mut self.nodes[node as usize].unchecked;
         *unchecked += 1;
@@ -684,10 +685,11 @@ impl<'a> World<'a> {
         let bytes = u64::from(transmit.message.wire_bytes());
         self.report.messages += 1;
         self.report.bytes += bytes;
-        // A hop tag says who sends; without authentication anybody can be anyone.
+        // A hop tag authenticates the sender; without authentication any node can impersonate
+        // another.
         let (topic, version) = (transmit.message.topic(), transmit.message.version());
         let claimed = transmit.message.from;
-        // Who came after a version has no number in it.
+        // A sink that joined after a version has no number in it.
         let honest = claimed >= SOURCE - 1 || self.listed(topic, version, claimed) == Some(from);
         debug_assert!(!settings.authenticated || honest);
         if let Body::Spread(spread) = &transmit.message.body
@@ -766,7 +768,7 @@ impl<'a> World<'a> {
             TreeEvent::Outcome(mut outcome) => {
                 self.learn(node, at, &mut outcome);
                 if !self.truths.contains_key(&outcome.id) {
-                    // A heartbeat's is nobody else's business.
+                    // Heartbeats are not judged.
                     return;
                 }
                 self.became_known(node, at, &outcome);
@@ -795,7 +797,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The source's arranger learns what became of an event, whose sinks have the numbers of their nodes then.
+    /// The source's arranger learns the outcome of an event, whose sinks had the numbers of their
+    /// nodes then.
     fn learn(&mut self, source: u32, at: u64, outcome: &mut Outcome) {
         if self.settings.order == Order::AsListed {
             return;
@@ -814,7 +817,7 @@ impl<'a> World<'a> {
         self.push(at, Happening::Arrange(source));
     }
 
-    /// The source's pacer hears what became of an event, and the next may go.
+    /// The source's pacer learns the outcome of an event, and the next may be sent.
     fn became_known(&mut self, node: u32, at: u64, outcome: &Outcome) {
         let offers = &mut self.offers[(node - self.settings.sinks) as usize];
         let Some(pacer) = &mut offers.pacer else {

@@ -1,35 +1,37 @@
-//! What a sender sees of the way without asking: round trips, the rate of delivery, and how many are
-//! acknowledged at once.
+//! Estimates of the path from a sender's own traffic: round trips, delivery rate, and how many
+//! elements one acknowledgement covers.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use chappe_machine::Instant;
 
-/// Most samples whose time of sending is remembered. Beyond, every second one is forgotten.
+/// Most samples whose send time is remembered. Above it, every second one is dropped.
 const MARKS_MAX: usize = 512;
-/// A control period has at least so many elements acknowledged, and so many acknowledgements.
+/// A control period covers at least this many acknowledged elements, and as many acknowledgements.
 const ELEMENTS_MIN: u64 = 6;
 const ACKNOWLEDGEMENTS_MIN: u32 = 2;
-/// And so many of the largest batches: the rate must not depend on how many of them it happens to see.
+/// It also covers this many of the largest batches: the rate must not depend on how many of them
+/// fall into it.
 const BATCHES_MIN: Range = (3.0, 4.0);
-/// But where so little is known that a mistake costs more than waiting, it lasts no longer, seconds.
+/// Where so little is known that a mistake costs more than waiting, a control period lasts at most
+/// this long, in seconds.
 const LONG_S: f64 = 0.2;
-/// Who had nothing to send for a larger share of a control period has not shown what might be sent.
+/// A sender that was idle for a larger share of a control period has not shown what could be sent.
 const IDLE: f64 = 0.25;
-/// How much of the largest batch is forgotten with each control period.
+/// The share of the largest batch that is kept with each control period.
 const BATCH_KEPT: f64 = 0.9;
-/// Samples acknowledged at once up to which they are few, and from which on they are many.
+/// Samples per acknowledgement that count as few, and as many.
 const BATCH: Range = (20.0, 60.0);
-/// Who sends this share again of what is in flight, and so many samples more, is in a storm: what is
-/// missing is asked for again before it can have come.
+/// A sender that retransmits this share of the samples in flight, and a few more, is in a storm:
+/// missing samples are requested again before they can have arrived.
 const STORM: f64 = 0.3;
 const STORM_SAMPLES: f64 = 16.0;
 
-/// A constant where few samples are acknowledged at once, and where many are.
+/// The value of a constant where few samples share an acknowledgement, and where many do.
 pub(super) type Range = (f64, f64);
 
-/// When a sample went.
+/// The send time of a sample.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     /// Bytes sent up to its end.
@@ -40,31 +42,31 @@ struct Mark {
 /// The estimates.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Estimate {
-    /// Bytes since the beginning.
+    /// Bytes since the start.
     sent: u64,
     delivered: u64,
     marks: VecDeque<Mark>,
-    /// Bytes of a sample or frame, smoothed.
+    /// Smoothed bytes of a sample or frame.
     pub(super) size: f64,
-    /// Elements of a sample or frame, smoothed: 1 in DDS.
+    /// Smoothed elements of a sample or frame: 1 in DDS.
     pub(super) elements: f64,
-    /// The shortest round trip, seconds, and when it was seen.
+    /// The shortest round trip in seconds, and when it was measured.
     pub(super) round_trip_min: Option<(f64, Instant)>,
-    /// The last one.
+    /// The last round trip in seconds.
     pub(super) round_trip: Option<f64>,
-    /// The most that was acknowledged at once, slowly forgotten: bytes and elements (K).
+    /// The largest batch of one acknowledgement, slowly decaying: bytes and elements (K).
     pub(super) batch_bytes: f64,
     pub(super) batch_elements: f64,
     batch: (Instant, u64, u64),
     period: Option<Running>,
 }
 
-/// The present control period.
+/// The current control period.
 #[derive(Debug, Clone, Copy)]
 struct Running {
     began: Instant,
     delivered: u64,
-    /// It lasts until what was sent before it is acknowledged.
+    /// It lasts until everything sent before this point is acknowledged.
     until: u64,
     acknowledgements: u32,
     elements: u64,
@@ -72,20 +74,20 @@ struct Running {
     again: u64,
     round_trip: f64,
     round_trip_max: f64,
-    /// Seconds without anything to send.
+    /// Idle seconds.
     idle: f64,
 }
 
-/// What a control period has shown.
+/// The result of a control period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Period {
-    /// Bytes a second between its first and its last acknowledgement.
+    /// Bytes per second between its first and its last acknowledgement.
     pub(super) rate: f64,
-    /// The shortest round trip in it, seconds.
+    /// Its shortest round trip in seconds.
     pub(super) round_trip: f64,
-    /// By how much the longest was longer, seconds.
+    /// The difference to its longest round trip, in seconds.
     pub(super) spread: f64,
-    /// Whether the sender had less to send than it might have.
+    /// Whether the sender had less to send than it could.
     pub(super) limited: bool,
 }
 
@@ -107,26 +109,26 @@ impl Estimate {
         self.marks.push_back(Mark { end, at: now });
     }
 
-    /// For so long the sender had nothing to send and might have.
+    /// Adds time in which the sender could have sent and had nothing to send.
     pub(super) fn idle(&mut self, time: Duration) {
         if let Some(period) = self.period.as_mut() {
             period.idle += time.as_secs_f64();
         }
     }
 
-    /// What one acknowledgement acknowledges beyond one sample: (K − 1) · size.
+    /// The bytes that one acknowledgement covers beyond one sample: (K − 1) · size.
     pub(super) fn batch(&self) -> f64 {
         (self.batch_bytes - self.size).max(0.0)
     }
 
-    /// The value of a constant for as many as are acknowledged at once.
+    /// The value of a constant for the current batch size.
     pub(super) fn within(&self, (few, many): Range) -> f64 {
         let samples = self.batch() / self.size.max(1.0);
         let share = ((samples - BATCH.0) / (BATCH.1 - BATCH.0)).clamp(0.0, 1.0);
         few + (many - few) * share
     }
 
-    /// So much was sent again. Says whether that is a storm.
+    /// Adds bytes that were sent again; returns whether that is a storm.
     pub(super) fn sent_again(&mut self, bytes: u64) -> bool {
         let Some(period) = self.period.as_mut() else {
             return false;
@@ -136,7 +138,7 @@ impl Estimate {
         period.again as f64 > STORM * sent + STORM_SAMPLES * self.size
     }
 
-    /// Begins the control period anew: what comes is not to be mixed with what was.
+    /// Restarts the control period, so that earlier and later measurements do not mix.
     pub(super) fn restart(&mut self, now: Instant) {
         self.period = Some(Running {
             began: now,
@@ -151,8 +153,8 @@ impl Estimate {
         });
     }
 
-    /// Something was acknowledged; gives the control period if that was its end. `quickly`: also when
-    /// it is long and has seen little.
+    /// Handles an acknowledgement; returns the control period if this was its end. `quickly`: even
+    /// if it is long and has covered little.
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -161,7 +163,7 @@ impl Estimate {
         delay: Option<Duration>,
         quickly: bool,
     ) -> Option<Period> {
-        // What was sent before this pacer was asked is no mark of its own.
+        // Bytes sent before this pacer existed have no mark.
         self.delivered = self.delivered.saturating_add(bytes).min(self.sent);
         let mut newest = None;
         while let Some(mark) = self.marks.front() {
@@ -202,7 +204,7 @@ impl Estimate {
             && (enough || (quickly && took >= LONG_S))
             && period.round_trip.is_finite()
             && took > 0.0;
-        // A clock that went back begins anew.
+        // If the clock went back, restart.
         if now < period.began {
             self.restart(now);
             return None;
@@ -222,7 +224,7 @@ impl Estimate {
         })
     }
 
-    /// Forgets what was learnt of batches and round trips.
+    /// Forgets the estimates of batches and round trips.
     pub(super) fn forget(&mut self, now: Instant) {
         self.batch_bytes = 0.0;
         self.batch_elements = 0.0;
@@ -230,12 +232,12 @@ impl Estimate {
         self.restart(now);
     }
 
-    /// Bytes sent since the beginning.
+    /// Bytes sent since the start.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.sent
     }
 
-    /// Acknowledgements of one instant are one.
+    /// Acknowledgements at the same instant count as one.
     fn count_batch(&mut self, now: Instant, bytes: u64, elements: u64) {
         let batch = &mut self.batch;
         *batch = if batch.0 == now {

@@ -1,23 +1,24 @@
-//! A pacer that is told nothing and finds its pace by what it measures.
+//! A pacer without configuration that finds its pace from measurements.
 //!
-//! Like NAPA it holds the window's occupation between two thresholds by the time between samples.
-//! Unlike NAPA it measures what these depend on while it sends, so that nothing has to be configured
-//! and the pace follows the way:
+//! Like NAPA it keeps the window's occupation between two thresholds by the time between samples.
+//! Unlike NAPA it measures the inputs of these thresholds while it sends, so that nothing has to be
+//! configured and the pace follows the path:
 //!
-//! - **rate of delivery**: bytes acknowledged in a control period. While samples stand in flight, that
-//!   is the rate C of its slowest part; otherwise it only is what was sent.
-//! - **shortest round trip**: of the last of each batch of acknowledged samples.
-//! - **K**: the most elements acknowledged at once, slowly forgotten. What a receiver acknowledges
-//!   late, or after a repair, counts as a batch.
+//! - - **delivery rate**: bytes acknowledged in a control period. While samples queue on the path,
+//!   it is the rate C of the slowest part; otherwise it is just the send rate.
+//! - - **shortest round trip**: of the last of each batch of acknowledged samples.
+//! - - **K**: the most elements of one acknowledgement, slowly decaying. Late acknowledgements, and
+//!   those after a repair, count as batches.
 //!
-//! What is queued on the path is C · (round trip − shortest round trip). The thresholds are
-//! low = C · shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample.
-//! Beyond `high` nothing is sent.
+//! The queue on the path is C · (round trip − shortest round trip). The thresholds are low = C ·
+//! shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample. Above
+//! `high` nothing is sent.
 //!
-//! Round trips also differ where nothing is queued on the path: acknowledgements come late, many at once,
-//! and after a disk has stored. By how much they differ within a control period, and K, say how much
-//! of what seems to stand there is chance; C falls to no less than the best of three control periods;
-//! and as long as more in flight brings a higher rate of delivery, it rises, whatever stands there.
+//! Round trips also vary where nothing is queued on the path: acknowledgements may be late, cover
+//! many samples, or wait for a disk. The spread of round trips within a control period, and K,
+//! determine how much of an apparent queue is noise; C falls no lower than the best of three
+//! control periods; and as long as more in flight raises the delivery rate, it rises, whatever
+//! seems to be queued.
 //!
 //! | state | what it does | until |
 //! |---|---|---|
@@ -26,14 +27,14 @@
 //! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
 //! | draining | sends less than C | nothing is queued on the path |
 //!
-//! A sender that takes over a collapsed window drains it before it begins, and one that sends more again
+//! A sender that takes over a collapsed window drains it first, and a sender that retransmits more
 //! than can have been lost drains its own.
 //!
-//! Where many samples are acknowledged at once, as after a repair on a lossy way, chance is a larger part
-//! of what is measured, and the constants that depend on it differ ([`Range`]: few, many).
+//! Where one acknowledgement covers many samples, as after a repair on a lossy path, a larger part
+//! of the measurements is noise, and the constants that depend on it differ ([`Range`]: few, many).
 //!
-//! Two senders that share the slowest part find the same rate, since each rises until one sample *of
-//! its own* stands there, and falls when more than that does: the larger share falls first.
+//! Two senders that share the slowest part converge to the same rate, since each rises until one
+//! sample *of its own* is queued there, and falls when more is: the larger share falls first.
 
 mod estimate;
 
@@ -45,56 +46,58 @@ use super::schedule::Schedule;
 use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, seconds_of, time_of};
 use estimate::{Estimate, Period, Range};
 
-/// The share of C at which it holds: what is left over keeps the way empty.
+/// The share of C at which it holds: the rest keeps the path's queue empty.
 const CRUISE: Range = (0.97, 0.98);
-/// The share of C at which it finds out whether there is more.
+/// The share of C at which it probes for more.
 const PROBE: f64 = 1.25;
-/// The same after more was delivered than before.
+/// The same after a probe that raised the delivery rate.
 const PROBE_MORE: f64 = 2.0;
-/// A rate that grew by less than this in a probe did not grow.
+/// Growth of the rate in a probe that counts as growth.
 const GAIN: f64 = 1.1;
-/// The share of C while what is queued on the path drains.
+/// The share of C while the queue on the path drains.
 const DRAIN: Range = (0.75, 0.85);
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
-/// Of a session also the longest time from one to the next: its control periods are long where
-/// acknowledgements are late. (Those of others are long after repairs, where a probe loses more.)
+/// For sessions also the longest time between two probes: their control periods are long where
+/// acknowledgements are late. (Other senders have long control periods after repairs, where a probe
+/// loses more.)
 const PROBE_AGE: Duration = Duration::from_secs(1);
-/// How much of what round trips differ by is chance; and when as much is in flight as may be.
+/// The share of the spread of round trips that is noise; and the share when the window is full.
 const NOISE: Range = (0.5, 0.7);
 const NOISE_BOUND: Range = (0.125, 0.3);
-/// So many of the largest batches may be in flight beside what fills it: a bound that is too small
-/// would keep batches small.
+/// Batches that may be in flight in addition to the path's capacity: a lower bound would keep
+/// batches small.
 const BATCHES: Range = (2.0, 2.3);
-/// Control periods after which draining ends, whatever is queued on the path: it is not ours.
+/// Control periods after which draining ends, whatever is queued on the path: another sender queues
+/// it.
 const DRAIN_PERIODS: u32 = 4;
-/// After so many findings between two probes that something is queued on the path, it is emptied.
+/// After this many findings of a queue between two probes, the path is emptied.
 const STANDING_MAX: u32 = 3;
-/// A rate of delivery below this share of C, with much in flight, is a collapse.
+/// A delivery rate below this share of C, with much in flight, is a collapse.
 const COLLAPSED: f64 = 0.7;
-/// Control periods of a probe that finds no end.
+/// Control periods after which a probe without a result ends.
 const PROBE_PERIODS: u32 = 4;
-/// A rate that grew by less than this while it measures did not grow.
+/// Growth of the rate while measuring that counts as growth.
 const GROWTH: f64 = 1.25;
-/// After so many control periods without growth, measuring is over.
+/// Control periods without growth after which measuring ends.
 const FLAT_PERIODS: u32 = 3;
-/// A shortest round trip is measured anew after so long.
+/// Age after which the shortest round trip is measured again.
 const ROUND_TRIP_AGE: Duration = Duration::from_secs(10);
-/// Samples in flight at the beginning.
+/// Samples in flight at the start.
 const FIRST_SAMPLES: f64 = 2.0;
 
-/// What may be told to [`Adaptive`].
+/// The options of [`Adaptive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdaptiveConfig {
-    /// While less than this is in flight, nothing is held back, bytes. Default 0: one sample. For
-    /// sessions see [`AdaptiveConfig::of_session`].
+    /// Below this many bytes in flight, nothing is held back. Default 0: one sample. For sessions
+    /// see [`AdaptiveConfig::of_session`].
     pub least_bytes: u64,
 }
 
 impl AdaptiveConfig {
-    /// For a session that puts so many bytes into a frame: four frames are never held back. A receiver
-    /// acknowledges after two of them, or after a quarter of a second: with less in flight it would
-    /// be these that bound the rate, and nothing could be learnt of the way.
+    /// For a session with frames of `frame_bytes`: four frames are never held back. A receiver
+    /// acknowledges after two of them, or after a quarter of a second: with less in flight, these
+    /// delays would limit the rate and hide the path.
     #[must_use]
     pub const fn of_session(frame_bytes: u64) -> Self {
         Self {
@@ -103,25 +106,25 @@ impl AdaptiveConfig {
     }
 }
 
-/// What it is about.
+/// The current activity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// What was in flight before it began goes first.
+    /// Drains the data in flight from before the pacer started.
     Inherited,
-    /// So many bytes may be in flight; the best rate so far, and for how long there was no better.
+    /// Measures: the window in bytes; the best rate so far, and the control periods since.
     Start {
         window: f64,
         best: f64,
         flat: u32,
         filled: bool,
     },
-    /// Just below C.
+    /// Sends just below C.
     Cruise,
-    /// Above C, for so many control periods already.
+    /// Sends above C, for this many control periods so far.
     Probe { periods: u32, gained: bool },
-    /// Below C, for so many control periods already.
+    /// Sends below C, for this many control periods so far.
     Drain { periods: u32 },
-    /// Until nearly nothing is in flight: then the shortest round trip is measured anew.
+    /// Waits until nearly nothing is in flight, to measure the shortest round trip again.
     Empty,
 }
 
@@ -134,7 +137,7 @@ impl Phase {
     };
 }
 
-/// The share of C at which it finds out whether there is more; after there was, more at once.
+/// The share of C at which it probes; more after a successful probe.
 fn probe(gained: bool) -> f64 {
     if gained { PROBE_MORE } else { PROBE }
 }
@@ -148,23 +151,23 @@ pub struct Adaptive {
     phase: Phase,
     /// C, bytes a second.
     rate: f64,
-    /// Consecutive findings that something is queued on the path while it holds.
+    /// Consecutive findings of a queue on the path while it holds.
     standing: u32,
-    /// The rates of delivery of the last control periods that could show C.
+    /// The delivery rates of the last control periods that could show C.
     recent: [f64; 2],
-    /// Control periods since the last probe, and when it began.
+    /// Control periods since the last probe, and when that started.
     since_probe: u32,
     probed_at: Instant,
-    /// When the last went, and the time from then to the next.
+    /// When the last sample was sent, and the time from then to the next.
     last: Option<(Instant, Duration)>,
-    /// Whether less was in flight than is never held back when it was asked last.
+    /// Whether less than `least_bytes` was in flight at the last decision.
     free: bool,
-    /// Whether it held back since the last was sent.
+    /// Whether it held back since the last sample.
     held: bool,
-    /// Since when nothing was acknowledged while it waits for that.
+    /// Since when it waits for an acknowledgement.
     waiting_since: Option<Instant>,
     limited: bool,
-    /// Whether as much was in flight as may be, in this control period.
+    /// Whether the window was full in this control period.
     bound: bool,
     occupation: u64,
 }
@@ -176,7 +179,7 @@ impl Default for Adaptive {
 }
 
 impl Adaptive {
-    /// At the beginning.
+    /// A pacer in its initial state.
     #[must_use]
     pub fn new(config: AdaptiveConfig) -> Self {
         Self {
@@ -203,17 +206,17 @@ impl Adaptive {
         self.estimate.round_trip_min.map_or(0.0, |(least, _)| least)
     }
 
-    /// What fills the way, bytes: C · the shortest round trip.
+    /// The capacity of the path in bytes: C · the shortest round trip.
     fn low(&self) -> f64 {
         self.rate * self.round_trip_min()
     }
 
-    /// What may be in flight at the beginning, bytes.
+    /// The window in bytes at the start.
     fn first_window(&self) -> f64 {
         (FIRST_SAMPLES * self.estimate.size).max(self.config.least_bytes as f64)
     }
 
-    /// What may be in flight, bytes.
+    /// The window in bytes.
     fn high(&self) -> f64 {
         let size = self.estimate.size;
         let batch = self.estimate.within(BATCHES) * self.estimate.batch();
@@ -242,8 +245,8 @@ impl Adaptive {
         }
     }
 
-    /// Nothing more until something was acknowledged, but not for ever: what would acknowledge may
-    /// have been lost, and the next sample asks for it again.
+    /// Waits for an acknowledgement, but not forever: it may have been lost, and the next sample
+    /// requests it again.
     fn wait(&mut self, now: Instant) -> Pace {
         let since = *self.waiting_since.get_or_insert(now);
         if now < since {
@@ -256,9 +259,9 @@ impl Adaptive {
         }
     }
 
-    /// How far what is queued on the path may be mistaken, bytes: where much is acknowledged at once, and
-    /// where acknowledgements wait for a disk, round trips differ by themselves. When as much is on the
-    /// way as may be, less of it is by chance.
+    /// The uncertainty of the queue on the path in bytes: where acknowledgements cover many samples
+    /// or wait for a disk, round trips vary without a queue. When the window is full, less of the
+    /// variation is noise.
     fn noise(&mut self, period: Period) -> f64 {
         let bound = core::mem::take(&mut self.bound);
         let noise = self.estimate.batch().max(period.spread * period.rate);
@@ -269,11 +272,11 @@ impl Adaptive {
     fn control(&mut self, now: Instant, period: Period) {
         let size = self.estimate.size;
         let low = self.low();
-        let stands = (period.round_trip - self.round_trip_min()).max(0.0) * period.rate;
+        let queued_bytes = (period.round_trip - self.round_trip_min()).max(0.0) * period.rate;
         let noise = self.noise(period);
         self.limited = period.limited;
         self.since_probe = self.since_probe.saturating_add(1);
-        // What three control periods agree on: one alone may have seen a pause.
+        // The value that three control periods agree on: one alone may have seen a pause.
         let [before, earlier] = self.recent;
         let shown = period.rate.max(before).max(earlier);
         let waits = !matches!(
@@ -281,14 +284,14 @@ impl Adaptive {
             Phase::Inherited | Phase::Empty | Phase::Start { .. }
         );
         let much = 2.0 * (low + self.estimate.batch()) + 4.0 * size;
-        if waits && !period.limited && stands > much && period.rate < COLLAPSED * self.rate {
+        if waits && !period.limited && queued_bytes > much && period.rate < COLLAPSED * self.rate {
             return self.phase = Phase::Inherited;
         }
         if matches!(self.phase, Phase::Cruise | Phase::Probe { .. }) {
             self.recent = [period.rate, before];
         }
         if waits && period.limited {
-            // It sees what is sent, not what might be: which is less than C.
+            // The rate is limited by the sender, so it is less than C.
             self.rate = self.rate.max(period.rate);
             if matches!(self.phase, Phase::Cruise) {
                 return;
@@ -301,7 +304,7 @@ impl Adaptive {
                 best,
                 flat,
                 filled,
-            } => self.start(now, period, stands, (window, best, flat, filled)),
+            } => self.start(now, period, queued_bytes, (window, best, flat, filled)),
             Phase::Cruise => {
                 let old = self.estimate.round_trip_min;
                 let old = old.is_none_or(|(_, at)| now - at > ROUND_TRIP_AGE || now < at);
@@ -319,12 +322,12 @@ impl Adaptive {
                             gained: false,
                         }
                     };
-                } else if stands > size.max(0.1 * low) + noise {
+                } else if queued_bytes > size.max(0.1 * low) + noise {
                     self.standing += 1;
                     self.rate = self.rate.min(shown);
                     self.phase = Phase::Drain { periods: 0 };
                     if self.standing > STANDING_MAX {
-                        // It does not go away: the way itself has become longer.
+                        // The queue stays: the path itself has become longer.
                         self.standing = 0;
                         self.phase = Phase::Empty;
                     }
@@ -332,13 +335,13 @@ impl Adaptive {
             }
             Phase::Probe { periods, gained } => {
                 if period.rate > self.rate * GAIN {
-                    // Whatever stands there: more is delivered.
+                    // Whatever seems to be queued: the delivery rate is higher.
                     self.rate = period.rate;
                     self.phase = Phase::Probe {
                         periods: 0,
                         gained: true,
                     };
-                } else if stands >= size + noise && !period.limited {
+                } else if queued_bytes >= size + noise && !period.limited {
                     self.rate = shown;
                     self.phase = Phase::Drain { periods: 0 };
                 } else if periods >= PROBE_PERIODS {
@@ -351,7 +354,7 @@ impl Adaptive {
             }
             Phase::Drain { periods } => {
                 let periods = periods + 1;
-                self.phase = if stands < 0.5 * size + noise || periods >= DRAIN_PERIODS {
+                self.phase = if queued_bytes < 0.5 * size + noise || periods >= DRAIN_PERIODS {
                     Phase::Cruise
                 } else {
                     Phase::Drain { periods }
@@ -364,29 +367,30 @@ impl Adaptive {
         &mut self,
         now: Instant,
         period: Period,
-        stands: f64,
+        queued_bytes: f64,
         (window, best, flat, filled): (f64, f64, u32, bool),
     ) {
         let size = self.estimate.size;
         if !filled {
-            // There was less to send than might have gone: nothing is learnt.
+            // The sender was limited, so there is nothing to learn.
             self.limited = true;
             return;
         }
         let grew = period.rate > best * GROWTH;
         let best = best.max(period.rate);
         let flat = if grew { 0 } else { flat + 1 };
-        // The last round trip: what goes at once finds an empty way before itself at first.
+        // The last round trip: the first samples of a burst find an empty path.
         let last = self.estimate.round_trip.unwrap_or(period.round_trip);
         let last = (last - self.round_trip_min()).max(0.0) * period.rate;
         let low = period.rate * self.round_trip_min();
         let much = 2.0 * (low + self.estimate.batch()) + 4.0 * size;
-        if stands > much && period.rate < COLLAPSED * best {
+        if queued_bytes > much && period.rate < COLLAPSED * best {
             return self.phase = Phase::Inherited;
         }
         let full = last > (2.0 * size).max(0.25 * low);
-        // Where more than a third of it is acknowledged at once, samples wait for each other, or for a
-        // disk: then a round trip says little, and the rate may grow with what is in flight.
+        // Where one acknowledgement covers more than a third of the window, samples wait for each
+        // other, or for a disk: then a round trip shows little, and the rate may grow with the
+        // window.
         let batched = 3.0 * self.estimate.batch() >= window.max(self.first_window());
         let before = core::mem::replace(&mut self.recent, [period.rate, 0.0])[0];
         if (full && (!grew || !batched)) || flat >= FLAT_PERIODS {
@@ -397,7 +401,7 @@ impl Adaptive {
             self.schedule.reset(now);
             return;
         }
-        // Twice what fills the way at this rate is enough to see whether there is more.
+        // Twice the capacity of the path at this rate is enough to see whether there is more.
         let most = 2.0 * (period.rate * self.round_trip_min() + self.estimate.batch_bytes + size);
         let window = window.max(self.first_window());
         self.phase = Phase::Start {
@@ -430,7 +434,7 @@ impl Pacer for Adaptive {
         let (used, high) = (used as f64, self.high());
         let half = 0.5 * self.estimate.size;
         if used > 0.0 && used + half > high {
-            // What is reserved is mostly more than will be sent.
+            // Reserved bytes exceed the bytes that will be sent, mostly.
             let bound = in_flight.bytes as f64 + half > high;
             self.held |= bound;
             match &mut self.phase {
@@ -446,8 +450,8 @@ impl Pacer for Adaptive {
     }
 
     fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
-        // Who was not held back and sends late had nothing to send. Who was held back and was woken
-        // late sends some at once.
+        // A sender that was not held back and sends late was idle. One that was held back and woke
+        // late sends a few at once.
         if !self.held
             && let Some((at, period)) = self.last
         {
@@ -490,7 +494,7 @@ impl Pacer for Adaptive {
         }
         let nearly_none = self.estimate.size.max(self.config.least_bytes as f64);
         if self.phase == Phase::Empty && in_flight.bytes as f64 <= nearly_none {
-            // What comes now sees an empty way.
+            // Later samples find an empty path.
             self.estimate.round_trip_min = None;
             self.estimate.restart(now);
             self.phase = Phase::Cruise;

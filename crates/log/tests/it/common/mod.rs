@@ -1,4 +1,4 @@
-//! Records whose contents follow from their numbers, put into a stream and found again.
+//! Records whose contents follow from their numbers, appended to a stream and checked.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

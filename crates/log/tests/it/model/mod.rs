@@ -16,9 +16,9 @@ const STREAMS: [(&str, Level); 4] = [
 #[derive(Default, Clone)]
 pub(crate) struct Model {
     pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
-    /// Positions that somebody was told of; a second use of one is a fault.
+    /// Positions that a caller has received; a second use of one is a fault.
     pub(crate) issued: BTreeMap<(usize, Position), Vec<u8>>,
-    /// The first number kept by the trims asked for, and by those acknowledged.
+    /// The first number kept by the trims requested, and by those acknowledged.
     pub(crate) trims: BTreeMap<usize, (u64, u64)>,
     /// Segments that the workload saw removed.
     pub(crate) removed: u64,
@@ -39,7 +39,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Runs until all is done or the power is gone; true if it was all done.
+/// Runs until all is done or the power is off; true if all was done.
 pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64) -> bool {
     workload_with(options(), disk, model, seed, steps)
 }
@@ -64,7 +64,8 @@ pub(crate) fn workload_with(
     }
     let mut random = fastrand_like(seed);
     for step in 0..steps {
-        // With an even seed one stream falls silent: its only segment stays, later ones go.
+        // With an even seed one stream becomes silent: its only segment stays, later ones are
+        // removed.
         let silent = |s: usize| s == 1 && step > 0 && seed.is_multiple_of(2);
         if step % 3 == 2 && !trim(&streams, model, random() % 4, silent) {
             return false;
@@ -100,7 +101,7 @@ pub(crate) fn workload_with(
                 let old = model.issued.insert((s, position), payload.clone());
                 assert!(
                     old.is_none(),
-                    "{position:?} of {} was given out twice",
+                    "{position:?} of {} was assigned twice",
                     STREAMS[s].0
                 );
                 model
@@ -138,7 +139,7 @@ fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Opens the disk and compares all that can be read with the model.
+/// Opens the disk and compares all readable records with the model.
 pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u64) {
     let (store, recovery) = Store::open(Box::new(disk.clone()), options(), seed).unwrap();
     let missing = |range: &CorruptRange| range.what.contains("segment is missing");
@@ -195,7 +196,7 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 );
                 continue;
             };
-            // A number may have been given anew only in another epoch.
+            // A number may have been assigned again only in another epoch.
             if record.position == *position {
                 assert_eq!(
                     record.payload, *payload,
@@ -208,7 +209,7 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 assert_eq!(stream.resume(*position).ok(), Some(sequence + 1), "{name}");
             }
         }
-        // What is readable now counts as acknowledged from now on.
+        // Readable records count as acknowledged from now on.
         model.acknowledged.retain(|(of, _), _| *of != s);
         for (sequence, record) in found {
             let key = (s, record.position);

@@ -1,4 +1,4 @@
-//! A run in which the network falls into parts for a while and comes together again.
+//! A run in which the network is partitioned for a while and heals.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::lookup::Partition;
 use crate::lookup::outcome::Parted;
 use crate::network::Node;
 
-/// Nodes that are drawn to find one of the wanted part. Reason: of 16 parts none is missed.
+/// Attempts to draw a node of the wanted part. Reason: of 16 parts none is missed.
 const DRAWS_MAX: u32 = 1_000;
 
-/// When a search is made, and for whose device.
+/// The phase of a search, and the part of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// The network is in one piece.
+    /// Without a partition.
     Whole,
-    /// It is in parts: for a device of the own one.
+    /// During the partition: for a device of the own part.
     Own,
-    /// For one of another part, of which records from before live on.
+    /// For one of another part, whose records from before still live.
     Before,
-    /// The parts come together: for a device of another one.
+    /// While the parts heal: for a device of another one.
     Healing,
-    /// They must have come together by now.
+    /// After the time to heal.
     Healed,
 }
 
@@ -49,7 +49,7 @@ impl Run<'_> {
             {
                 self.publish_one(*key);
             }
-            // Renewed at the latest so long before the cut.
+            // Renewed at least this long before the cut.
             let lives = self.now() - cut < records_live();
             let when = match number % 2 == 1 && lives {
                 true => When::Before,
@@ -83,7 +83,7 @@ impl Run<'_> {
         self.outcome.parted.get_or_insert_default()
     }
 
-    /// A search for one of the first so many devices, by a node of the same part as its publisher or of
+    /// A search for one of the first devices, by a node of the same part as its publisher or of
     /// another one.
     fn search_parted(&mut self, among: usize, when: When) {
         if among == 0 {
@@ -105,7 +105,7 @@ impl Run<'_> {
         }
     }
 
-    /// Counts a search of one device. Says whether it has to find.
+    /// Counts a search for one device. Returns whether it must succeed.
     pub(super) fn count_parted(&mut self, search: &Search) -> bool {
         let found = search.found.is_some();
         let Some(parted) = &mut self.outcome.parted else {
@@ -126,7 +126,7 @@ impl Run<'_> {
         matches!(search.when, When::Own | When::Healed)
     }
 
-    /// Looks at the tables when all is over.
+    /// Examines the tables at the end.
     pub(super) fn count_reached(&mut self) {
         let parts = self.settings.partition.map_or(0, |it| it.parts);
         let first_of = |part| {
@@ -141,7 +141,7 @@ impl Run<'_> {
         (parted.reached, parted.foreign) = (reached, foreign);
     }
 
-    /// The share of all nodes that are a node's contacts, or theirs, and so on.
+    /// The share of all nodes that can be reached from a node from contact to contact.
     fn reached_from(&self, node: Node) -> f64 {
         let mut reached = vec![false; self.world.count() as usize];
         reached[node.0 as usize] = true;
@@ -158,7 +158,7 @@ impl Run<'_> {
         f64::from(count) / f64::from(self.world.count())
     }
 
-    /// The share of a node's contacts that are of another part, mean of all honest nodes.
+    /// The share of a node's contacts in another part, mean of all honest nodes.
     fn foreign_share(&self) -> f64 {
         let honest = self.world.honest();
         let of = |node: Node| {
@@ -174,7 +174,7 @@ impl Run<'_> {
     }
 }
 
-/// How long records of a publisher that is cut off are found at least.
+/// How long records of a disconnected publisher are found at least.
 fn records_live() -> Duration {
     let config = Config::new(1, [0; 32]);
     config.lifetime.saturating_sub(config.republish)
