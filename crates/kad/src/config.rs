@@ -29,7 +29,8 @@ pub struct Config {
     /// 32 unpredictable bytes, new at every start: the secret of address tokens and the source of random
     /// choices.
     pub seed: [u8; 32],
-    /// Only queries: the node is in no table and stores nothing. Default no. For the smallest devices.
+    /// Only queries: the node is in no routing table and stores nothing. Default false. For the
+    /// smallest devices.
     pub client: bool,
     /// The addresses named by other nodes that this node may send to.
     pub reach: Reach,
@@ -43,10 +44,11 @@ pub struct Config {
     /// Contacts of the table with one IPv4 address, or one /64 of IPv6. Default 4; addresses of this
     /// host are not counted.
     pub host_contacts: usize,
-    /// Nodes that a record is stored at, about: the region of a key is the places that share so many
-    /// leading bits with it that this number to twice as many nodes are in it. Default 20.
+    /// Approximate number of nodes that a record is stored at: the region of a key is the places
+    /// that share leading bits with it, as many bits as leave this number to twice as many nodes.
+    /// Default 20.
     pub region_nodes: u32,
-    /// Most nodes of a region that a record is stored at. Default 256. More than twice
+    /// Maximum number of nodes of a region that a record is stored at. Default 256. More than twice
     /// `region_nodes` are there only when somebody has crowded the region.
     pub region_nodes_max: usize,
     /// Paths of a lookup that share no node (d). Default 4.
