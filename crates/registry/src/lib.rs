@@ -18,7 +18,7 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! Not here: leases, inference, UDDI's interface, signatures.
+//! This crate has no leases, no inference, no UDDI interface and no signatures.
 
 #![forbid(unsafe_code)]
 
@@ -57,6 +57,6 @@ pub use limits::{Interrupt, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use registry::{Publication, Registry, Statistics};
-pub use search::{DEFAULT_SEARCH_LIMIT, Found, MAX_SEARCH_LIMIT, Search};
+pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlAnswer};
 pub use turtle::triples_from_turtle;

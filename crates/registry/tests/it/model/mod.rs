@@ -9,7 +9,7 @@ use chappe_registry::oxrdf::{
     BlankNode, Dataset, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple,
 };
 use chappe_registry::{
-    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Found, Principal, Search, vocabulary,
+    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Principal, Search, SearchResult, vocabulary,
 };
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ impl Model {
         dataset
     }
 
-    pub(crate) fn search(&self, search: &Search, principal: &Principal) -> Found {
+    pub(crate) fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
         let limit = search.limit.unwrap_or(DEFAULT_SEARCH_LIMIT);
         let mut entities: Vec<Entity> = self
             .visible(principal)
@@ -85,7 +85,7 @@ impl Model {
         entities.sort_by_key(|entity| (entity.name.to_lowercase(), entity.key.clone()));
         let truncated = entities.len() > limit;
         entities.truncate(limit);
-        Found {
+        SearchResult {
             entities,
             truncated,
         }
