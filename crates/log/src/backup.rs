@@ -4,8 +4,8 @@
 //! segment being written is copied last. A backup has no marker, so opening it gives its streams new
 //! epochs, since the original may have continued.
 //!
-//! A repair deletes nothing of use: damaged bytes are copied to another disk, and their records are given
-//! up, so readers do not wait for them. They can still be restored.
+//! A repair deletes nothing useful: damaged bytes are copied to another disk, and their records are
+//! given up, so readers do not wait for them. They can still be restored.
 
 use crate::segment::{
     Found, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name, segment_number,
@@ -15,9 +15,9 @@ use crate::{Commit, Disk, Error, Options, Recovery, Report, Store, check};
 use std::collections::BTreeSet;
 use std::io;
 
-/// How often a copy is tried while segments are removed under it.
+/// Attempts to copy while segments are removed at the same time.
 const PASSES: usize = 16;
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// A copy of a log.
@@ -25,7 +25,7 @@ const COPY_BYTES: usize = 256 * 1024;
 pub struct Backup {
     /// The copied files and their lengths.
     pub files: Vec<(String, u64)>,
-    /// What the copy holds, read again from where it is. It may name damage that the original has.
+    /// The contents of the copy, as read back from it. It may list damage that the original has.
     pub report: Report,
 }
 
@@ -57,7 +57,7 @@ pub fn back_up(
                 Ok(bytes) => {
                     copied.insert(number);
                     done += bytes;
-                    // As if the rest were as long.
+                    // As if the rest had the same length.
                     progress(done, done / (n as u64 + 1) * (left.len() as u64 + 1));
                 }
                 Err(_) if !segments(from)?.contains(&number) => whole = false,
@@ -65,7 +65,8 @@ pub fn back_up(
             }
         }
         if whole {
-            // Of one that is only being begun nothing is taken: all is in those before.
+            // Nothing is copied of a segment that is just being created: everything is in earlier
+            // ones.
             let end = valid_end(from, last);
             let bytes = end.and_then(|end| match end {
                 0 => Ok(0),
@@ -87,7 +88,7 @@ pub fn back_up(
     }
     Err(Error::Io {
         what: "copy the log".to_owned(),
-        reason: "its oldest segments are removed faster than they are copied".to_owned(),
+        reason: "the oldest segments are removed faster than they can be copied".to_owned(),
     })
 }
 
@@ -108,7 +109,7 @@ fn segments(disk: &dyn Disk) -> Result<BTreeSet<u32>, Error> {
     Ok(names.iter().filter_map(|it| segment_number(it)).collect())
 }
 
-/// Up to where the segment that is being written is valid; 0 when it is only being begun.
+/// The end of the valid part of the segment being written; 0 if it is just being created.
 fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
     let name = segment_name(number);
     let file = at("open", &name, disk.open(&name))?;
@@ -127,7 +128,7 @@ fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
                 offset += header.frame_bytes();
                 end = offset;
             }
-            // Damage in the middle is copied with what comes after it.
+            // Damage in the middle is copied with the bytes after it.
             Found::BadBody(header, _) => offset += header.frame_bytes(),
             Found::Bad(bytes) => offset += bytes,
             Found::End => return Ok(end),
@@ -135,7 +136,7 @@ fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
     }
 }
 
-/// Copies a segment up to `end`, synced; its length.
+/// Copies a segment up to `end`, synced; returns its length.
 fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64> {
     let name = segment_name(number);
     let source = from.open(&name)?;
@@ -160,24 +161,24 @@ fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64
 /// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was found before.
+    /// The findings before the repair.
     pub before: Report,
-    /// What opening did: an incomplete end that was cut, new epochs.
+    /// The changes made by opening: an incomplete end that was cut, new epochs.
     pub recovery: Recovery,
     /// Files with damaged bytes, on the disk that was given for them.
     pub aside: Vec<String>,
-    /// Records that are given up: stream, first and last number.
+    /// Records that were given up: stream, first and last number.
     pub given_up: Vec<(String, u64, u64)>,
 }
 
-/// Where damaged bytes are kept: made when there are some.
+/// Creates the disk for damaged bytes; called only if there are some.
 pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 
-/// Repairs a log that is not open: copies damaged bytes aside, cuts an incomplete end as opening
-/// does, gives up what is missing, and rewrites the segments' snapshots.
+/// Repairs a log that is not open: saves damaged bytes to another disk, cuts an incomplete end as
+/// opening does, gives up missing records, and rewrites the segments' snapshots.
 ///
 /// # Errors
-/// The disks; what [`Store::open`] refuses.
+/// The disks; errors of [`Store::open`].
 pub fn repair(disk: Box<dyn Disk>, aside: &mut Aside<'_>, seed: u64) -> Result<Repaired, Error> {
     let before = check(&*disk)?;
     let torn = before.torn_tail.iter();

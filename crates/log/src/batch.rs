@@ -1,14 +1,14 @@
-//! Records of one stream that are stored together, laid out as they are written.
+//! Records of one stream that are stored together, encoded as they are written.
 
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
-/// Records to be stored together: they are visible, and safe, all or none. Each is written into it
-/// once, where it is written to the disk from.
+/// Records to be stored together: all or none become visible and durable. Each is encoded once, in
+/// the buffer from which it is written to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where the last payload begins.
+    /// Start of the last payload.
     pub(crate) last_at: usize,
     pub(crate) count: u32,
     pub(crate) time_min: i64,
@@ -22,7 +22,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty one, with room for so many records of so many bytes in all.
+    /// An empty batch, with room for `records` records of `bytes` bytes in total.
     pub fn with_capacity(records: usize, bytes: usize) -> Batch {
         Batch {
             bytes: Vec::with_capacity(records * RECORD_BYTES + bytes),
@@ -42,10 +42,10 @@ impl Batch {
         let Ok(()) = written;
     }
 
-    /// Adds a record whose payload `write` appends to what it is given; none if that fails.
+    /// Adds a record whose payload `write` appends to its argument; none if that fails.
     ///
     /// # Errors
-    /// What `write` says.
+    /// The error of `write`.
     pub fn push_with<E>(
         &mut self,
         time: i64,
@@ -59,7 +59,7 @@ impl Batch {
             self.bytes.truncate(begin);
             return Err(error);
         }
-        // A batch above the limit, which is far below this, is refused as a whole.
+        // A batch above the limit, which is far below this, is refused entirely.
         let length = u32::try_from(self.bytes.len() - payload).unwrap_or(u32::MAX);
         self.bytes[payload - 4..payload].copy_from_slice(&length.to_le_bytes());
         self.last_at = payload;
@@ -69,12 +69,12 @@ impl Batch {
         Ok(())
     }
 
-    /// How many records it has.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether it has none.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -1,12 +1,12 @@
-//! The newest records of all streams in memory, for readers of live data: they share them instead of
-//! each reading the file.
+//! The newest records of all streams in memory, shared by the readers of live data, which otherwise
+//! would each read the file.
 
 use crate::recent::Recent;
 use crate::state::Core;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What of all streams is held in memory, oldest first.
+/// The frames of all streams held in memory, oldest first.
 pub(crate) struct RecentCache {
     limit: usize,
     frames: Mutex<CachedFrames>,
@@ -14,13 +14,13 @@ pub(crate) struct RecentCache {
 
 #[derive(Default)]
 struct CachedFrames {
-    /// Each frame's stream and what it takes.
+    /// Each frame's stream and size.
     frames: VecDeque<(Arc<Core>, usize)>,
     bytes: usize,
 }
 
 impl RecentCache {
-    /// Holds about so many bytes.
+    /// A cache of about `limit` bytes.
     pub(crate) fn new(limit: usize) -> RecentCache {
         RecentCache {
             limit,
@@ -28,10 +28,11 @@ impl RecentCache {
         }
     }
 
-    /// Counts a frame that its stream is about to hold, and lets the oldest go for it; none when it
-    /// is too large, and then nothing is held, for what a stream holds has no gap.
+    /// Counts a frame that its stream is about to hold, and evicts the oldest for it. Returns none
+    /// if the frame is too large; then the stream holds nothing, because its frames in memory have
+    /// no gap.
     pub(crate) fn keep(&self, core: &Arc<Core>, recent: Recent) -> Option<Recent> {
-        /// What a frame takes besides its body.
+        /// Overhead of a frame in addition to its body.
         const ENTRY_BYTES: usize = 96;
         let bytes = recent.body.len() + ENTRY_BYTES;
         let fits = bytes <= self.limit;

@@ -1,9 +1,9 @@
-//! The writer: appends all waiting drafts to the segment in one write, and syncs if one of them needs
-//! it.
+//! The writer: appends all queued drafts to the segment in one write, and syncs if one of them
+//! needs it.
 //!
-//! A sync that failed is never repeated: what the system then shows of the file may not be on the
-//! disk. A write that failed for lack of room is undone (the file is cut back), and writing goes on
-//! in a new segment when there is room.
+//! A failed sync is never repeated: the file as the system shows it may then differ from the disk.
+//! A write that failed for lack of room is undone (the file is truncated), and writing continues in
+//! a new segment once there is room.
 
 use crate::draft::Draft;
 use crate::frame::{Body, Bookmark, Header, Kind, Removal, mark_body};
@@ -16,17 +16,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Room for a segment is reserved only if the disk has room for so many more, so other programs do not
-/// run short.
+/// Room for a segment is reserved only if the disk has room for this many more, so other programs
+/// do not run short.
 const PLENTY_SEGMENTS: u64 = 8;
 
-/// With less room than this the disk is full for all: what fits is not worth looking for.
+/// With less room than this the disk counts as full: searching for smaller drafts is not
+/// worthwhile.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// Why a commit failed.
+/// The reason why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No room; nothing of the group is in the log. So many bytes are free.
+    /// No room; nothing of the group is in the log. This many bytes are free.
     Full(u64),
     /// The writer must stop.
     Failed(String),
@@ -35,9 +36,9 @@ pub(crate) enum Fault {
 /// The writer's state of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
-    /// The next number in the order of the log.
+    /// The next number in log order.
     pub(crate) next: u64,
-    /// Offset of its last frame in the present segment, 0 for none.
+    /// Offset of its last frame in the current segment, 0 for none.
     pub(crate) back: u32,
     /// Its cursor there.
     pub(crate) bookmark: Option<Bookmark>,
@@ -66,9 +67,9 @@ pub(crate) struct Writer {
     pub(crate) segment: u32,
     pub(crate) file: Box<dyn File>,
     pub(crate) offset: u64,
-    /// Up to where room for the file is set aside.
+    /// End of the space reserved for the file.
     pub(crate) reserved: u64,
-    /// Where the present segment's definitions end.
+    /// End of the current segment's definitions.
     pub(crate) base: u64,
     pub(crate) synced: u64,
     pub(crate) previous: u32,
@@ -78,23 +79,23 @@ pub(crate) struct Writer {
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
     pub(crate) marks: BTreeMap<u32, (u64, u64)>,
-    /// Streams that were removed, as long as segments with their frames may be there.
+    /// Streams that were removed, as long as segments with their frames may exist.
     pub(crate) removals: BTreeMap<u32, Removal>,
-    /// How many streams have records in a segment that are not trimmed; none: not in here.
+    /// Number of streams with untrimmed records in each segment; segments with none are absent.
     pub(crate) live: BTreeMap<u32, u32>,
-    /// Segments that are damaged and what they lack: stream, first and last number. Each counts once
-    /// in `live` for that.
+    /// Damaged segments and their missing numbers: stream, first and last. Each counts once in
+    /// `live`.
     pub(crate) damaged: Vec<(u32, Vec<Lacks>)>,
-    /// A segment may have become free of such records.
+    /// A segment may no longer have untrimmed records.
     pub(crate) look_for_dead: bool,
-    /// Number and length of all segments but the present one.
+    /// Number and length of all segments but the current one.
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
-    /// What the buffer holds, for the snapshot.
+    /// The buffer's content, for the snapshot.
     pub(crate) buffered_frames: Vec<FrameInBuffer>,
-    /// What the present segment holds; `None` when something in it is damaged.
+    /// The current segment's content; `None` if something in it is damaged.
     pub(crate) snapshot: Option<Snapshot>,
-    /// Of segments that were sealed, to be written.
+    /// Snapshots of sealed segments, to be written.
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) done: Done,
 }
@@ -109,7 +110,7 @@ fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
 }
 
-/// The disk has no room, as against a disk that does not work.
+/// Whether the error means a full disk rather than a broken one.
 pub(crate) fn no_room(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -118,7 +119,7 @@ pub(crate) fn no_room(error: &io::Error) -> bool {
 }
 
 impl Writer {
-    /// Makes the first segment, or the one after `number - 1`.
+    /// Creates the first segment, or the one after `number - 1`.
     pub(crate) fn make_segment(
         disk: &dyn Disk,
         header: SegmentHeader,
@@ -147,8 +148,8 @@ impl Writer {
         Ok(file)
     }
 
-    /// Writes as many of the drafts as fit together, syncs if one of them needs it, and says where
-    /// they are. `reserve` keeps the reserve free.
+    /// Writes as many drafts as fit together, syncs if one of them needs it, and returns their
+    /// positions. `reserve` keeps the reserve free.
     pub(crate) fn commit<'a>(
         &mut self,
         drafts: impl Iterator<Item = &'a Draft>,
@@ -206,7 +207,7 @@ impl Writer {
         Ok(placed)
     }
 
-    /// Notes a definition or a trim mark that was committed.
+    /// Records a definition or a trim mark that was committed.
     pub(crate) fn define(&mut self, draft: &Draft) {
         match draft.kind {
             Kind::Definition => {
@@ -228,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// A removal was written: the next segments repeat it.
+    /// Records a removal: the next segments repeat it.
     fn note_removal(&mut self, draft: &Draft) {
         self.marks.remove(&draft.stream);
         if let Some(track) = self.tracks.get_mut(&draft.stream) {
@@ -241,7 +242,7 @@ impl Writer {
         self.removals.insert(draft.stream, removal);
     }
 
-    /// Removals whose segments, and all before, are gone need not be repeated.
+    /// Removals whose segments, and all earlier ones, are removed need not be repeated.
     fn forget_removals(&mut self) {
         let oldest = self
             .older
@@ -255,8 +256,8 @@ impl Writer {
         self.removals.retain(|_, it| !is_gone(it));
     }
 
-    /// The size limit has removed a stream's records before a number: the next segments record that, so it
-    /// is not taken for damage.
+    /// Records that the size limit has removed a stream's records before a number: the next
+    /// segments state it, so it is not mistaken for damage.
     pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
         let known = self.marks.get(&stream).map_or(1, |(_, mark)| *mark);
         if first > known {
@@ -264,12 +265,12 @@ impl Writer {
         }
     }
 
-    /// A stream has records in a segment that it had none in before.
+    /// Counts a segment in which a stream has its first record.
     pub(crate) fn enter(&mut self, segment: u32) {
         *self.live.entry(segment).or_default() += 1;
     }
 
-    /// A stream has trimmed its last record in each of these segments.
+    /// Counts segments in which a stream has trimmed its last record.
     pub(crate) fn leave(&mut self, segments: &[u32]) {
         for segment in segments {
             if let Some(streams) = self.live.get_mut(segment) {
@@ -282,7 +283,7 @@ impl Writer {
         }
     }
 
-    /// After a trim or records put back: lets go of damaged segments that lack nothing any more.
+    /// After a trim or a restore: releases damaged segments that no longer lack anything.
     pub(crate) fn review_damaged(&mut self, missing: impl Fn(&str, u64, u64) -> bool) {
         let lacks = |gaps: &[Lacks]| {
             gaps.iter()
@@ -293,7 +294,7 @@ impl Writer {
         self.leave(&whole);
     }
 
-    /// Bytes that may be written; unknown is taken as enough, the write itself will tell.
+    /// Bytes that may be written; if unknown, enough is assumed, and the write itself will fail.
     pub(crate) fn room(&self) -> Result<u64, Fault> {
         let Ok(free) = self.disk.free_bytes() else {
             return Ok(u64::MAX);
@@ -305,7 +306,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::room`], if batches of up to [`SMALL_BYTES`] fit.
+    /// Like [`Writer::room`], if batches of up to [`SMALL_BYTES`] fit.
     pub(crate) fn useful_room(&self) -> Result<u64, Fault> {
         match self.room()? {
             room if room < SMALL_BYTES => {
@@ -316,8 +317,8 @@ impl Writer {
         }
     }
 
-    /// Sets room aside for the rest of the segment: an append that makes the file system look for
-    /// room makes the next sync wait for its journal too.
+    /// Reserves space for the rest of the segment: an append for which the file system has to
+    /// allocate makes the next sync wait for its journal too.
     pub(crate) fn reserve(&mut self) {
         let limit = self.options.segment_bytes;
         let wanted = limit
@@ -328,7 +329,7 @@ impl Writer {
         self.reserved = if set_aside { limit } else { 0 };
     }
 
-    /// What was laid out is in the file.
+    /// Records that the encoded frames are in the file.
     fn note_written_frames(&mut self) {
         let Some(snapshot) = &mut self.snapshot else {
             return;
@@ -338,8 +339,7 @@ impl Writer {
         }
     }
 
-    /// Writes the snapshots of the segments that were sealed, but for those that are known to be
-    /// damaged.
+    /// Writes the snapshots of sealed segments, except those known to be damaged.
     pub(crate) fn save_snapshots(&mut self, damaged: impl Fn(u32) -> bool) {
         for snapshot in self.snapshots.drain(..) {
             let number = snapshot.header.number;
@@ -351,7 +351,7 @@ impl Writer {
         }
     }
 
-    /// Lays a frame out at the end of the buffer.
+    /// Encodes a frame at the end of the buffer.
     fn encode_frame(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
@@ -408,13 +408,14 @@ impl Writer {
         FrameRef::new(&header, offset)
     }
 
-    /// After a failed write: cuts the file back if it was only for lack of room.
+    /// After a failed write: truncates the file if the disk was full.
     fn cut_back(&mut self, error: &io::Error) -> Fault {
         let name = segment_name(self.segment);
         if !no_room(error) {
             return failed("write", &name, error);
         }
-        // Stale bytes of the cut part must never be taken for the chain's: go on in a new file.
+        // Stale bytes of the truncated part must not count as part of the chain: continue in a new
+        // file.
         (self.must_start_segment, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
             Ok(()) => Fault::Full(self.disk.free_bytes().unwrap_or(0)),
@@ -422,7 +423,7 @@ impl Writer {
         }
     }
 
-    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not written.
+    /// Syncs a truncated file before its truncated drafts are reported as not written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
         if self.must_start_segment {
             self.sync()
@@ -445,15 +446,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs and ends the segment, and begins the next with all definitions, trim marks and cursors, so
-    /// those in older segments are never needed again.
+    /// Syncs and ends the segment, and starts the next with all definitions, trim marks and
+    /// cursors, so those in older segments are never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
         self.file.release();
         self.reserved = 0;
         let Some(number) = self.segment.checked_add(1) else {
             return Err(Fault::Failed(
-                "the numbers of segments are used up".to_owned(),
+                "the numbers of segments are exhausted".to_owned(),
             ));
         };
         let header = SegmentHeader {
@@ -513,7 +514,7 @@ impl Writer {
         }
     }
 
-    /// The oldest segment, when all are more than the limit.
+    /// The oldest segment, if the total exceeds the limit.
     pub(crate) fn surplus(&self) -> Option<u32> {
         let limit = self.options.retain_bytes?;
         let total: u64 = self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.offset;
@@ -523,7 +524,7 @@ impl Writer {
             .map(|(number, _)| *number)
     }
 
-    /// Removes a segment's snapshot, if there is one; left behind, the next opening removes it.
+    /// Removes a segment's snapshot, if there is one; otherwise the next opening removes it.
     fn remove_snapshot(&self, number: u32) {
         let _ = self.disk.remove(&snapshot_name(number));
     }
@@ -544,8 +545,8 @@ impl Writer {
             .map_err(|error| failed("sync the directory for", &name, &error))
     }
 
-    /// Removes the segments in which every record is trimmed; their numbers. The marks are safe
-    /// before, so a removed segment is distinguished from a lost one.
+    /// Removes the segments in which every record is trimmed; returns their numbers. The marks are
+    /// durable before that, which distinguishes a removed segment from a lost one.
     pub(crate) fn remove_dead(&mut self) -> Result<Vec<u32>, Fault> {
         if !std::mem::take(&mut self.look_for_dead) {
             return Ok(Vec::new());
@@ -586,7 +587,7 @@ impl Writer {
         })
     }
 
-    /// Opens a segment for going on after its valid end.
+    /// Opens a segment to continue after its valid end.
     pub(crate) fn open_file(disk: &dyn Disk, number: u32) -> Result<Box<dyn File>, Error> {
         let name = segment_name(number);
         at("open", &name, disk.open(&name))

@@ -1,9 +1,9 @@
-//! Definitions of streams: made and changed in the one order of the log.
+//! Definitions of streams: created and changed in log order.
 //!
 //! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
-//! lock. A stream can be found, appended to and read once its first definition is safe; a change applies
-//! once it is safe. While the disk is full, a queued definition is refused like records, and the stream
-//! stays as it was.
+//! lock. A stream can be found, appended to and read once its first definition is durable; a change
+//! applies once it is durable. While the disk is full, a queued definition is refused like records,
+//! and the stream does not change.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -17,14 +17,14 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// All definitions together may take half a segment, or this if that is more.
+/// Maximum size of all definitions: half a segment, or this if that is more.
 const DEFINITIONS_BYTES: u64 = 1024 * 1024;
 
-/// Bytes of a definition besides its name and metadata, at most.
+/// Maximum length of a definition in bytes, without its name and metadata.
 const DEFINITION_OVERHEAD_BYTES: usize = 1200;
 
-/// A queued definition: resolves with the stream when the definition is safe. Dropping it does not
-/// cancel it.
+/// A queued definition: resolves with the stream when the definition is durable. Dropping it does
+/// not cancel it.
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
@@ -33,7 +33,7 @@ pub struct Defining {
 }
 
 impl Defining {
-    /// Waits on this thread.
+    /// Blocks this thread.
     ///
     /// # Errors
     /// The disk stayed full, or the store has stopped.
@@ -57,8 +57,8 @@ impl Future for Defining {
 }
 
 impl Owner {
-    /// Queues the definition that `change` makes of the newest one, or of none. With a handle `of` the
-    /// stream, one that was created again under its name is not meant.
+    /// Queues the definition that `change` computes from the newest one, or from none. With a
+    /// handle `of` the stream, a stream that was recreated under its name is excluded.
     pub(crate) fn define<E: From<Error>>(
         self: &Arc<Self>,
         name: &str,
@@ -154,13 +154,14 @@ impl Store {
         self.define(name, define)?.wait()
     }
 
-    /// Opens a stream, or creates it, without waiting for the disk: `definition` makes level and
-    /// metadata of the newest ones, or of none. Definitions that are queued together are made safe
+    /// Opens a stream, or creates it, without waiting for the disk: `definition` computes level and
+    /// metadata from the newest ones, or from none. Definitions queued together become durable
     /// together.
     ///
     /// # Errors
-    /// Those of `definition`; a name or metadata that are too large, no name, too many streams, a stream
-    /// that is being removed, a queue or a disk that is full, a store that has stopped.
+    /// Those of `definition`; a name that is empty or too large, metadata that are too large, too
+    /// many streams, a stream that is being removed, a full queue or disk, a store that has
+    /// stopped.
     pub fn define<E: From<Error>>(
         &self,
         name: &str,
@@ -171,14 +172,15 @@ impl Store {
 }
 
 impl Stream {
-    /// Records new metadata; returns when they are safe.
+    /// Records new metadata; returns when they are durable.
     pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
         self.change_metadata(|_| Ok::<_, Error>(metadata.to_vec()))?
             .wait()
             .map(drop)
     }
 
-    /// Queues the metadata that `change` makes of the newest ones, without waiting for the disk.
+    /// Queues the metadata that `change` computes from the newest ones, without waiting for the
+    /// disk.
     ///
     /// # Errors
     /// Those of `change`; those of [`crate::Store::define`].

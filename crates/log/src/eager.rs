@@ -15,18 +15,18 @@ use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
 use std::task::{Context, Poll};
 
-/// Most bytes that are handed out at once of what is not safe yet.
+/// Maximum number of bytes of records that are not yet durable returned at a time.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
-/// are safe.
+/// Returns a stream's records in order, without gaps, as soon as they are accepted, before they are
+/// durable.
 pub struct EagerFollower {
     stream: Stream,
     id: u64,
 }
 
 impl Stream {
-    /// Follows from a number on (0: from the first kept), without waiting until records are safe.
+    /// Follows from a number (0: from the first kept), without waiting until records are durable.
     pub fn follow_eagerly(&self, from_sequence: u64) -> EagerFollower {
         let next = match from_sequence {
             0 => self.first(),
@@ -40,11 +40,11 @@ impl Stream {
     }
 }
 
-/// What there is to hand out.
+/// The source of the next records.
 enum Next {
-    /// These, from this number on.
+    /// These records, starting with this number.
     Accepted(u64, Vec<Recent>),
-    /// What is in the log, from this number on.
+    /// The log, from this number.
     Stored(u64),
     Nothing,
 }
@@ -54,10 +54,11 @@ impl EagerFollower {
         EagerFollower { stream, id }
     }
 
-    /// Hands the next records (position, time, payload) to `take`, at least one. After
+    /// Passes the next records (position, time, payload) to `take`, at least one. After
     /// [`Error::Gap`] it continues after the gap, after [`Error::Rollback`] (it started beyond the
-    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they are
-    /// assigned again. When the store has stopped, all safe records are still passed on, then the reason.
+    /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they
+    /// are assigned again. When the store has stopped, all durable records are still passed on,
+    /// then the reason.
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -70,7 +71,7 @@ impl EagerFollower {
         }
     }
 
-    /// As [`EagerFollower::poll_next`], as a future.
+    /// Like [`EagerFollower::poll_next`], as a future.
     pub async fn next(
         &mut self,
         take: &mut (dyn FnMut(Position, i64, &[u8]) + Send),
@@ -113,7 +114,7 @@ impl EagerFollower {
         }
     }
 
-    /// What comes next; leaves the waker when that is nothing.
+    /// The source of the next records; registers the waker if there are none.
     fn look(&self, context: Option<&mut Context<'_>>) -> Result<Next, Error> {
         let mut view = self.stream.core.view();
         let view = &mut *view;
@@ -161,7 +162,7 @@ impl EagerFollower {
         Ok(Next::Nothing)
     }
 
-    /// The number that it hands out next.
+    /// The next number.
     pub fn next_sequence(&self) -> u64 {
         let view = self.stream.core.view();
         view.eager.get(&self.id).map_or(0, |eager| eager.next)

@@ -1,4 +1,5 @@
-//! Epochs: random numbers that tell the present count of a stream from one before a rollback.
+//! Epochs: random numbers that distinguish the current numbering of a stream from one before a
+//! rollback.
 
 use crate::segment::mix;
 
@@ -16,7 +17,7 @@ impl EpochSource {
         EpochSource { seed, drawn: 0 }
     }
 
-    /// Draws an epoch that none of `known` is.
+    /// Draws an epoch that is not in `known`.
     pub(crate) fn draw(&mut self, known: &[(u64, u64)]) -> u64 {
         loop {
             self.drawn += 1;

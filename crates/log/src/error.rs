@@ -2,12 +2,12 @@
 
 use crate::Position;
 
-/// Why an operation of the store was refused or failed.
+/// The reason why an operation of the store was refused or failed.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     // -- the disk --
-    /// Less than the reserve is free. The store resumes automatically when there is room.
+    /// Less than the reserve is free. The store resumes automatically once there is room.
     #[error("the disk is full: {free} bytes are free, the reserve is {reserve} bytes")]
     Full {
         /// Bytes that are free.
@@ -54,16 +54,16 @@ pub enum Error {
         file: String,
     },
     /// Records are missing: a corrupt range, or the oldest were trimmed or removed by the size
-    /// limit. Reading can go on at `next`.
+    /// limit. Reading can continue at `next`.
     #[error("records {from} to {} of stream {stream} are missing: {reason}", next - 1)]
     Gap {
         /// The stream's name.
         stream: String,
-        /// First missing sequence number (or the one asked for, if that is later).
+        /// First missing sequence number (or the requested one, if that is greater).
         from: u64,
         /// The first sequence number after the gap.
         next: u64,
-        /// Why they are missing.
+        /// The reason.
         reason: GapReason,
     },
     /// The reader is ahead of the log: it has seen more than the log holds.
@@ -83,7 +83,7 @@ pub enum Error {
     /// A batch, a name or a stream's metadata is above its limit.
     #[error("{what} has {bytes} bytes, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The object that is too large.
         what: &'static str,
         /// Its size.
         bytes: usize,
@@ -95,7 +95,7 @@ pub enum Error {
     Conflict {
         /// What the caller expected.
         expected: u64,
-        /// The last number given out.
+        /// The last assigned number.
         last: u64,
     },
     /// Records that an eager follower had seen were refused by a full disk; their numbers will be
@@ -144,11 +144,11 @@ pub enum Error {
     Options {
         /// The option's name.
         option: &'static str,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
-    /// There are as many streams as the store takes.
-    #[error("the store has {limit} streams, which is its limit")]
+    /// The limit of streams is reached.
+    #[error("the limit of {limit} streams in a store is reached")]
     TooManyStreams {
         /// [`crate::MAX_STREAMS`].
         limit: usize,
@@ -158,29 +158,28 @@ pub enum Error {
     Closed,
 }
 
-/// Why records are missing.
+/// The reason why records are missing.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GapReason {
-    /// Their bytes do not pass the checksums, or are gone from the middle of the log.
+    /// Their bytes fail the checksums, or are missing from the middle of the log.
     #[error("their bytes are corrupt or lost")]
     Corrupt,
-    /// They were the oldest: trimmed, or the log reached its size limit.
+    /// They were the oldest: trimmed, or removed when the log reached its size limit.
     #[error("trimmed by the stream's retention or removed by the log's size limit")]
     Trimmed,
 }
 
 /// A client has a position that this log never reached, or does not remember: the log was restored
-/// from an older state, or lost records that were not yet safe. The client must read the stream again
-/// from `next`.
+/// from an older state, or lost records that were not yet durable. The client must read the stream
+/// again from `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader is ahead of the log (at epoch {} number {}): it resumes at {next}",
     have.epoch, have.sequence)]
 pub struct Rollback {
     /// The client's position.
     pub have: Position,
-    /// The last record of the client's epoch that the log has; `None` when it does not know the
-    /// epoch.
+    /// The last record of the client's epoch in the log; `None` if the epoch is unknown.
     pub kept: Option<Position>,
     /// The number to resume at.
     pub next: u64,

@@ -1,13 +1,13 @@
-//! The entry for fuzzing recovery: a segment of any bytes must neither panic nor give records that
-//! contradict each other.
+//! The entry for fuzzing recovery: a segment of any bytes must neither panic nor return
+//! contradictory records.
 
 use crate::frame::{HEADER_BYTES, MAGIC, reseal};
 use crate::segment::{FORMAT_VERSION, SegmentHeader, salt, segment_name};
 use crate::{Error, Level, MemoryDisk, Options, Position, Store, check};
 
-/// Recovers a log whose only segment is made of these bytes, twice: as they are, and with all
-/// checksums made right, so that what lies behind them is reached. Then reads all of it and writes
-/// on. Panics when the store contradicts itself.
+/// Recovers a log whose only segment consists of these bytes, twice: unchanged, and with all
+/// checksums corrected, so that deeper checks are reached. Then reads it entirely and continues
+/// writing. Panics if the store contradicts itself.
 pub fn fuzz_recover(bytes: &[u8]) {
     let disk = MemoryDisk::new();
     disk.put(&segment_name(1), bytes);
@@ -30,7 +30,7 @@ pub fn fuzz_recover(bytes: &[u8]) {
         frame[6..8].fill(0);
         let length = usize::from(frame[8]).min(rest.len() - HEADER_BYTES);
         frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
-        // One in eight frames keeps its own idea of the frame before.
+        // One in eight frames keeps its own previous checksum.
         if frame[60] % 8 != 0 {
             frame[60..64].copy_from_slice(&u32::to_le_bytes(previous));
         }

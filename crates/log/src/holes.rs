@@ -1,4 +1,4 @@
-//! Damaged numbers of a stream, and where the same elements are at the node that a copy came from.
+//! Damaged numbers of a stream, and the positions of the same elements at the origin of a copy.
 
 use crate::{Position, Stream};
 
@@ -40,15 +40,15 @@ impl Stream {
         holes
     }
 
-    /// The damaged numbers of a copy, and the positions that the elements may have at their origin: what
-    /// the origin answers for such a range belongs there, number by number. `origin_of` reads the
-    /// position at the origin that the record of a number carries.
+    /// The damaged numbers of a copy, and the possible positions of the elements at their origin: the
+    /// origin's answer for such a range belongs there, number by number. `origin_of` reads the position
+    /// at the origin from the record of a number.
     ///
-    /// Between two elements of one epoch of the origin it is certain, when as many numbers lie between
-    /// them there as here. Between two of its epochs this node does not know how many are of which: the
-    /// origin is asked for the numbers right before the element after the hole, and for those right after
-    /// the element before it in the other epoch, and answers those that exist. None of them can be here
-    /// elsewhere, so nothing is stored twice.
+    /// Between two elements of one epoch of the origin the position is certain if as many numbers lie
+    /// between them there as here. Between two of its epochs this node does not know how many belong to
+    /// which: it asks the origin for the numbers right before the element after the hole, and for those
+    /// right after the element before it in the other epoch. The origin returns those that exist. None of
+    /// them can be elsewhere in the copy, so nothing is stored twice.
     ///
     /// # Errors
     /// Those of `origin_of`.
@@ -68,7 +68,8 @@ impl Stream {
             if before.is_some() && earlier.is_none() && between != Some(hole.count) {
                 continue;
             }
-            // Some of the numbers between them were lost: this node does not know which are damaged.
+            // Some of the numbers between them were lost: this node does not know which are
+            // damaged.
             if between.is_some_and(|between| between > hole.count) {
                 continue;
             }
@@ -85,7 +86,7 @@ impl Stream {
                 },
                 count,
             });
-            // Both ask for numbers of their own only when there is room for all that lie between.
+            // Both requests cover their own numbers only if there is room for all in between.
             if let Some(earlier) = earlier
                 && between.is_some_and(|between| between <= hole.count)
             {
@@ -101,7 +102,7 @@ impl Stream {
         Ok(holes)
     }
 
-    /// The position of the record with this number, whether it exists or not yet.
+    /// The position of the record with this number, whether it exists yet or not.
     pub fn position_of(&self, sequence: u64) -> Position {
         let epochs = self.epochs();
         let epoch = epochs.iter().rev().find(|(_, first)| *first <= sequence);

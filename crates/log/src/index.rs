@@ -1,20 +1,21 @@
-//! Where a stream's records are: sparse in memory, exact for the newest.
+//! The index of a stream: sparse in memory, exact for the newest records.
 //!
-//! The newest frames of a stream are held as exact places (the tail); older ones as chunks of 64
-//! frames within one segment, of which only the ends are known. Inside a chunk the way is found by
-//! the frames' back offsets or by reading through. A chunk never spans a gap or two segments.
+//! The newest frames of a stream are held as exact references (the tail), older ones as chunks of
+//! 64 frames within one segment, of which only the ends are known. Inside a chunk, frames are found
+//! by their back offsets or by reading through. A chunk never spans a gap or two segments.
 //!
-//! What was put back into a gap (a fill) lies in a later segment, out of order; it is kept beside the
-//! chunks and goes before them.
+//! A record restored into a gap (a fill) lies in a later segment, out of order; it is stored next
+//! to the chunks and takes precedence over them.
 
 use crate::frame::Header;
 use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of a chunk: 48 bytes of memory for so many frames, and at most so many steps of reading.
+/// Number of frames in a chunk: it costs 48 bytes of memory, and at most this many steps of
+/// reading.
 pub(crate) const CHUNK_FRAMES: usize = 64;
 
-/// The exact place of a frame.
+/// The exact position of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameRef {
     pub(crate) first: u64,
@@ -27,7 +28,7 @@ pub(crate) struct FrameRef {
 }
 
 impl FrameRef {
-    /// The frame with this header, at an offset of its segment.
+    /// The frame with this header, at an offset in its segment.
     pub(crate) fn new(header: &Header, offset: u32) -> FrameRef {
         FrameRef {
             first: header.first,
@@ -57,11 +58,11 @@ pub(crate) struct Chunk {
     pub(crate) start: u32,
     /// Offset of the last frame.
     pub(crate) last: u32,
-    /// Bytes of the stream's frames in it.
+    /// Size of the stream's frames in it in bytes.
     pub(crate) bytes: u32,
 }
 
-/// Records put back: the numbers from `from` to before `next` are in this frame.
+/// Restored records: the numbers from `from` to before `next` are in this frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fill {
     from: u64,
@@ -75,24 +76,24 @@ struct Fill {
 pub(crate) struct Losses {
     /// Numbers found missing.
     pub(crate) corrupt: u64,
-    /// Of these, numbers that were put back.
+    /// Of these, numbers that were restored.
     pub(crate) filled: u64,
     /// Records removed by the size limit.
     pub(crate) removed: u64,
 }
 
-/// What to read for a wanted number.
+/// The frames to read for a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// These frames of a segment.
     Frames(u32, Vec<FrameRef>),
-    /// A chunk whose frames have to be found.
+    /// A chunk whose frames have to be located.
     Chunk(Chunk),
-    /// This frame of a segment, in which the number was put back.
+    /// This frame of a segment, in which the number was restored.
     Fill(u32, FrameRef),
-    /// The number is missing; reading goes on at the second one.
+    /// The number is missing; reading continues at the second one.
     Gap(u64, u64),
-    /// It is not there yet.
+    /// The number is not assigned yet.
     End,
 }
 
@@ -102,26 +103,27 @@ pub(crate) struct Index {
     chunks: VecDeque<Chunk>,
     tail: Vec<FrameRef>,
     tail_segment: u32,
-    /// First number of the kept part; numbers below were trimmed or removed by the size limit.
+    /// First number of the part kept; lower numbers were trimmed or removed by the size limit.
     first: u64,
-    /// Number after the last acknowledged one.
+    /// The number after the last acknowledged one.
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
-    /// What of the gaps is given up, ascending.
+    /// The parts of the gaps that were given up, ascending.
     given_up: Vec<(u64, u64)>,
-    /// What was put back, ascending, without overlaps.
+    /// The restored parts, ascending, without overlaps.
     fills: Vec<Fill>,
-    /// What was put back and is corrupt itself; its segment stays until the numbers are trimmed.
+    /// Restored records that are corrupt themselves; their segments stay until the numbers are
+    /// trimmed.
     spoilt: Vec<Fill>,
-    /// How many of the chunks, the tail and the fills are in each segment.
+    /// The number of chunks, tail frames and fills in each segment.
     segments: BTreeMap<u32, u32>,
     bytes: u64,
     losses: Losses,
 }
 
 impl Index {
-    /// An index that begins with a number.
+    /// An index that starts with a number.
     pub(crate) fn new(first: u64) -> Index {
         Index {
             chunks: VecDeque::new(),
@@ -139,12 +141,12 @@ impl Index {
         }
     }
 
-    /// What was lost since opening.
+    /// The losses since opening.
     pub(crate) fn losses(&self) -> Losses {
         self.losses
     }
 
-    /// From now on losses are counted; what is missing already counts.
+    /// Starts counting losses; numbers already missing count.
     pub(crate) fn count_losses(&mut self) {
         self.losses = Losses {
             corrupt: self.missing(),
@@ -152,19 +154,19 @@ impl Index {
         };
     }
 
-    /// How many numbers are missing now.
+    /// The number of missing records.
     pub(crate) fn missing(&self) -> u64 {
         self.gaps.iter().map(|(from, next)| next - from).sum()
     }
 
-    /// One entry more in a segment; whether it is the first.
+    /// Adds one entry in a segment; returns whether it is the first.
     fn hold(&mut self, segment: u32) -> bool {
         let entries = self.segments.entry(segment).or_default();
         *entries += 1;
         *entries == 1
     }
 
-    /// One entry less in a segment; whether it was the last.
+    /// Removes one entry in a segment; returns whether it was the last.
     fn release(&mut self, segment: u32) -> bool {
         let Some(entries) = self.segments.get_mut(&segment) else {
             return false;
@@ -189,7 +191,8 @@ impl Index {
         self.bytes
     }
 
-    /// From where on there are `n` records that are not missing; the first when there are fewer.
+    /// The number from which there are `n` records that are not missing; the first if there are
+    /// fewer.
     pub(crate) fn newest_from(&self, n: u64) -> u64 {
         let (mut from, mut left) = (self.next, n);
         for &(missing, next) in self.gaps.iter().rev() {
@@ -202,13 +205,13 @@ impl Index {
         from.saturating_sub(left).max(self.first)
     }
 
-    /// First and last missing number of each gap, but for what is given up.
+    /// First and last missing number of each gap, except those given up.
     pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
         let gaps = self.wanted();
         gaps.iter().map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// What is missing and not given up.
+    /// The missing numbers that were not given up.
     fn wanted(&self) -> Vec<(u64, u64)> {
         let lost = self.given_up.iter();
         lost.fold(self.gaps.clone(), |gaps, lost| {
@@ -216,13 +219,13 @@ impl Index {
         })
     }
 
-    /// First and last number of what is given up.
+    /// First and last number of each range given up.
     pub(crate) fn given_up(&self) -> Vec<(u64, u64)> {
         let lost = self.given_up.iter();
         lost.map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// Numbers that are missing are not waited for any more.
+    /// Gives up missing numbers.
     pub(crate) fn give_up(&mut self, from: u64, next: u64) {
         let from = from.max(self.first);
         if from < next.min(self.next) {
@@ -232,7 +235,8 @@ impl Index {
         }
     }
 
-    /// Adds the frame that continues the stream; whether it is the only one held in its segment.
+    /// Adds the frame that continues the stream; returns whether it is the only one held in its
+    /// segment.
     pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) -> bool {
         debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
         let entered = !self.segments.contains_key(&segment);
@@ -272,7 +276,7 @@ impl Index {
         self.segments.keys().copied()
     }
 
-    /// The chunks within a segment, and the tail as one, with the numbers that are in them.
+    /// The numbers in the chunks within a segment, and in the tail as one.
     pub(crate) fn numbers_in(&self, segment: u32) -> Vec<(u64, u64)> {
         let chunks = self.chunks.iter().filter(|chunk| chunk.segment == segment);
         let mut numbers: Vec<_> = chunks.map(|chunk| (chunk.first, chunk.next)).collect();
@@ -284,8 +288,8 @@ impl Index {
         numbers
     }
 
-    /// Adds a frame that puts numbers back, as far as no other one has; whether it is the only one
-    /// held in its segment.
+    /// Adds a frame that restores numbers, as far as no other one has; returns whether it is the
+    /// only one held in its segment.
     pub(crate) fn fill(&mut self, segment: u32, frame: FrameRef) -> bool {
         let mut entered = false;
         let (mut from, end) = (frame.first.max(self.first), frame.next().min(self.next));
@@ -319,8 +323,8 @@ impl Index {
         entered
     }
 
-    /// The first of the numbers right before `number` that were put back or given up; `number` itself
-    /// when there are none.
+    /// The first of the numbers right before `number` that were restored or given up; `number`
+    /// itself if there are none.
     pub(crate) fn put_back_before(&self, number: u64) -> u64 {
         let fills = self.fills.iter().map(|fill| (fill.from, fill.next));
         let mut known: Vec<(u64, u64)> = fills.chain(self.given_up.iter().copied()).collect();
@@ -332,7 +336,7 @@ impl Index {
         known.iter().rev().fold(number, below)
     }
 
-    /// What was put back in this frame cannot be read: it is missing (again).
+    /// Handles a fill that cannot be read: its numbers are missing (again).
     pub(crate) fn unfill(&mut self, segment: u32, offset: u32) {
         let is = |fill: &Fill| fill.segment == segment && fill.frame.offset == offset;
         let (gone, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
@@ -343,7 +347,7 @@ impl Index {
         self.spoilt.extend(gone);
     }
 
-    /// What is missing that was not in `before`: first and last numbers.
+    /// The gaps that were not in `before`: first and last numbers.
     pub(crate) fn new_gaps(&self, before: &Index) -> Vec<(u64, u64)> {
         let old = before.gaps.iter();
         let new = old.fold(self.gaps.clone(), |new, gap| without(&new, gap.0, gap.1));
@@ -363,7 +367,7 @@ impl Index {
         self.wanted().iter().any(|gap| gap.0 < next && from < gap.1)
     }
 
-    /// The numbers up to `next` are missing.
+    /// Marks the numbers up to `next` as missing.
     pub(crate) fn skip_to(&mut self, next: u64) {
         if next > self.next {
             self.seal(self.tail.len());
@@ -430,8 +434,8 @@ impl Index {
         }
     }
 
-    /// Forgets segments up to and including `segment`, which the size limit removes; the segments in
-    /// which nothing is held any more.
+    /// Forgets segments up to and including `segment`, which the size limit removes; returns the
+    /// segments in which nothing is held any more.
     pub(crate) fn trim(&mut self, segment: u32) -> Vec<u32> {
         let old = self.first;
         let mut first = old;
@@ -452,7 +456,7 @@ impl Index {
         left
     }
 
-    /// Forgets the records before a number; the segments in which nothing is held any more.
+    /// Forgets the records before a number; returns the segments in which nothing is held any more.
     pub(crate) fn trim_to(&mut self, before: u64) -> Vec<u32> {
         let mut left = Vec::new();
         if before <= self.first {
@@ -467,7 +471,7 @@ impl Index {
         {
             self.first = gap.1;
         }
-        // A gap right behind stays: its numbers are missing for another reason.
+        // A gap right after it stays: its numbers are missing for another reason.
         self.gaps = without(&self.gaps, 0, self.first);
         self.given_up = without(&self.given_up, 0, self.first);
         let mut bytes = 0;
@@ -503,7 +507,7 @@ impl Index {
         left
     }
 
-    /// What to read for number `from`.
+    /// The frames to read for number `from`.
     pub(crate) fn plan(&self, from: u64) -> Plan {
         if from >= self.next {
             return Plan::End;
@@ -530,7 +534,7 @@ impl Index {
         Plan::Frames(self.tail_segment, self.tail[at..].to_vec())
     }
 
-    /// The first number from `from` on that may have a time in `[from_ns, to_ns)`.
+    /// The first number from `from` that may have a time in `[from_ns, to_ns)`.
     pub(crate) fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let at = self.chunks.partition_point(|chunk| chunk.next <= from);
         let hit = |min: i64, max: i64| max >= from_ns && min < to_ns;
@@ -551,7 +555,7 @@ impl Index {
         ordered.into_iter().chain(fill).min()
     }
 
-    /// The place of the stream's last frame.
+    /// The position of the stream's last frame.
     pub(crate) fn last_place(&self) -> Option<(u32, u32)> {
         match self.tail.last() {
             Some(frame) => Some((self.tail_segment, frame.offset)),

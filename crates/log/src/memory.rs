@@ -1,4 +1,4 @@
-//! A disk in memory: for tests, for fuzzing, and for a node that keeps nothing.
+//! A disk in memory: for tests, for fuzzing, and for a node without persistent data.
 
 use crate::{Disk, File};
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ fn locked(bytes: &Bytes) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Files in memory. Clones are the same disk; it ends with the last of them. `sync` has nothing to
-/// do, so even level `Power` ends with the process.
+/// Files in memory. Clones are the same disk; dropping the last one discards it. `sync` does
+/// nothing, so even level `Power` ends with the process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<BTreeMap<String, Bytes>>>,
@@ -24,7 +24,7 @@ impl MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         self.files()
             .insert(name.to_owned(), Arc::new(Mutex::new(bytes.to_vec())));
@@ -75,7 +75,7 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    /// The same for all: nothing here can be restored from a copy.
+    /// The same for all files: nothing here can be restored from a copy.
     fn identity(&self, _name: &str) -> io::Result<u128> {
         Ok(0)
     }

@@ -3,42 +3,43 @@
 use crate::Error;
 use std::time::Duration;
 
-/// Most bytes of a stream's name.
+/// Maximum length of a stream's name in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
-/// Most bytes of a stream's metadata: a schema, not a document store.
+/// Maximum length of a stream's metadata in bytes: a schema, not a document store.
 pub const MAX_METADATA_BYTES: usize = 256 * 1024;
-/// Most streams in one store: each costs about 4 kB of memory and a definition in each segment.
+/// Maximum number of streams in one store: each costs about 4 kB of memory and a definition per
+/// segment.
 pub const MAX_STREAMS: usize = 16 * 1024;
-/// Epochs of a stream that are remembered for [`crate::Stream::resume`]; a client that returns after
-/// more than these gets a rollback, which is safe.
+/// Maximum number of epochs of a stream remembered for [`crate::Stream::resume`]; a client that
+/// returns after more than these gets a rollback, which is safe.
 pub const MAX_EPOCHS: usize = 64;
-/// Smallest [`Options::segment_bytes`].
+/// Minimum of [`Options::segment_bytes`].
 pub const MIN_SEGMENT_BYTES: u64 = 4 * 1024;
-/// Largest [`Options::segment_bytes`]: offsets in a segment have 32 bits.
+/// Maximum of [`Options::segment_bytes`]: offsets in a segment have 32 bits.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 31;
 
-/// What `append` does when the queue in memory is full.
+/// The behaviour of `append` when the queue in memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// Wait on the caller's thread until there is room.
+    /// Blocks the caller's thread until there is room.
     Wait,
-    /// Return [`Error::QueueFull`].
+    /// Returns [`Error::QueueFull`].
     Refuse,
 }
 
-/// Who commits the queue.
+/// The thread that commits the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// A thread of the store's own, as soon as something is queued.
+    /// A thread of the store, as soon as something is queued.
     Thread,
-    /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A thread that
-    /// waits for an acknowledgement commits meanwhile; a full queue refuses, and a full disk is checked
-    /// once in each call, without waiting.
+    /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A
+    /// thread that waits for an acknowledgement commits meanwhile; a full queue refuses, and a full
+    /// disk is checked once in each call, without waiting.
     Caller,
 }
 
-/// 16 bytes of the caller that a stream's records carry, for instance the position up to which their source
-/// was read. See [`crate::Stream::cursor`].
+/// 16 bytes of the caller's that a stream's records carry, for instance the position up to which
+/// their source was read. See [`crate::Stream::cursor`].
 pub type Cursor = [u8; 16];
 /// Finds the cursor in a record's payload.
 pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
@@ -46,22 +47,23 @@ pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
 /// The limits of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size at which a new segment is begun. Default 64 MiB: an unclean end costs at most one
-    /// copy of the last segment at the next open.
+    /// Size at which a new segment starts. Default 64 MiB: after an unclean end the next opening
+    /// copies at most the last segment once.
     pub segment_bytes: u64,
-    /// Most bytes queued for the writer. Default 8 MiB: some hundred milliseconds of a slow disk.
+    /// Maximum size of the writer's queue in bytes. Default 8 MiB: some hundred milliseconds of a
+    /// slow disk.
     pub queue_bytes: usize,
-    /// Most bytes of records of level memory that wait in the queue while there is no room on the
-    /// disk, beyond `queue_bytes`; more are refused. A stream may hold as much as is left, so that
-    /// one that floods leaves half. Default 16 MiB: minutes of a thousand small records a second.
+    /// Maximum size of records of level memory that wait in the queue while the disk is full,
+    /// beyond `queue_bytes`; more are refused. One stream may use as much as remains, so a stream
+    /// that floods leaves half. Default 16 MiB: minutes of a thousand small records a second.
     pub full_bytes: usize,
-    /// What `append` does when the queue is full. Default: wait.
+    /// The behaviour of `append` when the queue is full. Default: wait.
     pub queue_full: QueueFull,
-    /// Most bytes of one batch as stored. Default 4 MiB.
+    /// Maximum size of one batch as stored in bytes. Default 4 MiB.
     pub batch_bytes: usize,
-    /// Bytes of the disk that are left free, so that closing and other programs still have room.
-    /// Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB more are
-    /// free; a batch that is larger than what is left while more is free is refused alone.
+    /// Free space to leave on the disk in bytes, so that closing and other programs still have
+    /// room. Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB
+    /// more are free; if more is free, only the batch that does not fit is refused.
     pub reserve_bytes: u64,
     /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
@@ -71,21 +73,21 @@ pub struct Options {
     pub full_polls: u32,
     /// Who commits the queue. Default: a thread.
     pub commit: Commit,
-    /// How long the commit thread waits after each group, so that more gathers for the next one: a
-    /// sync costs the same for many. A record that comes after a quiet time is written at once; a
-    /// new stream, the end of the store, 256 KiB that wait and [`crate::Stream::skip_commit_pause`] end the pause.
-    /// Default zero: as often as the disk can, which gathers by itself while it syncs.
+    /// The pause of the commit thread after each group, so that more records gather for the next
+    /// one: a sync costs the same for many. A record after a quiet time is written at once; a new
+    /// stream, the end of the store, 256 KiB of queued records and
+    /// [`crate::Stream::skip_commit_pause`] end the pause. Default zero: commits follow each other,
+    /// and records gather during each sync.
     pub commit_pause: Duration,
-    /// Most bytes of the newest records held in memory, for readers of live data; 0: none.
-    /// Default 1 MiB:
-    /// some seconds of a thousand records a second.
+    /// Maximum size of the newest records held in memory for readers of live data, in bytes; 0:
+    /// none. Default 1 MiB: some seconds of a thousand records a second.
     pub recent_bytes: usize,
-    /// Most bytes of all segments; the oldest segment is removed when they are more. Default
+    /// Maximum size of all segments in bytes; beyond it the oldest segment is removed. Default
     /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
-    /// Most records a follower hands out at once. Default 1,024.
+    /// Maximum number of records that a follower returns at once. Default 1,024.
     pub follow_records: usize,
-    /// How records name their stream's cursor. Default `None`: none does.
+    /// Finds a stream's cursor in a record. Default `None`: records have no cursor.
     pub cursor_of: Option<CursorOf>,
 }
 
@@ -115,16 +117,16 @@ impl Options {
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |option, hint| Err(Error::Options { option, hint });
         if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.segment_bytes) {
-            return wrong("segment_bytes", "take 4 KiB to 2 GiB");
+            return wrong("segment_bytes", "use 4 KiB to 2 GiB");
         }
         if self.batch_bytes == 0 || self.batch_bytes > 256 * 1024 * 1024 {
-            return wrong("batch_bytes", "take 1 byte to 256 MiB");
+            return wrong("batch_bytes", "use 1 byte to 256 MiB");
         }
         if self.queue_bytes < self.batch_bytes {
-            return wrong("queue_bytes", "take at least batch_bytes");
+            return wrong("queue_bytes", "use at least batch_bytes");
         }
         if self.follow_records == 0 {
-            return wrong("follow_records", "take at least 1");
+            return wrong("follow_records", "use at least 1");
         }
         Ok(())
     }

@@ -19,21 +19,22 @@ pub enum Committed {
     Nothing,
     /// A group was written, synced if one of its streams needs that, and acknowledged.
     Group,
-    /// There is no room. After [`crate::Options::full_polls`] such calls the waiting appends are refused.
+    /// The disk is full. After [`crate::Options::full_polls`] such calls the waiting appends are
+    /// refused.
     Full {
-        /// Bytes that are free.
+        /// Free space in bytes.
         free: u64,
     },
 }
 
-/// Held by every handle; when the last goes, the store is closed.
+/// Held by every handle; dropping the last one closes the store.
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
-    /// Draws the epochs of new streams; its lock keeps definitions in their order.
+    /// Source of the epochs of new streams; its lock keeps definitions in order.
     pub(crate) epochs: Mutex<EpochSource>,
     pub(crate) scrub: Mutex<Pass>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// With [`Commit::Caller`], until it has ended.
+    /// With [`Commit::Caller`], until the store is closed.
     committer: Mutex<Option<Committer>>,
     this: Weak<Owner>,
 }
@@ -67,7 +68,7 @@ impl Owner {
         (self.shared.options.commit == Commit::Caller).then_some(this)
     }
 
-    /// One group, on this thread.
+    /// Commits one group, on this thread.
     pub(crate) fn commit(&self) -> Result<Committed, Error> {
         let mut slot = self.committer();
         let Some(committer) = slot.as_mut() else {
@@ -81,7 +82,7 @@ impl Owner {
                 Ok(Step::Idle) => return Ok(committed),
                 Ok(Step::Full(free)) => return Ok(Committed::Full { free }),
                 Err(error) => {
-                    // What failed is never tried again.
+                    // A failed write is never retried.
                     *slot = None;
                     self.shared.lock().ended = Some(Err(error.clone()));
                     return Err(error);
@@ -149,12 +150,12 @@ impl Owner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        // The last handle may go on the commit thread itself, in somebody's waker.
+        // The last handle may be dropped on the commit thread itself, in some task's waker.
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
             && thread.join().is_err()
         {
             return Err(Error::Failed {
-                reason: "the commit thread ended by a panic".to_owned(),
+                reason: "the commit thread panicked".to_owned(),
             });
         }
         self.shared.lock().ended.clone().unwrap_or(Ok(()))
@@ -169,7 +170,7 @@ impl CommitOnDemand for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Who wants to know calls `Store::close`.
+        // To see the result, call `Store::close`.
         let _ = self.close();
     }
 }

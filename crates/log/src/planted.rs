@@ -1,5 +1,5 @@
-//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
-//! is none: the question is constant and its answer compiled away.
+//! Deliberate defects, one at a time, for the simulation to find. Without the feature `planted`
+//! there are none: the check is constant and compiled away.
 
 #![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
 
@@ -9,26 +9,26 @@
 pub enum Defect {
     /// Level `power` acknowledges without a sync.
     AcknowledgesUnsynced = 1,
-    /// A sync that failed counts as done.
+    /// A failed sync counts as successful.
     IgnoresFailedSync,
-    /// A bad middle of the last segment is cut off as if it were a torn tail.
+    /// Damage in the middle of the last segment is cut off like a torn tail.
     CutsMiddle,
-    /// A restored copy goes on in the old epoch.
+    /// A restored copy continues in the old epoch.
     IgnoresCopy,
-    /// What was put back is forgotten when the log is opened again.
+    /// Restored records are forgotten when the log is opened again.
     ForgetsFills,
-    /// A record's bytes are handed out unchecked.
+    /// A record's bytes are returned unchecked.
     TrustsBytes,
-    /// What is damaged is not counted.
+    /// Damaged records are not counted.
     HidesLosses,
-    /// What is damaged right behind a trim mark is taken for trimmed.
+    /// Damage right after a trim mark is mistaken for trimmed records.
     TrimsDamage,
-    /// What is derived from what a loss of power may have taken counts all the same.
+    /// Records derived from inputs that a power loss may have destroyed still count.
     KeepsDerived,
 }
 
 impl Defect {
-    /// All of them.
+    /// All defects.
     pub const ALL: [Self; 9] = [
         Self::AcknowledgesUnsynced,
         Self::IgnoresFailedSync,

@@ -1,4 +1,4 @@
-//! The queue: what waits for a commit, and the state of the store behind the same lock.
+//! The queue: drafts that wait for a commit, and the state of the store under the same lock.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// A draft on its way through the commit thread.
+/// A draft in the queue.
 pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
     pub(crate) ack: Arc<Ack>,
-    /// It may not be written before what was queued before it.
+    /// It must not be written before drafts queued earlier.
     pub(crate) ordered: bool,
 }
 
 impl Pending {
-    /// The stream's definition, if it is one and no removal.
+    /// The stream's definition, if it is one and not a removal.
     pub(crate) fn definition(&self) -> Option<Definition> {
         let is = self.draft.kind == Kind::Definition;
         let definition = is.then(|| Definition::decode(&self.draft.body.bytes))?;
@@ -29,7 +29,7 @@ impl Pending {
 }
 
 impl Drop for Pending {
-    /// Nobody waits for ever, whatever happened to the commit thread.
+    /// Nobody waits forever, whatever happened to the commit thread.
     fn drop(&mut self) {
         let bytes = self.draft.body.bytes.len();
         self.core.queued.fetch_sub(bytes, Ordering::Relaxed);
@@ -51,7 +51,7 @@ pub(crate) struct Queue {
     pub(crate) closing: bool,
     /// The commit thread waits for work and must be woken for it.
     pub(crate) asleep: bool,
-    /// Something waits that is worth no pause.
+    /// A queued draft must not wait for the pause.
     pub(crate) urgent: bool,
     /// Threads that wait for room.
     pub(crate) waiting: u32,
@@ -59,23 +59,23 @@ pub(crate) struct Queue {
     pub(crate) waiters: Waiters,
     /// Nothing more is written, not even a clean end.
     pub(crate) abandoned: bool,
-    /// Why nothing is taken any more.
+    /// The reason why nothing is accepted any more.
     pub(crate) stopped: Option<Error>,
     pub(crate) health: Health,
     /// Records of level memory wait for room, though others may find some.
     pub(crate) waits_for_room: bool,
-    /// Free bytes when the disk was found full.
+    /// Free space in bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
-    /// Those whose first definition is on its way.
+    /// Streams whose first definition is in flight.
     pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
-    /// Removed streams that the log still has to name.
+    /// Removed streams that the log must still record.
     pub(crate) removals: usize,
     pub(crate) counters: Counters,
-    /// How often numbers were retracted from records that were refused.
+    /// The number of times that refused records' numbers were retracted.
     pub(crate) retractions: u64,
-    /// How the commit thread ended.
+    /// The result of the commit thread.
     pub(crate) ended: Option<Result<(), Error>>,
 }
 
@@ -114,7 +114,7 @@ impl Queue {
         self.health == Health::Full || self.waits_for_room
     }
 
-    /// The stream of this name, also if its first definition is only on its way.
+    /// The stream of this name, even if its first definition is still in flight.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Core>> {
         let core = self.streams.get(name).or_else(|| self.creating.get(name));
         core.cloned()
@@ -130,7 +130,7 @@ impl Queue {
         Ok(id)
     }
 
-    /// A definition is on its way.
+    /// Records that a definition is in flight.
     pub(crate) fn defining(&mut self, core: &Arc<Core>, definition: Definition) {
         if !self.streams.contains_key(&definition.name) {
             let name = definition.name.clone();
@@ -139,7 +139,7 @@ impl Queue {
         core.view().coming = Some(definition);
     }
 
-    /// A definition is safe.
+    /// Records that a definition is durable.
     pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
         if let Some(core) = self.creating.remove(&definition.name) {
             self.streams.insert(definition.name.clone(), core);
@@ -151,14 +151,14 @@ impl Queue {
         view.definition = definition;
     }
 
-    /// A definition was refused: the stream is as it was before.
+    /// Records that a definition was refused: the stream is as before.
     pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
         let mut view = core.view();
         view.coming = None;
         self.creating.remove(&view.definition.name);
     }
 
-    /// A removal is safe: the name is free.
+    /// Records that a removal is durable: the name is free.
     pub(crate) fn removed(&mut self, core: &Core) {
         let name = core.view().definition.name.clone();
         self.streams.remove(&name);

@@ -5,32 +5,32 @@ use crate::StreamInfo;
 /// The description of a missing segment in a report.
 pub(crate) const MISSING: &str = "the segment is missing";
 
-/// What [`crate::Store::open`] found and did.
+/// The findings and actions of [`crate::Store::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The store did not exist before.
     pub created: bool,
-    /// The log was closed in order; otherwise the process or the machine ended in the middle.
+    /// The log was closed cleanly; otherwise the process or the machine stopped unexpectedly.
     pub clean: bool,
-    /// The files are a copy of the ones that were written.
+    /// The files are a copy of the original ones.
     pub copied: bool,
-    /// Segments found.
+    /// Number of segments.
     pub segments: usize,
-    /// Segments of these that were not read, because what they hold is noted beside them. Damage in
-    /// them is found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
+    /// Number of segments that were not read because they have a valid snapshot. Damage in them is
+    /// found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
     pub indexed: usize,
-    /// Records found in all.
+    /// Total number of records.
     pub records: u64,
-    /// The streams as they were found.
+    /// The streams.
     pub streams: Vec<StreamInfo>,
     /// An incomplete end that was cut.
     pub torn_tail: Option<TornTail>,
-    /// Ranges in the middle that do not pass the checksums. They are kept and read as gaps.
+    /// Ranges in the middle that fail the checksums. They are kept and read as gaps.
     pub corrupt: Vec<CorruptRange>,
-    /// Streams that go on in a new epoch, and why.
+    /// Streams that continue in a new epoch, and why.
     pub new_epochs: Vec<NewEpoch>,
-    /// The last segment was rewritten after an unclean end, because what the system shows of it
-    /// may not be on the disk.
+    /// The last segment was rewritten after an unclean end, because its content as shown by the
+    /// system may not be on the disk.
     pub rewritten: bool,
 }
 
@@ -39,62 +39,64 @@ pub struct Recovery {
 pub struct TornTail {
     /// The segment's file.
     pub segment: String,
-    /// Where the invalid bytes begin.
+    /// Offset of the first invalid byte.
     pub offset: u64,
-    /// How many there are.
+    /// Number of invalid bytes.
     pub bytes: u64,
 }
 
-/// A range of a segment whose bytes do not pass the checksums.
+/// A range of a segment whose bytes fail the checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorruptRange {
     /// The segment's file (for a missing one: its name).
     pub segment: String,
-    /// Where the range begins.
+    /// Offset of the range.
     pub offset: u64,
-    /// Its length; 0 when something is missing between two valid frames.
+    /// Its length in bytes; 0 if something is missing between two valid frames.
     pub bytes: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub what: String,
-    /// No sync of these bytes is on record: it may be a torn write of a power loss rather than rot.
+    /// No sync of these bytes is on record: it may be a torn write of a power loss rather than bit
+    /// rot.
     pub unsynced: bool,
-    /// Nothing is missing by it: what was, was put back, given up or trimmed, or there was nothing.
+    /// No record is missing because of it: all were restored, given up or trimmed, or there were
+    /// none.
     pub settled: bool,
-    /// The numbers that are missing by it: stream name, first and last sequence number.
+    /// The numbers missing because of it: stream name, first and last sequence number.
     pub gaps: Vec<(String, u64, u64)>,
 }
 
 impl CorruptRange {
-    /// It is a segment that is not there.
+    /// Whether it is a missing segment.
     pub(crate) fn absent(&self) -> bool {
         self.what == MISSING
     }
 }
 
-/// A stream that goes on in a new epoch.
+/// A stream that continues in a new epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEpoch {
     /// The stream.
     pub stream: String,
     /// The epoch.
     pub epoch: u64,
-    /// The first number that will be given out in it.
+    /// The first number to be assigned in it.
     pub first: u64,
-    /// Why.
+    /// The reason.
     pub reason: EpochReason,
 }
 
-/// Why a stream has a new epoch.
+/// The reason for a stream's new epoch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochReason {
-    /// The files are a copy: the original may have gone on.
+    /// The files are a copy: the original may have continued.
     Copied,
-    /// An incomplete end was cut; it may have held numbers that were given out.
+    /// An incomplete end was cut; it may have held numbers that were assigned.
     TornTail,
     /// The newest part of the stream is corrupt.
     Corrupt,
-    /// An unclean end, and the stream's level lets acknowledged records be lost by it.
+    /// An unclean end; at the stream's level acknowledged records may be lost.
     UncleanEnd,
 }
 
@@ -110,7 +112,7 @@ impl EpochReason {
     }
 }
 
-/// What [`crate::check`] found, without changing anything.
+/// The findings of [`crate::check`], which changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Segments.
@@ -121,27 +123,27 @@ pub struct Report {
     pub frames: u64,
     /// Valid records.
     pub records: u64,
-    /// The log was closed in order.
+    /// The log was closed cleanly.
     pub clean: bool,
-    /// The files are a copy of the ones that were written.
+    /// The files are a copy of the original ones.
     pub copied: bool,
     /// Per stream.
     pub streams: Vec<StreamReport>,
     /// An incomplete end, which opening would cut.
     pub torn_tail: Option<TornTail>,
-    /// Ranges that do not pass the checksums.
+    /// Ranges that fail the checksums.
     pub corrupt: Vec<CorruptRange>,
 }
 
 impl Report {
-    /// Nothing is missing that was not put back, given up or trimmed (an incomplete end alone is the
-    /// ordinary trace of a power loss).
+    /// Whether nothing is missing that was not restored, given up or trimmed (an incomplete end
+    /// alone is the ordinary trace of a power loss).
     pub fn healthy(&self) -> bool {
         self.corrupt.iter().all(|range| range.settled)
     }
 }
 
-/// A stream as [`crate::check`] found it.
+/// A stream as found by [`crate::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamReport {
     /// Name, level, epoch, numbers, bytes.
@@ -152,6 +154,6 @@ pub struct StreamReport {
     pub frames: u64,
     /// Missing numbers: first and last of each gap.
     pub gaps: Vec<(u64, u64)>,
-    /// Missing numbers that nobody waits for any more ([`crate::Stream::give_up`]).
+    /// Missing numbers that were given up ([`crate::Stream::give_up`]).
     pub given_up: Vec<(u64, u64)>,
 }

@@ -1,9 +1,9 @@
 //! The scrub finds bit rot before a reader does: it reads old segments again, piece by piece, and
-//! checks every checksum.
+//! verifies every checksum.
 //!
-//! The segment that is being written is left out: opening and reading look at it. What is found is
-//! remembered as gaps of its streams at once, so that readers see them and [`crate::Stream::fill`]
-//! can restore the records. Records that are still in memory are restored from there.
+//! The segment being written is excluded: opening and reading check it. Damage is recorded as gaps
+//! of its streams at once, so that readers see it and [`crate::Stream::fill`] can restore the
+//! records. Records that are still in memory are restored from there.
 
 pub(crate) mod pass;
 
@@ -15,7 +15,7 @@ use crate::{CorruptRange, Error, Position, Store, Stream};
 use pass::{Damage, Progress};
 use std::sync::{Arc, PoisonError};
 
-/// What a step of the scrub did.
+/// The result of one step of the scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Bytes read.
@@ -25,28 +25,28 @@ pub struct Scrubbed {
     /// Damaged records that are still in memory and are being written again; with
     /// [`crate::Commit::Caller`] the next commit does that.
     pub from_memory: u64,
-    /// Segments of this round that are done.
+    /// Number of segments of this round that are finished.
     pub segments_done: usize,
-    /// Segments of this round in all; the one that is being written is none of them.
+    /// Total number of segments of this round, without the one being written.
     pub segments: usize,
-    /// The last segment is done: the next step begins a new round.
+    /// The last segment is finished: the next step starts a new round.
     pub round_done: bool,
 }
 
 impl Store {
-    /// Reads about `budget_bytes` of the segments that are no longer written, checks every checksum, and
-    /// reports new damage. Each call continues where the one before ended; after the newest segment it
-    /// starts over. Blocks on the disk.
+    /// Reads about `budget_bytes` of the segments that are no longer written, verifies every
+    /// checksum, and reports new damage. Each call continues where the previous one ended; after
+    /// the newest segment it starts over. Blocks on the disk.
     ///
     /// # Errors
-    /// The disk does not read.
+    /// The disk fails to read.
     pub fn scrub(&self, budget_bytes: u64) -> Result<Scrubbed, Error> {
         self.owner().scrub(budget_bytes)
     }
 }
 
 impl Owner {
-    /// Reads about `budget` bytes on.
+    /// Reads about `budget` more bytes.
     fn scrub(self: &Arc<Owner>, budget: u64) -> Result<Scrubbed, Error> {
         let shared = &self.shared;
         let mut pass = self.scrub.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Owner {
         })
     }
 
-    /// Writes damaged records again that are still in memory; how many.
+    /// Writes damaged records again that are still in memory; returns their number.
     fn put_back_from_memory(self: &Arc<Owner>) -> u64 {
         let cores: Vec<_> = self.shared.lock().streams.values().cloned().collect();
         let mut put_back = 0;
@@ -105,7 +105,7 @@ impl Owner {
                     number < *last
                 });
                 let (epoch, count) = (recent.epoch, batch.len() as u64);
-                // Without room in the queue it is tried again the next time.
+                // If the queue has no room, the next call tries again.
                 if count > 0 && stream.fill(Position { epoch, sequence }, batch).is_ok() {
                     put_back += count;
                 }
@@ -114,8 +114,7 @@ impl Owner {
         put_back
     }
 
-    /// Notes which records are missing by some damage, and that the segment must be read when the log
-    /// is opened the next time.
+    /// Records the numbers lost by some damage, and that the next opening must read the segment.
     fn note_damage(self: &Arc<Owner>, damage: &Damage) -> CorruptRange {
         let segment = damage.segment;
         self.shared.reader.distrust(segment);

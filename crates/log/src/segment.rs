@@ -1,28 +1,27 @@
-//! Segment files and the marker: names, headers, and the scanner that finds frames in bytes that
-//! may be anything.
+//! Segment files and the marker: names, headers, and the scanner that finds frames in arbitrary
+//! bytes.
 //!
-//! A segment's header (36 bytes) names format version, its number, the store, and what the segment
-//! before ended with (length and last checksum). Its salt follows from store and number, so that a
-//! rotten header does not take the segment's frames with it. The marker is a small file that holds
+//! A segment's header (36 bytes) states the format version, its number, the store, and the end of
+//! the previous segment (length and last checksum). Its salt follows from store and number, so that
+//! a corrupt header does not invalidate the segment's frames. The marker is a small file that holds
 //! its own identity: a copy of it does not match.
 
 use crate::frame::{HEADER_BYTES, Header, MAGIC};
 use crate::{Disk, Error, File};
 use std::io;
 
-/// Version of the format that is written, and the newest that is read.
+/// The format version that is written, and the newest that is read.
 ///
-/// Version 2 added records that are put back, version 3 those that are derived from others, version 4
-/// cursors.
+/// Version 2 added restored records, version 3 derived records, version 4 cursors.
 pub(crate) const FORMAT_VERSION: u32 = 4;
-/// Bytes of a segment's header.
+/// Length of a segment's header in bytes.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 36;
 /// The marker's file name.
 pub(crate) const MARKER: &str = "marker";
-/// Ending of files that are not yet what they will be; removed at open.
+/// Suffix of unfinished files, which opening removes.
 pub(crate) const UNFINISHED: &str = ".new";
-/// Bytes that the scanner reads at once: large enough that calls do not count, small beside the
-/// memory of a small device.
+/// Bytes that the scanner reads at once: large enough that calls do not matter, small compared with
+/// the memory of a small device.
 const SCAN_BYTES: usize = 256 * 1024;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"CHAPPElg";
@@ -63,20 +62,20 @@ fn io_error(what: &str, name: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Turns a result of the disk into the log's own.
+/// Converts a result of the disk to the log's own error.
 pub(crate) fn at<T>(what: &str, name: &str, result: io::Result<T>) -> Result<T, Error> {
     result.map_err(|error| io_error(what, name, &error))
 }
 
-/// What a segment's header says.
+/// The content of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) version: u32,
     pub(crate) number: u32,
     pub(crate) store: u64,
-    /// Checksum of the last frame of the segment before.
+    /// Checksum of the last frame of the previous segment.
     pub(crate) previous: u32,
-    /// Length of the segment before; 0 for the first.
+    /// Length of the previous segment; 0 for the first.
     pub(crate) previous_bytes: u32,
 }
 
@@ -94,7 +93,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `Ok(None)` when the bytes are not a header of this number.
+    /// `Ok(None)` if the bytes are not a header of this number.
     pub(crate) fn decode(bytes: &[u8], number: u32) -> Result<Option<SegmentHeader>, Error> {
         if bytes.len() < SEGMENT_HEADER_BYTES || &bytes[0..8] != SEGMENT_MAGIC {
             return Ok(None);
@@ -127,7 +126,7 @@ fn check_version(file: &str, found: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the marker says.
+/// The content of the marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub(crate) store: u64,
@@ -164,7 +163,7 @@ impl Marker {
         }))
     }
 
-    /// Reads the marker; `None` if there is none or it is not readable as one.
+    /// Reads the marker; `None` if there is none or it is malformed.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Marker>, Error> {
         let file = at("open", MARKER, disk.open(MARKER))?;
         let mut bytes = [0; MARKER_BYTES];
@@ -172,7 +171,7 @@ impl Marker {
         Marker::decode(&bytes[..length])
     }
 
-    /// Writes a marker with its own identity and makes it safe.
+    /// Writes a marker with its own identity and syncs it.
     pub(crate) fn write(disk: &dyn Disk, store: u64) -> Result<(), Error> {
         let name = format!("{MARKER}{UNFINISHED}");
         let mut file = at("create", &name, disk.create(&name))?;
@@ -188,14 +187,14 @@ impl Marker {
     }
 }
 
-/// What is found at a place of a segment.
+/// The content at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A valid frame with its checksum.
     Frame(Header, u32),
-    /// A valid header whose body is not.
+    /// A valid header with an invalid body.
     BadBody(Header, u32),
-    /// Bytes that are no frame, up to the next valid header or the end; also a frame that is cut
+    /// Bytes that are not a frame, up to the next valid header or the end; also a frame that is cut
     /// off by the end.
     Bad(u64),
     /// The end.
@@ -212,7 +211,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans up to `end`, which must not be behind the file's.
+    /// A scanner up to `end`, which must not exceed the file's length.
     pub(crate) fn new(file: &'a dyn File, salt: u64, end: u64) -> Scanner<'a> {
         Scanner {
             file,
@@ -247,7 +246,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.buffer[from.min(self.buffer.len())..(from + length).min(self.buffer.len())])
     }
 
-    /// What is at `offset`.
+    /// The content at `offset`.
     pub(crate) fn look(&mut self, offset: u64) -> io::Result<Found> {
         if offset >= self.end {
             return Ok(Found::End);
@@ -273,7 +272,7 @@ impl<'a> Scanner<'a> {
         self.bytes(offset + HEADER_BYTES as u64, header.body_bytes as usize)
     }
 
-    /// The next place from `offset` on with a valid header, or the end.
+    /// The next offset from `offset` with a valid header, or the end.
     fn next_header(&mut self, mut offset: u64) -> io::Result<u64> {
         let salt = self.salt;
         while offset + HEADER_BYTES as u64 <= self.end {

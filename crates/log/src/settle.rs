@@ -1,5 +1,5 @@
-//! The outcome of a commit: frames become readable and are acknowledged, or they are refused and their
-//! numbers are free again.
+//! The outcome of a commit: frames become readable and are acknowledged, or they are refused and
+//! their numbers are free again.
 
 use crate::commit::{Fault, Writer};
 use crate::frame::{Kind, mark};
@@ -95,9 +95,9 @@ impl Shared {
         wake(wakers);
     }
 
-    /// The disk stays full: refuses what waits, gives its numbers back, and returns what must be
-    /// written all the same, because a record of level `Memory` is acknowledged already. That goes
-    /// for what comes before such a record in its stream too, lest a number be missing.
+    /// Handles a disk that stays full: refuses waiting drafts, frees their numbers, and returns
+    /// those that must be written nevertheless, because a record of level `Memory` is acknowledged
+    /// already. They include earlier records of the same stream, so that no number is missing.
     pub(crate) fn refuse_waiting(
         &self,
         mut group: VecDeque<Pending>,
@@ -108,9 +108,9 @@ impl Shared {
         self.refuse(queue, group, free)
     }
 
-    /// Batches that are larger than the room that is left are refused as by
-    /// [`Shared::refuse_waiting`], with what is queued behind them in their streams or must not be
-    /// written before them. What must be kept of all this stays in the group. Returns the others.
+    /// Refuses batches that are larger than the remaining room as in [`Shared::refuse_waiting`],
+    /// with drafts queued after them in their streams or that must not be written before them.
+    /// Those that must be kept stay in the group. Returns the others.
     pub(crate) fn refuse_large(
         &self,
         group: &mut VecDeque<Pending>,
@@ -131,7 +131,7 @@ impl Shared {
                 others.push_back(pending);
             }
         }
-        // There is room, if not for these.
+        // Without these there is room.
         queue.health = Health::Ok;
         *group = self.refuse(queue, large, free);
         others
@@ -191,7 +191,8 @@ impl Shared {
         kept
     }
 
-    /// Records of level memory are acknowledged: while they wait for room they are read from memory.
+    /// Records of level memory are acknowledged: while they wait for room they are read from
+    /// memory.
     pub(crate) fn show_waiting(&self, group: &VecDeque<Pending>) {
         let mut wakers = Vec::new();
         {
@@ -207,7 +208,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses what is queued of removed streams.
+    /// Refuses queued drafts of removed streams.
     pub(crate) fn refuse_overtaken(&self, removed: &BTreeSet<u32>, group: &mut VecDeque<Pending>) {
         if removed.is_empty() {
             return;
@@ -238,7 +239,7 @@ impl Shared {
         queue.counters.syncs = writer.done.syncs;
     }
 
-    /// Removes the segments in which every record is trimmed, then the oldest above the size limit,
+    /// Removes the segments in which every record is trimmed, then the oldest above the size limit;
     /// from the indexes first.
     pub(crate) fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
         let dead = writer.remove_dead()?;

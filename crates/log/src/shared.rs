@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Most bytes taken for one commit: more gains nothing and delays the first of them.
+/// Maximum size of one commit in bytes: more gains nothing and delays the first records.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How many drafts the queue keeps room for: as many as wait for a commit on a busy node.
+/// Number of drafts for which the queue keeps capacity: as many as wait for a commit on a busy
+/// node.
 const ROOM_KEPT: usize = 256;
 
-/// With more queued than this there is enough for a commit: the pause between two ends.
+/// If more than this is queued, there is enough for a commit: the pause between two ends.
 const PAUSE_BYTES: usize = 256 * 1024;
 
 /// Shared by all handles of a store and its commit thread.
@@ -31,7 +32,7 @@ pub(crate) struct Shared {
     /// The store is closing: the pause between two commits ends.
     pub(crate) pause: Condvar,
     pub(crate) recents: RecentCache,
-    /// There is room in the queue, or it will never be.
+    /// There is room in the queue, or there will never be.
     pub(crate) room: Condvar,
 }
 
@@ -52,13 +53,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue's lock, once records are taken and there is room for so many bytes.
+    /// The queue's lock, once records are accepted and `bytes` fit.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, Queue>, Error> {
         self.room_in_queue(bytes, None)
     }
 
-    /// As [`Shared::room_for`], for records of level memory: they are taken while there is no room on
-    /// the disk too, up to [`Options::full_bytes`].
+    /// Like [`Shared::room_for`], for records of level memory: they are accepted while the disk is
+    /// full too, up to [`Options::full_bytes`].
     pub(crate) fn room_in_memory(
         &self,
         bytes: usize,
@@ -111,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// Most bytes that may be queued now.
+    /// Maximum number of bytes that may be queued now.
     fn queue_limit(&self, queue: &Queue) -> usize {
         let more = if queue.lacks_room() {
             self.options.full_bytes
@@ -121,18 +122,18 @@ impl Shared {
         self.options.queue_bytes.saturating_add(more)
     }
 
-    /// Whether there is room for so many bytes; one batch always has some.
+    /// Whether `bytes` fit; a single batch always fits.
     pub(crate) fn fits(&self, queue: &Queue, bytes: usize) -> bool {
         queue.bytes == 0 || queue.bytes + bytes <= self.queue_limit(queue)
     }
 
-    /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a call of the
-    /// system, and while it writes it looks at the queue by itself.
+    /// Queues a draft, and wakes the commit thread if it sleeps: waking costs a system call, and
+    /// while the thread writes it checks the queue anyway.
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
         let bytes = pending.draft.body.bytes.len();
         queue.bytes += bytes;
         pending.core.queued.fetch_add(bytes, Ordering::Relaxed);
-        // Nothing else brings room, which is looked for now and then.
+        // Nothing else frees space, so the disk is checked at intervals.
         let wakes = queue.health != Health::Full || pending.draft.makes_room();
         let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
         queue.pending.push_back(pending);
@@ -147,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Commits what waits without the pause before.
+    /// Commits queued drafts without the pause.
     pub(crate) fn skip_commit_pause(&self) {
         self.end_pause(self.lock());
     }
@@ -160,7 +161,8 @@ impl Shared {
         }
     }
 
-    /// The queue's lock, for a trim mark: it makes room on a full disk, so that is no hindrance.
+    /// The queue's lock, for a trim mark: it frees space on a full disk, so a full disk does not
+    /// prevent it.
     pub(crate) fn room_for_mark(&self, draft: &Draft) -> Result<MutexGuard<'_, Queue>, Error> {
         let queue = self.lock();
         if let Some(error) = &queue.stopped {
@@ -180,7 +182,7 @@ impl Shared {
         Ok(queue)
     }
 
-    /// The next group, into an empty one, which stays so when nothing waits.
+    /// Moves the next group into an empty one, which stays empty if nothing waits.
     pub(crate) fn take_group(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
         (queue.urgent, queue.waits_for_room) = (false, false);
@@ -191,7 +193,7 @@ impl Shared {
             until += 1;
         }
         if until == queue.pending.len() {
-            // The queue goes on in the room that the group had, unless that was a burst's.
+            // The queue reuses the capacity of the group, unless that was a burst's.
             group.shrink_to(ROOM_KEPT);
             std::mem::swap(&mut queue.pending, group);
         } else {
@@ -199,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// The disk has no room: refuses records until it has.
+    /// Handles a full disk: refuses records until there is room.
     pub(crate) fn full(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
@@ -207,7 +209,7 @@ impl Shared {
         self.wake_waiters(queue);
     }
 
-    /// Threads and tasks that wait look at the queue again.
+    /// Makes waiting threads and tasks check the queue again.
     pub(crate) fn wake_waiters(&self, mut queue: MutexGuard<'_, Queue>) {
         let wakers = queue.waiters.take_wakers();
         drop(queue);
@@ -215,7 +217,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses everything from now on, and everything that waits.
+    /// Refuses all drafts from now on, and all that wait.
     pub(crate) fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
         let (left, cores) = {
             let mut queue = self.lock();
@@ -238,10 +240,10 @@ impl Shared {
     }
 }
 
-/// Wakes everybody once: of what was acknowledged together much belongs to the same task, and a
-/// wake-up from another thread costs a call of the system.
+/// Wakes each task once: many of the drafts acknowledged together belong to the same task, and
+/// waking from another thread costs a system call.
 pub(crate) fn wake(wakers: Vec<Waker>) {
-    /// How far back the same task is looked for.
+    /// How far back to look for the same task.
     const NEAR: usize = 8;
     for (n, waker) in wakers.iter().enumerate() {
         let near = &wakers[n.saturating_sub(NEAR)..n];

@@ -1,17 +1,17 @@
-//! What a segment holds, in a small file beside it, so that opening need not read the segment.
+//! The content of a segment, in a small file next to it, so that opening need not read the segment.
 //!
 //! A snapshot is written when its segment is sealed and never changed. It is a cache: it is trusted
-//! only where its own checksum is right, where the segment has the length and the last frame that it
-//! names, and where the next segment's header names the same. Without it the segment is read, and
-//! the file is made again. It is not synced. A segment in which anything is damaged has none.
+//! only if its own checksum is valid, if the segment has the length and the last frame that it
+//! states, and if the next segment's header states the same. Without it the segment is read, and
+//! the file is created again. It is not synced. A segment with damage has none.
 //!
-//! Layout, numbers little endian: magic, format version (u32), whether records were looked through for
-//! cursors (u32), segment (u32), store (u64), checksum and length of the segment before (u32 each),
-//! length (u32), last frame's offset and checksum (u32 each), streams (u32); for each stream id (u32),
-//! first number (u64), epoch (u64), trim mark (u64), frames (u64), records (u64), definition (length
-//! u32, bytes), chunks (count u32, 44 bytes each), fills (count u32, 36 bytes each), ranges given up
-//! (count u32, 16 bytes each), cursor (number u64, 16 bytes); at the end the checksum of everything and
-//! of the segment's salt.
+//! Layout, numbers little endian: magic, format version (u32), whether records were searched for
+//! cursors (u32), segment (u32), store (u64), checksum and length of the previous segment (u32
+//! each), length (u32), last frame's offset and checksum (u32 each), streams (u32); for each stream
+//! id (u32), first number (u64), epoch (u64), trim mark (u64), frames (u64), records (u64),
+//! definition (length u32, bytes), chunks (count u32, 44 bytes each), fills (count u32, 36 bytes
+//! each), ranges given up (count u32, 16 bytes each), cursor (number u64, 16 bytes); at the end the
+//! checksum of everything and of the segment's salt.
 
 use crate::frame::{Bookmark, Definition, HEADER_BYTES, Header, Kind, MAX_SEQUENCE, mark};
 use crate::index::{Chunk, FrameRef, Index};
@@ -36,32 +36,32 @@ pub(crate) fn snapshot_number(name: &str) -> Option<u32> {
     crate::segment::segment_number(&format!("{}.segment", name.strip_suffix(".index")?))
 }
 
-/// What a segment holds of one stream.
+/// The content of a segment for one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The first number that the segment tells of, and its epoch.
+    /// The first number that the segment states, and its epoch.
     pub(crate) first: u64,
     pub(crate) epoch: u64,
-    /// The first number kept by the newest trim mark; 0 when there is none.
+    /// The first number kept by the newest trim mark; 0 if there is none.
     pub(crate) trimmed: u64,
     pub(crate) frames: u64,
     pub(crate) records: u64,
-    /// The newest definition; empty when there is none.
+    /// The newest definition; empty if there is none.
     pub(crate) definition: Vec<u8>,
     pub(crate) index: Index,
-    /// What was put back.
+    /// Restored records.
     pub(crate) fills: Vec<FrameRef>,
-    /// What was given up: first number, and the one after the last.
+    /// Ranges given up: first number, and the one after the last.
     pub(crate) given_up: Vec<(u64, u64)>,
     /// The newest cursor.
     pub(crate) bookmark: Option<Bookmark>,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) header: SegmentHeader,
-    /// Records were looked through for cursors.
+    /// Records were searched for cursors.
     pub(crate) has_cursors: bool,
     /// Length up to the end of the last frame.
     pub(crate) bytes: u64,
@@ -70,12 +70,12 @@ pub(crate) struct Snapshot {
     /// The last frame is the mark of closing.
     pub(crate) closed: bool,
     pub(crate) parts: BTreeMap<u32, Part>,
-    /// It does not hold together: it must not be written.
+    /// It is inconsistent and must not be written.
     pub(crate) spoilt: bool,
 }
 
 impl Snapshot {
-    /// Of a segment without frames.
+    /// For a segment without frames.
     pub(crate) fn new(header: SegmentHeader, has_cursors: bool) -> Snapshot {
         Snapshot {
             header,
@@ -89,7 +89,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds the next frame. The body matters for definitions and trim marks alone.
+    /// Adds the next frame. The body matters only for definitions and trim marks.
     pub(crate) fn push(
         &mut self,
         header: &Header,
@@ -231,8 +231,7 @@ impl Snapshot {
         rest.0.is_empty().then_some(snapshot)
     }
 
-    /// Writes the snapshot beside its segment. Whether that worked matters to nobody but the next
-    /// opening.
+    /// Writes the snapshot next to its segment. A failure only slows the next opening.
     pub(crate) fn save(&self, disk: &dyn Disk) -> io::Result<()> {
         let name = snapshot_name(self.header.number);
         let new = format!("{name}{UNFINISHED}");
@@ -242,14 +241,14 @@ impl Snapshot {
         match written.and_then(|()| disk.rename(&new, &name)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // Half a file would only be refused.
+                // Half a file would only be rejected.
                 let _ = disk.remove(&new);
                 Err(error)
             }
         }
     }
 
-    /// Reads the snapshot of a segment, if there is one that fits it and what the next segment says.
+    /// Reads the snapshot of a segment, if it matches the segment and the header of the next one.
     pub(crate) fn load(
         disk: &dyn Disk,
         segment: &dyn File,
@@ -463,7 +462,7 @@ mod tests {
             at in 0usize..400, value: u8,
         ) {
             prop_assert!(Snapshot::decode(&bytes, &header()).is_none());
-            // Behind a checksum that is right.
+            // With a valid checksum.
             let mut sealed = filled().encode();
             sealed.truncate(sealed.len() - 4);
             let at = at % sealed.len();

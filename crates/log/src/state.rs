@@ -1,4 +1,5 @@
-//! A stream's state: its definition, its index, its newest frames in memory, and who waits for it.
+//! A stream's state: its definition, its index, its newest frames in memory, and its waiting
+//! readers.
 
 use crate::Error;
 use crate::draft::Draft;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Where an eager follower is; kept by the stream, which may take it back.
+/// The position of an eager follower; held by the stream, which may retract it.
 #[derive(Default)]
 pub(crate) struct Eager {
     pub(crate) next: u64,
@@ -26,7 +27,7 @@ impl Eager {
         }
     }
 
-    /// The numbers from `from` on will be assigned to other records.
+    /// The numbers from `from` will be assigned to other records.
     pub(crate) fn retract(&mut self, from: u64, wakers: &mut Vec<Waker>) {
         if self.next > from {
             self.next = from;
@@ -36,11 +37,11 @@ impl Eager {
     }
 }
 
-/// What readers see of a stream.
+/// The state of a stream as seen by readers.
 pub(crate) struct View {
-    /// The newest that is safe; of a stream that is being made, the first.
+    /// The newest durable definition; of a stream being created, the first.
     pub(crate) definition: Definition,
-    /// The newest one, while it is on its way.
+    /// The newest definition, while it is in flight.
     pub(crate) coming: Option<Definition>,
     pub(crate) index: Index,
     pub(crate) bookmark: Option<Bookmark>,
@@ -48,29 +49,28 @@ pub(crate) struct View {
     pub(crate) stopped: Option<Error>,
     /// The newest frames, without a gap, as long as there is room for them in memory.
     pub(crate) recent: VecDeque<Recent>,
-    /// Frames that have their numbers and are on their way to the disk, without a gap behind the
-    /// index.
+    /// Frames that have numbers and are in flight, without a gap after the index.
     pub(crate) accepted: VecDeque<Recent>,
-    /// Up to before this number they are read although they wait for room on the disk: they are of
-    /// level memory.
+    /// Records of level memory before this number are readable although they wait for room on the
+    /// disk.
     shown: u64,
-    /// Who reads those, by the follower's number.
+    /// The eager followers, by number.
     pub(crate) eager: BTreeMap<u64, Eager>,
     last_follower: u64,
 }
 
 impl View {
-    /// The newest definition, whether it is safe or on its way.
+    /// The newest definition, durable or in flight.
     pub(crate) fn newest(&self) -> &Definition {
         self.coming.as_ref().unwrap_or(&self.definition)
     }
 
-    /// The newest definition, unless it is on its way.
+    /// The newest definition, unless it is in flight.
     pub(crate) fn safe(&self) -> Option<&Definition> {
         self.coming.is_none().then_some(&self.definition)
     }
 
-    /// The number after the last one that can be read.
+    /// The number after the last readable one.
     pub(crate) fn end(&self) -> u64 {
         self.index.next().max(self.shown)
     }
@@ -81,9 +81,9 @@ impl View {
         self.last_follower
     }
 
-    /// Frames in memory that begin with a number, or else where they are.
+    /// Frames in memory that start with a number, or else their position.
     pub(crate) fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
-        /// Most bytes that are handed out at once.
+        /// Maximum number of bytes returned at once.
         const BYTES: usize = 64 * 1024;
         let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
         let waiting = from >= self.index.next() && from < self.shown;
@@ -108,15 +108,15 @@ impl View {
 pub(crate) struct Core {
     pub(crate) id: u32,
     pub(crate) epoch: u64,
-    /// The last number given out; changed only under the queue's lock.
+    /// The last number assigned; changed only under the queue's lock.
     pub(crate) assigned: AtomicU64,
     /// It is removed, or about to be; changed only under the queue's lock.
     pub(crate) removed: AtomicBool,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
-    /// Bytes of what is queued of it.
+    /// Size of its queued drafts in bytes.
     pub(crate) queued: AtomicUsize,
-    /// Cursors that were set and are on their way to the disk.
+    /// Cursors that were set and are in flight to the disk.
     pub(crate) cursors: AtomicU64,
     view: Mutex<View>,
 }
@@ -156,8 +156,8 @@ impl Core {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame is safe: it can be read from now on. Whether it is the only one that the stream has
-    /// in its segment.
+    /// Records that a frame is durable and readable. Returns whether it is the stream's only one in
+    /// its segment.
     pub(crate) fn committed(
         &self,
         segment: u32,
@@ -179,7 +179,7 @@ impl Core {
         entered
     }
 
-    /// Records up to before `next` are read while they wait for room.
+    /// Makes records before `next` readable while they wait for room.
     pub(crate) fn show(&self, next: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
         if next > view.end() {
@@ -188,17 +188,18 @@ impl Core {
         }
     }
 
-    /// A mark, or records that were put back, is safe.
+    /// Records that a mark, or restored records, are durable.
     pub(crate) fn renew_cursor(&self, draft: &Draft) {
         Bookmark::renew(&mut self.view().bookmark, draft.bookmark, draft.kind);
     }
 
-    /// Records before a number count no more; the segments in which the stream has nothing left.
+    /// Drops the records before a number; returns the segments in which the stream has nothing
+    /// left.
     pub(crate) fn trim_to(&self, before: u64) -> Vec<u32> {
         self.view().index.trim_to(before)
     }
 
-    /// Nothing more will come.
+    /// Ends the stream: no more records will arrive.
     pub(crate) fn stop(&self, reason: &Error) {
         let wakers: Vec<Waker> = {
             let mut view = self.view();
@@ -211,7 +212,7 @@ impl Core {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether nothing is on its way to the disk: neither records nor a cursor.
+    /// Whether nothing is in flight to the disk: neither records nor a cursor.
     pub(crate) fn is_settled(&self) -> bool {
         self.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
     }
@@ -220,7 +221,7 @@ impl Core {
         self.view().index.next() > self.assigned.load(Ordering::Relaxed)
     }
 
-    /// The records from `from` on were refused: their numbers will be assigned to others.
+    /// The records from `from` were refused: their numbers will be assigned to others.
     pub(crate) fn retract(&self, from: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
         while view.accepted.back().is_some_and(|it| it.first >= from) {
@@ -235,8 +236,8 @@ impl Core {
         self.view().index.trim(segment)
     }
 
-    /// A frame that puts records back is safe. Whether it is the only one that the stream has in its
-    /// segment.
+    /// Records that a frame of restored records is durable. Returns whether it is the stream's only
+    /// one in its segment.
     pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
         self.view().index.fill(segment, frame)
     }

@@ -1,13 +1,13 @@
-//! Committing step by step, on the commit thread or by a caller that drives the store itself.
+//! Commits step by step, on the commit thread or by a caller that drives the store itself.
 //!
 //! A step never waits: it writes queued drafts, or reports that the disk has no room. The thread waits
 //! between steps ([`Shared::run`]), so a simulation can replace the thread.
 //!
-//! On a full disk, trim marks and removals are written first, past the reserve, because they make room.
-//! Appends that need the disk are refused after a while, and so are later ones. Records of level memory
-//! are acknowledged already: they stay in the queue, where readers find them, and more are accepted. If
-//! only a large batch does not fit, it is refused at once with what depends on it, and the rest is
-//! written.
+//! On a full disk, trim marks and removals are written first, using the reserve, because they free
+//! space. Appends that need the disk are refused after a while, and so are later ones. Records of
+//! level memory are acknowledged already: they stay in the queue, where readers find them, and more
+//! are accepted. If only a large batch does not fit, it is refused at once with the drafts that
+//! depend on it, and the rest is written.
 
 use crate::commit::{Fault, Writer};
 use crate::queue::{Pending, Queue};
@@ -23,15 +23,15 @@ pub(crate) enum Step {
     Done,
     /// Nothing waits.
     Idle,
-    /// There is no room; so many bytes are free.
+    /// The disk is full; this many bytes are free.
     Full(u64),
 }
 
-/// The writer, and the group that it is at.
+/// The writer, and its current group.
 pub(crate) struct Committer {
     pub(crate) writer: Writer,
     group: VecDeque<Pending>,
-    /// How often the disk was found full since something was last written or refused.
+    /// Number of times the disk was found full since something was last written or refused.
     polls: u32,
     begun: bool,
 }
@@ -57,20 +57,20 @@ fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
     writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
 }
 
-/// Stops the store when the commit thread panics, so that nobody waits for ever.
+/// Stops the store when the commit thread panics, so that nobody waits forever.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "the commit thread ended by a panic".to_owned();
+            let reason = "the commit thread panicked".to_owned();
             self.0.stop(&Error::Failed { reason }, VecDeque::new());
         }
     }
 }
 
 impl Shared {
-    /// One step. After an error the store has stopped, and all that waited has failed.
+    /// Runs one step. After an error the store has stopped, and all waiting drafts have failed.
     pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
         let step = self.try_step(committer);
         step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
@@ -78,7 +78,7 @@ impl Shared {
 
     fn try_step(&self, committer: &mut Committer) -> Result<Step, Error> {
         if !std::mem::replace(&mut committer.begun, true) {
-            // What a power loss kept from being removed.
+            // Segments that a power loss kept from being removed.
             let trimmed = self.trim(&mut committer.writer);
             trimmed.map_err(|fault| self.error_of(fault))?;
             writer_snapshots(self, committer);
@@ -116,7 +116,8 @@ impl Shared {
         }
     }
 
-    /// Nothing waits; if the disk was full, takes records again as soon as there may be room.
+    /// Nothing waits; if the disk was full, records are accepted again as soon as there may be
+    /// room.
     fn look_for_room(&self, writer: &Writer) -> Result<Step, Error> {
         if self.lock().health != Health::Full {
             return Ok(Step::Idle);
@@ -134,8 +135,8 @@ impl Shared {
         }
     }
 
-    /// The group has no room: trim marks may make some; a batch that is too large for what is left is
-    /// passed by; after enough looks what waits is refused.
+    /// Handles a group that has no room: trim marks may free some; a batch that is too large for
+    /// the remaining room is skipped; after enough attempts waiting drafts are refused.
     fn on_full(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
@@ -164,8 +165,8 @@ impl Shared {
         Ok(Step::Full(free))
     }
 
-    /// Writes what does not depend on batches that are too large for the room that is left. None when
-    /// that is not the reason why there is none.
+    /// Writes the drafts that do not depend on batches too large for the remaining room. None if
+    /// such batches are not the reason.
     fn write_around_large(
         &self,
         writer: &mut Writer,
@@ -178,7 +179,7 @@ impl Shared {
         if !group.iter().any(|it| it.draft.written_bytes() > room) {
             return Ok(None);
         }
-        // What was cut off before must not come back once its batch is refused.
+        // Bytes that were truncated before must not reappear once their batch is refused.
         writer.settle()?;
         let mut others = self.refuse_large(group, room, free);
         self.show_waiting(group);
@@ -200,8 +201,8 @@ impl Shared {
         Ok(Some(if held { Step::Full(free) } else { Step::Done }))
     }
 
-    /// Writes the trim marks and removals of a group and of the queue past the reserve, for they make
-    /// room; false when there are none.
+    /// Writes the trim marks and removals of a group and of the queue, using the reserve, because
+    /// they free space; false if there are none.
     fn write_marks_first(
         &self,
         writer: &mut Writer,
@@ -242,7 +243,7 @@ impl Shared {
         Ok(any)
     }
 
-    /// Writes the rest, marks the clean end, and resolves everything that waits.
+    /// Writes the rest, marks the clean end, and resolves all waiting drafts.
     pub(crate) fn end(&self, committer: &mut Committer) -> Result<(), Error> {
         let closed = committer.writer.close();
         let reason = closed.clone().err().unwrap_or(Error::Closed);
@@ -309,7 +310,7 @@ impl Shared {
         }
     }
 
-    /// The store is closing and the disk is full: what waits fails with that error.
+    /// Handles a close while the disk is full: waiting drafts fail with that error.
     pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
         let error = self.error_of(Fault::Full(free));
         self.stop(&error, std::mem::take(&mut committer.group));

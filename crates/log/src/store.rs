@@ -18,8 +18,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates the log of a directory and recovers it: reads all of it once. `seed` must
-    /// be random: epochs are drawn from it. No other store may have the directory open.
+    /// Opens or creates the log of a directory and recovers it. `seed` must be random: epochs are
+    /// drawn from it. No other store may have the directory open.
     pub fn open(
         disk: Box<dyn Disk>,
         options: Options,
@@ -51,7 +51,7 @@ impl Store {
         Ok((Store { owner }, recovery))
     }
 
-    /// Waits, after [`Error::QueueFull`], until a batch of so many bytes fits into the queue.
+    /// Waits, after [`Error::QueueFull`], until a batch of `bytes` bytes fits into the queue.
     pub fn room(&self, bytes: usize) -> Room {
         Room::new(&self.owner.shared, bytes)
     }
@@ -92,8 +92,8 @@ impl Store {
         self.owner.shared.lock().health.clone()
     }
 
-    /// How often numbers were retracted from records that were refused while they waited for room
-    /// on the disk; see [`Stream::append_derived`].
+    /// The number of times that numbers of records were retracted because the records were refused
+    /// while waiting for room on the disk; see [`Stream::append_derived`].
     pub fn retractions(&self) -> u64 {
         self.owner.shared.lock().retractions
     }
@@ -124,11 +124,12 @@ impl Store {
         self.owner.shared.lock().counters
     }
 
-    /// With [`crate::Commit::Caller`]: writes one group of what is queued, syncs it if one of its streams
-    /// needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it does nothing.
+    /// With [`crate::Commit::Caller`]: writes one group of the queue, syncs it if one of its
+    /// streams needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it
+    /// does nothing.
     ///
     /// # Errors
-    /// The store has stopped: a write or a sync failed, and with it everything that waited.
+    /// The store has stopped: a write or a sync failed, and all waiting drafts with it.
     pub fn commit(&self) -> Result<Committed, Error> {
         self.owner.commit()
     }

@@ -1,5 +1,5 @@
-//! One stream of the store: its positions, trimming, its cursor, resuming. Appending and reading are in
-//! files of their own.
+//! One stream of the store: its positions, trimming, its cursor, resuming. Appending and reading
+//! have their own files.
 
 mod append;
 pub(crate) mod read;
@@ -23,21 +23,21 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Waits, after [`Error::QueueFull`], until a batch of so many bytes fits into the queue.
+    /// Waits, after [`Error::QueueFull`], until a batch of `bytes` bytes fits into the queue.
     pub fn room(&self, bytes: usize) -> Room {
         Room::new(&self.owner.shared, bytes)
     }
 
     /// Removes the records before a number (at most those that are acknowledged): once the result
-    /// resolves they are no longer read, and segments in which nothing is kept are deleted. The mark is
-    /// as safe as the stream's level; if it is lost, the records reappear. Trimming again to a lower
-    /// number costs nothing.
+    /// resolves they are no longer read, and segments in which nothing is kept are deleted. The
+    /// mark is as durable as the stream's level; if it is lost, the records reappear. Trimming
+    /// again to a lower number costs nothing.
     ///
     /// Readers and followers that reach such a record get [`Error::Gap`] with
     /// [`crate::GapReason::Trimmed`] and continue after it. Numbers are never reused.
     ///
     /// # Errors
-    /// The store has stopped, or its queue is full; a full disk is no hindrance.
+    /// The store has stopped, or its queue is full; a full disk does not prevent it.
     pub fn trim(&self, before_sequence: u64) -> Result<Trimmed, Error> {
         let ack = Arc::new(Ack::default());
         let (first, before, level) = {
@@ -71,14 +71,15 @@ impl Stream {
         })
     }
 
-    /// The newest cursor that the stream's acknowledged records named ([`crate::Options::cursor_of`]),
-    /// or that was set. It outlives them: neither a trim nor the size limit takes it.
+    /// The newest cursor that the stream's acknowledged records named
+    /// ([`crate::Options::cursor_of`]), or that was set. It outlives them: neither a trim nor the
+    /// size limit removes it.
     pub fn cursor(&self) -> Option<Cursor> {
         self.core.view().bookmark.map(|bookmark| bookmark.cursor)
     }
 
-    /// Sets the cursor behind what is queued, on the conditions of [`Stream::append_after`]. It is safe
-    /// against a power loss when the result resolves.
+    /// Sets the cursor after the queued records, on the conditions of [`Stream::append_after`]. It
+    /// survives a power loss once the result resolves.
     ///
     /// # Errors
     /// Those of [`Stream::append_after`].
@@ -105,12 +106,12 @@ impl Stream {
         })
     }
 
-    /// Whether nothing of it is on its way to the disk: neither records nor a cursor.
+    /// Whether nothing of it is in flight to the disk: neither records nor a cursor.
     pub fn is_settled(&self) -> bool {
         self.core.is_settled()
     }
 
-    /// Waits until nothing of it is on its way to the disk: neither records nor a cursor.
+    /// Waits until nothing of it is in flight to the disk: neither records nor a cursor.
     pub fn settled(&self) -> Settled {
         Settled::new(&self.owner.shared, &self.core)
     }
@@ -128,12 +129,13 @@ impl Stream {
         self.core.view().definition.name.clone()
     }
 
-    /// Whether it was removed by [`crate::Store::remove`], or is about to be: it takes no more records.
+    /// Whether it was removed by [`crate::Store::remove`], or is about to be: it accepts no more
+    /// records.
     pub fn is_removed(&self) -> bool {
         self.core.check_not_removed().is_err()
     }
 
-    /// The number that it got when it was defined; a stream that was defined later has a higher one.
+    /// The number assigned at its definition; a stream that was defined later has a higher one.
     pub fn number(&self) -> u32 {
         self.core.id
     }
@@ -148,14 +150,14 @@ impl Stream {
         self.core.view().index.first()
     }
 
-    /// The last acknowledged number that can be read, 0 when there was none yet. (A record of level
-    /// `Memory` is acknowledged at once but can be read only when it is written, or waits for room on
-    /// a full disk.)
+    /// The last acknowledged number that can be read; 0 if there is none. (A record of level
+    /// `Memory` is acknowledged at once but can be read only when it is written, or while it waits
+    /// for room on a full disk.)
     pub fn last(&self) -> u64 {
         self.core.view().end() - 1
     }
 
-    /// The last number given out; those behind [`Stream::last`] are on their way to the disk.
+    /// The last assigned number; those after [`Stream::last`] are in flight to the disk.
     pub fn assigned(&self) -> u64 {
         self.core.assigned.load(Ordering::Relaxed)
     }
@@ -170,12 +172,12 @@ impl Stream {
         self.core.view().definition.epochs.clone()
     }
 
-    /// Gives missing records up: [`Stream::gaps`] no longer lists them, readers skip them as before, and the
-    /// damaged bytes need not be kept. They can still be restored. The result resolves like that of a
-    /// trim, at level power.
+    /// Gives up missing records: [`Stream::gaps`] no longer lists them, readers skip them as
+    /// before, and the damaged bytes need not be kept. They can still be restored. The result
+    /// resolves like that of a trim, at level power.
     ///
     /// # Errors
-    /// [`Error::NotMissing`] when one of the numbers is there; those of [`Stream::trim`].
+    /// [`Error::NotMissing`] if one of the numbers exists; those of [`Stream::trim`].
     pub fn give_up(&self, from: u64, last: u64) -> Result<Trimmed, Error> {
         let next = last.saturating_add(1);
         if !self.core.view().index.misses(from, next) {

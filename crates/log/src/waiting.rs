@@ -1,6 +1,6 @@
 //! Tasks that wait for the commit thread: for room in the queue, or until a stream is settled.
 //!
-//! Each is woken after every commit and checks again, so that a task that is dropped costs no other its turn.
+//! Each is woken after every commit and checks again, so dropping one task does not delay another.
 
 use crate::Health;
 use crate::queue::Queue;
@@ -25,7 +25,7 @@ impl WaiterSlot {
         }
     }
 
-    /// Ready when `is_over`; looks again after the next commit.
+    /// Ready when `is_over`; checks again after the next commit.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -50,10 +50,10 @@ impl Drop for WaiterSlot {
     }
 }
 
-/// Resolves when a batch that was refused with [`crate::Error::QueueFull`] fits into the queue, or when
-/// the log takes nothing any more. The next append succeeds, unless another task was quicker, or says
-/// why it cannot.
-#[must_use = "room is there when this resolves"]
+/// Resolves when a batch that was refused with [`crate::Error::QueueFull`] fits into the queue, or
+/// when the log accepts no more records. The next append succeeds, unless another task was quicker,
+/// or returns the reason.
+#[must_use = "the queue has room when this resolves"]
 pub struct Room {
     slot: WaiterSlot,
     bytes: usize,
@@ -80,7 +80,7 @@ impl Future for Room {
     }
 }
 
-/// Resolves when nothing of a stream is on its way to the disk, or when the log has ended.
+/// Resolves when nothing of a stream is in flight to the disk, or when the log has ended.
 #[must_use = "the stream is settled when this resolves"]
 pub struct Settled {
     slot: WaiterSlot,

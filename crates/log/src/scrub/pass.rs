@@ -1,4 +1,5 @@
-//! The reading half of the scrub: goes through old segments and finds what does not pass its checksums.
+//! The reading half of the scrub: goes through old segments and finds bytes that fail their
+//! checksums.
 
 use crate::frame::Header;
 use crate::segment::{
@@ -21,27 +22,27 @@ pub(crate) struct Damage {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) bytes: u64,
-    /// Segments of this pass that are done.
+    /// Number of segments of this pass that are finished.
     pub(crate) segments_done: usize,
-    /// Segments of this pass in all, without the one that is being written.
+    /// Total number of segments of this pass, without the one being written.
     pub(crate) segments: usize,
-    /// The last segment is done.
+    /// The last segment is finished.
     pub(crate) pass_done: bool,
 }
 
-/// One pass over all segments that are not written any more, and how far it is.
+/// One pass over all segments that are no longer written, and its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
     segment: u32,
     offset: u64,
-    /// The frame before: its header, offset and checksum.
+    /// The previous frame: its header, offset and checksum.
     before: Option<(Header, u64, u32)>,
     /// Segment and offset of damage that was reported.
     known: BTreeSet<(u32, u64)>,
 }
 
 impl Pass {
-    /// A pass that does not report again what opening has reported.
+    /// A pass that does not report damage known since opening.
     pub(crate) fn new(reported: &[CorruptRange]) -> Pass {
         let place = |range: &CorruptRange| Some((segment_number(&range.segment)?, range.offset));
         Pass {
@@ -58,7 +59,7 @@ impl Pass {
         found: &mut dyn FnMut(Damage),
     ) -> Result<Progress, Error> {
         let mut numbers = segments(disk)?;
-        // The last is being written.
+        // The last one is being written.
         numbers.pop();
         let mut progress = Progress {
             segments: numbers.len(),
@@ -90,7 +91,7 @@ impl Pass {
         (self.segment, self.offset, self.before) = (segment, 0, None);
     }
 
-    /// Reads on in the segment; at its end goes to the next one.
+    /// Continues reading in the segment; at its end moves to the next one.
     fn read_segment(
         &mut self,
         (disk, store): (&dyn Disk, u64),
@@ -110,7 +111,7 @@ impl Pass {
                 self.report(
                     0,
                     read as u64,
-                    "the segment's header is invalid",
+                    "the header of the segment is invalid",
                     None,
                     found,
                 );
@@ -125,19 +126,19 @@ impl Pass {
                     if let Some((last, last_offset, last_crc)) = self.before
                         && last_crc != header.previous
                     {
-                        let what = "the frame after names another one";
+                        let what = "the next frame has another predecessor";
                         self.report(last_offset, last.frame_bytes(), what, Some(last), found);
                     }
                     (header.frame_bytes(), Some((header, offset, crc)))
                 }
                 Found::BadBody(header, crc) => {
                     let bytes = header.frame_bytes();
-                    let what = "a frame's body is not what was written";
+                    let what = "the body of a frame fails its checksum";
                     self.report(offset, bytes, what, Some(header), found);
                     (bytes, Some((header, offset, crc)))
                 }
                 Found::Bad(bytes) => {
-                    self.report(offset, bytes, "no frame can be read", None, found);
+                    self.report(offset, bytes, "no valid frame", None, found);
                     (bytes, None)
                 }
                 Found::End => {

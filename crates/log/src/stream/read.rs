@@ -1,4 +1,4 @@
-//! Reading a stream's records, by number or by time.
+//! Reads a stream's records, by number or by time.
 
 use super::Stream;
 use crate::frame::record;
@@ -6,18 +6,18 @@ use crate::index::{FrameRef, Plan};
 use crate::read::{ReadOutcome, RecordVisitor};
 use crate::{Error, GapReason, Position, Record};
 
-/// Most payload bytes that one read gathers before it returns what it has.
+/// Maximum number of payload bytes that one read collects before it returns.
 pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 impl Stream {
-    /// At most `max_records` acknowledged records from `from_sequence` on (0: from the first kept),
-    /// and no more than about 8 MiB of them. Stops before a gap; for a number in a gap it
-    /// returns [`Error::Gap`].
+    /// At most `max_records` acknowledged records from `from_sequence` (0: from the first kept),
+    /// and no more than about 8 MiB of them. Stops before a gap; for a number in a gap it returns
+    /// [`Error::Gap`].
     pub fn read(&self, from_sequence: u64, max_records: usize) -> Result<Vec<Record>, Error> {
         self.read_within(from_sequence, max_records, READ_BYTES)
     }
 
-    /// As [`Stream::read`], and no more than about `max_bytes` of payload; at least one record.
+    /// Like [`Stream::read`], and no more than about `max_bytes` of payload; at least one record.
     pub fn read_within(
         &self,
         from_sequence: u64,
@@ -36,7 +36,7 @@ impl Stream {
     /// `max_records`, after about `max_bytes` of payload, or before a gap. Returns the number to continue
     /// from. The newest records come from memory ([`crate::Options::recent_bytes`]).
     ///
-    /// # Errors
+    /// Like [`Stream::read`].
     /// As [`Stream::read`].
     pub fn visit(
         &self,
@@ -67,8 +67,8 @@ impl Stream {
         }
     }
 
-    /// Hands out records (epoch, number, time, payload) from a number on until `take` returns false,
-    /// a gap or the end.
+    /// Passes records (epoch, number, time, payload) from a number to `take` until it returns
+    /// false, a gap or the end.
     fn each(&self, from: u64, take: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
         let (mut from, mut more) = (from, true);
@@ -123,7 +123,7 @@ impl Stream {
                     reader.distrust(segment);
                     self.core.view().index.unfill(segment, offset);
                 }
-                // Frames before it could not be found either.
+                // Earlier frames could not be found either.
                 ReadOutcome::Corrupt(next) => self.found_gap(segment, from, next),
                 // Frames of the chunk could not be found.
                 ReadOutcome::All if more && from < until => {
@@ -146,7 +146,7 @@ impl Stream {
             match outcome {
                 Err(Error::Gap { next: after, .. }) => from = after,
                 Ok(()) if from >= next => {}
-                // The end, or a disk that does not read: nothing is known of the rest.
+                // The end, or a disk that fails to read: nothing is known of the rest.
                 _ => return,
             }
         }
@@ -207,13 +207,13 @@ impl Stream {
         }
     }
 
-    /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
-    /// `None` when none has. Call it before each [`Stream::visit`] to skip records of other times.
+    /// The first number from `from` whose record may have a time with `from_ns <= time < to_ns`;
+    /// `None` if none has. Call it before each [`Stream::visit`] to skip records of other times.
     pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let view = self.core.view();
         let waiting = from.max(view.index.next());
         let found = view.index.seek_time(from, from_ns, to_ns);
-        // Of those that wait for room no times are kept.
+        // Records that wait for room have no time index.
         found.or_else(|| (waiting < view.end()).then_some(waiting))
     }
 
