@@ -259,12 +259,12 @@ struct SegmentFile {
     header: Option<SegmentHeader>,
 }
 
-/// Whether snapshots may replace reading.
+/// The extent of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Every byte is read.
+    /// Reads every byte.
     All,
-    /// Segments whose snapshots can be trusted are not.
+    /// Skips segments whose snapshots can be trusted.
     Unknown,
 }
 

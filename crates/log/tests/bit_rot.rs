@@ -1,10 +1,9 @@
-//! Goal: rot anywhere is found or harmless: no wrong record is ever returned, healthy records
-//! outside the rotten place stay readable, what is missing is named and counted, and the scrub finds
-//! what opening did not look at.
-//! Method: each byte of each file of a log gets one bit flipped (clean and unclean ends), sectors
-//! are zeroed or swapped; each result is opened, with and without the segments' snapshots, and all
-//! that can be read is compared; the scrub and the counts of what is lost are compared with the
-//! model.
+//! Goal: bit rot anywhere is found or harmless: no wrong record is ever returned, healthy records
+//! elsewhere stay readable, missing records are named and counted, and the scrub finds the damage
+//! that opening did not check. Method: one bit of each byte of each file of a log is flipped (clean
+//! and unclean ends), sectors are zeroed or swapped. Each result is opened, with and without the
+//! segments' snapshots, and all readable records are compared; the scrub and the counts of losses
+//! are compared with the model.
 
 use chappe_log::{Disk, Error, Level, Options, Position, Store, check};
 use chappe_sim::SimDisk;
@@ -47,8 +46,8 @@ fn build(clean: bool) -> (SimDisk, Model) {
     (if clean { disk } else { killed }, model)
 }
 
-/// Opens the disk and returns the batches of which records are missing: by reading, and after a
-/// scrub, and with every byte looked at in opening.
+/// Opens the disk and returns the batches with missing records: found by reading, and after a
+/// scrub, and by an opening that reads every byte.
 fn missing(disk: &SimDisk, model: &Model, what: &str) -> BTreeSet<u64> {
     let unread = disk.kill();
     let scrubbed = disk.kill();
@@ -97,7 +96,7 @@ fn missing_in(disk: &SimDisk, model: &Model, what: &str, way: Way) -> BTreeSet<u
         let found = store.existing(name).or_else(lost_name);
         let mut read = BTreeSet::new();
         let mut from = 0;
-        // What the model says is lost from the middle.
+        // The losses from the middle according to the model.
         let mut lost = 0;
         while let Some(stream) = &found {
             match stream.read(from, 5) {
@@ -136,7 +135,7 @@ fn missing_in(disk: &SimDisk, model: &Model, what: &str, way: Way) -> BTreeSet<u
                     })
                     .is_err();
                 assert!(gap || rolled, "{what}: {name} {number}");
-                // The number is not given to another record of the same epoch.
+                // The number is not assigned to another record of the same epoch.
                 assert!(gap || stream.epoch() != epoch, "{what}");
             }
         }
@@ -225,7 +224,7 @@ fn lost_and_misdirected_sectors_never_give_a_wrong_record() {
             missing(&cut, &model, &format!("{name} cut at {sector}"));
         }
     }
-    // A whole segment in another's place, and one that is gone.
+    // An entire segment in the position of another one, and a missing one.
     let swapped = disk.kill();
     swapped.put(&names[1], &disk.bytes(&names[0]).unwrap());
     assert!(!missing(&swapped, &model, "first segment twice").is_empty());
@@ -296,7 +295,7 @@ fn what_is_still_in_memory_is_written_again() {
     assert!(disk.flip(&name, at.unwrap() as u64 * 8));
     let step = store.scrub(u64::MAX).unwrap();
     assert_eq!((step.corrupt.len(), step.from_memory), (1, 1));
-    // What is appended behind it is safe only when it is.
+    // A record appended after it is durable only when the previous one is.
     let last = stream.append(vec![(101, payload(101))]);
     last.unwrap().wait().unwrap();
     assert_eq!(stream.gaps(), vec![]);

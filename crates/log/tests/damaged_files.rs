@@ -1,7 +1,8 @@
-//! Goal: the first opening of a log with damaged or missing files finds everything that is readable
-//! and names everything that is not, and later openings find the same: neither the removal of segments
-//! nor the records appended afterwards change it.
-//! Method: two damages that once did, and a sweep: each segment is cut at many places while each other
+//! Goal: the first opening of a log with damaged or missing files finds all readable records and
+//! names all others, and later openings find the same: neither the removal of segments nor later
+//! appends change it. Method: two cases of damage from past failures, and a sweep: each segment is
+//! cut at many offsets while each other file in turn is emptied or removed. The fuzz target's check
+//! judges the sweep.
 //! file in turn is emptied or removed. The fuzz target's check judges the sweep.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
@@ -13,7 +14,7 @@ mod check;
 use chappe_log::{Disk, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;
 
-/// Bytes from one cut of the sweep to the next: prime, so that cuts lie in all parts of frames.
+/// Bytes from one cut of the sweep to the next: prime, so that all parts of frames are hit.
 const CUT_STEP: usize = 251;
 
 fn open(disk: &SimDisk) -> (Store, Stream) {
@@ -108,7 +109,7 @@ fn records_after_a_cut_off_frame_are_read_again() {
         panic!("{names:?}");
     };
     let length = disk.bytes(cut_off).unwrap().len();
-    // The newest frame's header is whole and its body is not: it claims the bytes that follow.
+    // The newest frame has a complete header but not its body: it claims the bytes that follow.
     cut(&disk, cut_off, length - 10);
     disk.put(newest, &[]);
     let (store, stream) = open(&disk);

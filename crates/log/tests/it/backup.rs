@@ -1,8 +1,9 @@
-//! Goal: a copy made while the log is written, trimmed and cut by its size limit is a log of its own
-//! that holds everything acknowledged before the copy began and nothing that was not written; opened,
-//! it has new epochs. Mending keeps damaged bytes aside and leaves nothing that anybody waits for.
-//! Method: a store is copied again and again under a writer; each copy is opened and judged. A log
-//! with rot, a torn tail and lost segments is mended, on a disk that is cut at every boundary too.
+//! Goal: a copy made while the log is written, trimmed and cut by its size limit is a log of its
+//! own that holds everything acknowledged before the copy started and nothing that was not written;
+//! once opened, it has new epochs. A repair saves damaged bytes and leaves nothing that a reader
+//! waits for. Method: a store is copied repeatedly under a writer; each copy is opened and judged.
+//! A log with rot, a torn tail and lost segments is repaired, also with a power loss at each
+//! boundary.
 
 use chappe_log::{
     Disk, EpochReason, Error, Level, MemoryDisk, Options, Repaired, Report, Store, Stream, back_up,
@@ -29,7 +30,7 @@ fn append(stream: &Stream) {
     appended.unwrap().wait().unwrap();
 }
 
-/// Reads all of a stream; its first and last number. There must be no gap.
+/// Reads an entire stream without gaps; returns its first and last number.
 fn whole(stream: &Stream) -> (u64, u64) {
     let mut next = stream.first();
     while next <= stream.last() {
@@ -44,7 +45,7 @@ fn whole(stream: &Stream) -> (u64, u64) {
     (stream.first(), stream.last())
 }
 
-/// Ends the writer, also when a copy is judged wrong.
+/// Stops the writer, even if a copy fails the test.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -97,7 +98,7 @@ fn copies_under_a_writer(retain_bytes: Option<u64>) {
                 made.report
             );
             assert!(told > 0 && bytes == copy.used());
-            // What was not synced of the copy is nothing.
+            // Nothing remains of the copy's unsynced bytes.
             let (opened, recovery) =
                 Store::open(Box::new(copy.crash(round)), options(), 99).unwrap();
             assert_eq!((recovery.corrupt, recovery.torn_tail), (vec![], None));
@@ -136,7 +137,7 @@ fn nothing_is_copied_of_nothing() {
     assert!(made.files.is_empty() && made.report.healthy());
 }
 
-/// A log with rot in the middle, a segment that is gone and a torn tail.
+/// A log with rot in the middle, a missing segment and a torn tail.
 fn broken() -> SimDisk {
     let disk = SimDisk::new(1);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
@@ -165,7 +166,8 @@ fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<Repaired, Error> {
     )
 }
 
-/// What `check` finds in the broken log, the repaired disk, what was kept, and what repair reports.
+/// Finding of `check` in the broken log, the repaired disk, the saved bytes, and the report of the
+/// repair.
 fn repaired() -> (Report, SimDisk, MemoryDisk, Repaired) {
     let (disk, kept) = (broken(), MemoryDisk::new());
     let before = check(&disk).unwrap();

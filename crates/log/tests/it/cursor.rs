@@ -1,7 +1,6 @@
-//! Goal: a stream's cursor is that of its newest record, or the one set behind it, whatever took the
-//! record away since: a trim, the size limit, an opening, a full disk.
-//! Method: streams with small segments on a simulated disk; moments of power loss are in
-//! `power_loss.rs`.
+//! Goal: a stream's cursor is that of its newest record, or the one set after it, even if the
+//! record was removed since by a trim, the size limit, an opening or a full disk. Method: streams
+//! with small segments on a simulated disk; `power_loss.rs` covers power losses.
 
 use chappe_log::{Cursor, Error, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;
@@ -92,7 +91,7 @@ fn a_cursor_that_is_set_counts_from_there_on() {
     assert_eq!(a.cursor(), Some([3; 16]));
     store_one(&a, 4);
     a.set_cursor(0, [5; 16]).unwrap().wait().unwrap();
-    // A trim that comes after it, of the record that it was set behind.
+    // A later trim of the record after which it was set.
     a.trim(u64::MAX).unwrap().wait().unwrap();
     for _ in 0..2 {
         let store = open(&disk.kill(), options());

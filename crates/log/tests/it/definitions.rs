@@ -1,7 +1,6 @@
-//! Goal: definitions of many streams cost one sync, a change builds on the newest one even while that
-//! is on its way, and a refused definition leaves everything as it was before.
-//! Method: a store that its caller drives, on a simulated disk, so that what is on its way stays so
-//! until the test commits.
+//! Goal: definitions of many streams cost one sync, a change builds on the newest definition even
+//! while that is in flight, and a refused definition changes nothing. Method: a store that its
+//! caller drives, on a simulated disk, so that definitions stay in flight until the test commits.
 
 use chappe_log::{Commit, Committed, Defining, Error, Level, Options, QueueFull, Store, Stream};
 use chappe_sim::SimDisk;
@@ -17,7 +16,7 @@ fn driven() -> Options {
     }
 }
 
-/// Asks once.
+/// Polls once.
 fn outcome(defining: &mut Defining) -> Option<Result<Stream, Error>> {
     match Pin::new(defining).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
@@ -78,7 +77,7 @@ fn a_change_builds_on_one_that_is_on_its_way() {
         .unwrap();
     assert_eq!(stream.metadata(), [1, 2], "the new ones are not safe");
     let mut fourth = define(&store, "a", 4).unwrap();
-    // One that is as it is on its way waits for that.
+    // A definition equal to the one in flight waits for that.
     let same = |so_far: Option<(Level, &[u8])>| {
         let (level, metadata) = so_far.unwrap();
         Ok::<_, Error>((level, metadata.to_vec()))
@@ -117,7 +116,7 @@ fn a_refused_definition_leaves_everything_as_it_was() {
         define(&store, "known", 2).unwrap(),
         define(&store, "new", 3).unwrap(),
     ];
-    // Acknowledged already: what it may need comes before it.
+    // It is acknowledged already, so everything it may need comes before it.
     let mut kept = define(&store, "memory", 4).unwrap();
     memory.append(vec![(0, vec![7])]).unwrap().wait().unwrap();
     let mut dropped = define(&store, "memory", 5).unwrap();

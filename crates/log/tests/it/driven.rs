@@ -1,8 +1,7 @@
-//! Goal: a store that its caller drives does what one with a thread does, and does the same each
-//! time, so that a simulation of it can be repeated.
-//! Method: the same workload twice on two simulated disks must leave the same bytes and the same
-//! boundaries; power losses at every boundary are judged as for the thread; what is queued moves
-//! only by `commit`; a full disk is counted by calls.
+//! Goal: a store driven by its caller behaves like one with a thread, and identically each time, so
+//! that a simulation of it can be repeated. Method: the same workload on two simulated disks must
+//! produce the same bytes and the same boundaries; power losses at each boundary are judged as for
+//! the thread; the queue moves only by `commit`; calls count the checks of a full disk.
 
 use crate::model::{Model, judge, options, workload, workload_with};
 use chappe_log::{Commit, Committed, Error, Health, Level, MemoryDisk, Options, QueueFull, Store};
@@ -28,7 +27,7 @@ fn the_same_calls_leave_the_same_bytes() {
         };
         let (first, second) = (run(), run());
         assert!(first == second, "seed {seed}");
-        // A thread acknowledges the same, if in other groups.
+        // A thread acknowledges the same records, if in other groups.
         let (mut one, mut other) = (Model::default(), Model::default());
         assert!(workload(&SimDisk::new(seed), &mut one, seed, 40));
         let disk = SimDisk::new(seed);
@@ -74,12 +73,12 @@ fn what_is_queued_moves_only_by_commit() {
     assert!(appended.iter().all(|one| one.try_result() == Some(Ok(()))));
     assert_eq!((stream.last(), store.counters().groups), (3, groups + 1));
     assert_eq!(store.commit(), Ok(Committed::Nothing));
-    // Who waits, commits.
+    // A thread that waits also commits.
     assert_eq!(one(4).wait(), Ok(()));
     let trimmed = stream.trim(2).unwrap();
     assert_eq!(trimmed.try_result(), None);
     assert_eq!(trimmed.wait(), Ok(()));
-    // What is queued when the store is abandoned is not there.
+    // Records queued when the store is abandoned do not exist.
     let lost = one(5);
     let handle = stream.clone();
     store.abandon();
@@ -132,7 +131,7 @@ fn a_full_disk_is_counted_by_calls() {
     let appended = stream.append(vec![(0, vec![3])]).unwrap();
     assert_eq!(appended.first.sequence, 2);
     appended.wait().unwrap();
-    // A failed sync ends it, and nothing is written after that.
+    // A failed sync ends the store, and nothing is written after it.
     disk.fail(Operation::Sync, 0, false);
     let failed = stream.append(vec![(0, vec![4])]).unwrap();
     assert!(matches!(failed.wait(), Err(Error::Failed { .. })));
@@ -144,7 +143,7 @@ fn a_full_disk_is_counted_by_calls() {
 
 #[test]
 fn a_pause_between_commits_is_shared_and_ends_for_what_is_urgent() {
-    // A pause that no test waits for: whoever is not let through hangs.
+    // A pause longer than any test: a missed wake-up would hang.
     let options = Options {
         commit_pause: std::time::Duration::from_secs(3600),
         ..options()
@@ -156,12 +155,12 @@ fn a_pause_between_commits_is_shared_and_ends_for_what_is_urgent() {
     let small: Vec<_> = (0..20)
         .map(|n| streams[n % 2].append(vec![(0, vec![1])]).unwrap())
         .collect();
-    // Enough for a commit.
+    // The size limit ends the pause.
     let large = streams[0].append(vec![(0, vec![0; 300 * 1024])]).unwrap();
     large.wait().unwrap();
     let all = small.into_iter().all(|one| one.wait() == Ok(()));
     assert!(all && store.counters().groups <= groups + 2);
-    // Somebody wants it.
+    // A waiting reader ends the pause.
     let wanted = streams[0].append(vec![(0, vec![3])]).unwrap();
     assert!(!streams[1].skip_commit_pause());
     assert!(streams[0].skip_commit_pause());

@@ -1,9 +1,9 @@
-//! Goal: an eager follower has every record once and in order before it is safe; what is derived
-//! from it is on the disk only together with it, wherever power tears a write, and what of it was
-//! acknowledged stays; when a full disk takes numbers back, whoever saw them is told.
-//! Method: a store that the test drives on a simulated disk; power losses at every boundary of a
+//! Goal: an eager follower sees each record once and in order before it is durable. Records derived
+//! from it reach the disk only together with it, wherever power tears a write, and those
+//! acknowledged stay. When a full disk retracts numbers, followers that saw them are notified.
+//! Method: a store driven by the test on a simulated disk; power losses at each boundary of a
 //! workload that copies a stream and then the copy, several images of the disk each, and once more
-//! after that; bits that rot; a capacity that is used up.
+//! after that; bit rot; a full disk.
 
 use chappe_log::{
     Commit, Committed, CorruptRange, EagerFollower, Error, Level, Options, Store, Stream,
@@ -38,7 +38,7 @@ fn one(number: u64) -> Vec<(i64, Vec<u8>)> {
     vec![(number as i64, number.to_le_bytes().to_vec())]
 }
 
-/// What is there now: (number, what the record says).
+/// The available records: number and payload.
 fn ready(follower: &mut EagerFollower, waker: &Waker) -> Result<Vec<(u64, u64)>, Error> {
     let mut got = Vec::new();
     let mut take = |position: chappe_log::Position, _: i64, payload: &[u8]| {
@@ -82,7 +82,7 @@ fn records_come_before_they_are_safe_and_only_once() {
     let expected: Vec<_> = (1..=300).map(|number| (number, number)).collect();
     assert_eq!(seen, expected);
     assert_eq!(follower.next_sequence(), 301);
-    // One that begins in the middle of what waits, and one that begins behind the end.
+    // One starts in the middle of the waiting records, one after the end.
     drop(stream.append(one(301)).unwrap());
     let mut late = stream.follow_eagerly(300);
     assert_eq!(ready(&mut late, &waker), Ok(vec![(300, 300), (301, 301)]));
@@ -92,7 +92,7 @@ fn records_come_before_they_are_safe_and_only_once() {
     assert_eq!(ahead.next_sequence(), 302);
 }
 
-/// Copies what `follower` has to `copy`.
+/// Copies the records of `follower` to `copy`.
 fn copy(store: &Store, follower: &mut EagerFollower, copy: &Stream) -> Result<(), Error> {
     let retractions = store.retractions();
     for (_, number) in ready(follower, Waker::noop())? {
@@ -101,7 +101,7 @@ fn copy(store: &Store, follower: &mut EagerFollower, copy: &Stream) -> Result<()
     Ok(())
 }
 
-/// Everything that can be read: numbers, and what the records say.
+/// All readable records: numbers and payloads.
 fn all(stream: Option<Stream>) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     let Some(stream) = stream else { return found };
@@ -122,21 +122,21 @@ fn all(stream: Option<Stream>) -> BTreeMap<u64, u64> {
     found
 }
 
-/// How many of a stream's records are missing.
+/// The number of missing records of a stream.
 fn missing(store: &Store, name: &str) -> u64 {
     let lost = store.lost().into_iter().find(|it| it.stream == name);
     lost.map_or(0, |it| it.missing)
 }
 
-/// What must be found again: numbers, and what the records say.
+/// The records that must be found again: numbers and payloads.
 #[derive(Clone, Default)]
 struct Acknowledged {
     source: BTreeMap<u64, u64>,
     derived: BTreeMap<u64, u64>,
 }
 
-/// Copies `source` to `derived` and that to `again`, many records in each group of which some
-/// fill a sector of the disk.
+/// Copies `source` to `derived` and that to `again`, many records in each group, some of which fill
+/// a sector of the disk.
 fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Result<(), Error> {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), numbers.start)?;
     let source = store.stream("source", Level::Power, b"")?;
@@ -178,7 +178,7 @@ fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Resul
     store.close()
 }
 
-/// What a recovery kept and dropped.
+/// The records that a recovery kept and dropped.
 #[derive(Default)]
 struct Judged {
     orphans: u64,
@@ -186,7 +186,7 @@ struct Judged {
     torn: u64,
 }
 
-/// Opens the disk twice and compares. What is there then is safe.
+/// Opens the disk twice and compares. From then on the records count as durable.
 fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str) {
     for round in 0..2 {
         let opened = Store::open(Box::new(disk.clone()), options(), 2);
@@ -209,7 +209,7 @@ fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str
             let lost = wanted.iter().find(|it| of.get(it.0) != Some(it.1));
             assert_eq!(lost, None, "{run}.{round}: {recovery:?}");
         }
-        // What was dropped is counted, and its numbers are not given out again.
+        // Dropped records are counted, and their numbers are not assigned again.
         let missing = |name| missing(&store, name);
         for (name, of) in [("derived", &derived), ("again", &again)] {
             let last = store.existing(name).map_or(0, |it| it.last());
@@ -225,7 +225,7 @@ fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str
             judged.behind += u64::from(derived.len() < source.len());
             judged.torn += u64::from(recovery.corrupt.iter().any(|range| range.unsynced));
         } else {
-            // The second opening finds what the first one left.
+            // The second opening finds the same records as the first.
             assert_eq!((&source, &derived), (&safe.source, &safe.derived), "{run}");
         }
         *safe = Acknowledged { source, derived };
@@ -250,7 +250,7 @@ fn what_is_derived_is_not_there_without_its_source() {
             let found = disk.crash(boundary << 8 | seed);
             let run = format!("{boundary}.{seed}");
             judge(&found, &mut safe, &mut judged, &run);
-            // It goes on, and the power goes again.
+            // It continues, and the power fails again.
             found.cut_power_at(12 + boundary % 9);
             let _ = copies(&found, 1000..1029, &mut safe);
             let found = found.crash(boundary << 8 | seed);
@@ -272,8 +272,8 @@ fn what_is_derived_is_not_there_without_its_source() {
     assert!(torn > 15 && orphans > 50, "{torn} torn, {orphans} orphans");
 }
 
-/// A log of two groups, each with sources 1 to 4 and 5 to 8 and what is derived from them, whose
-/// process was killed; the places of what the source's records say.
+/// A log of two groups, each with sources 1 to 4 and 5 to 8 and records derived from them, whose
+/// process was killed; and the offsets of the source's payloads.
 fn two_groups() -> (SimDisk, Vec<u64>) {
     let disk = SimDisk::new(3);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
@@ -310,13 +310,13 @@ fn rot_of_what_was_synced_takes_nothing_along() {
         for round in 0..2 {
             let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
             let lost = |name| missing(&store, name);
-            // Nothing in the log says that its last group was safe.
+            // Nothing in the log states that its last group was durable.
             assert_eq!(
                 (lost("source"), lost("derived")),
                 (1, derived_lost),
                 "{record}.{round}"
             );
-            // Where the newest are missing, those before are the newest.
+            // If the newest are missing, the previous ones are the newest.
             let newest = store.existing("derived").unwrap().newest(3).unwrap();
             let numbers = newest.iter().map(|it| it.position.sequence);
             let last = 8 - derived_lost;
@@ -352,10 +352,10 @@ fn a_full_disk_takes_numbers_back_and_tells() {
 
     disk.set_capacity(u64::MAX);
     store.commit().unwrap();
-    // What was derived before that comes too late.
+    // Records derived before that are too late.
     let late = derived.append_derived(retractions, one(66)).err();
     assert!(matches!(late, Some(Error::Retracted { .. })), "{late:?}");
-    // The number is another record's now.
+    // The number now belongs to another record.
     source.append(one(2)).unwrap().wait().unwrap();
     copy(&store, &mut follower, &derived).unwrap();
     store.commit().unwrap();

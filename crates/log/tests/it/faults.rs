@@ -1,8 +1,8 @@
-//! Goal: whatever operation of the disk fails, once or from then on, nothing acknowledged is lost
-//! and the store says that it has stopped; a full disk stops it only until there is room.
-//! Method: for each operation fail the first, second, third … until a run passes untouched; then
-//! judge what a kill and what a power loss leave, with work done in between. A failed sync of the
-//! simulated disk drops what it should have saved, and later syncs do not save it.
+//! Goal: whatever operation of the disk fails, once or permanently, nothing acknowledged is lost
+//! and the store reports that it has stopped; a full disk stops it only until there is room.
+//! Method: for each operation fail the first, second, third … until a run completes; then judge the
+//! state after a kill and after a power loss, with work in between. A failed sync of the simulated
+//! disk drops the data, and later syncs do not save it.
 
 use crate::model::{Model, judge, options, workload};
 use chappe_log::{Error, Health, Level, Options, Store};
@@ -27,7 +27,7 @@ fn the_nth_operation_fails() {
                 let killed = disk.kill();
                 judge(&killed, &mut model.clone(), Level::Process, nth);
                 judge(&disk.crash(nth), &mut model.clone(), Level::Power, nth);
-                // What a failed sync left in the cache must not be taken for safe.
+                // The cached content after a failed sync must not count as durable.
                 workload(&killed, &mut model, 50, 5);
                 judge(&killed.crash(nth), &mut model, Level::Power, nth + 1);
                 runs += 1;
@@ -71,8 +71,8 @@ fn failed_sync(seed: u64) {
     assert_eq!(stream.read(1, 10).unwrap().len(), 1);
     assert!(matches!(store.close(), Err(Error::Failed { .. })));
     assert_eq!(disk.done(Operation::Sync), syncs);
-    // The process ends. What the cache shows of the second record may count when opened anew, but
-    // then it must be on the disk.
+    // The process ends. The cached second record may count after reopening, but then it must be on
+    // the disk.
     let killed = disk.kill();
     let (store, _) = Store::open(Box::new(killed.clone()), options(), 2).unwrap();
     let shown = store.existing("a").unwrap().read(1, 10).unwrap();
@@ -163,18 +163,18 @@ fn stays_full(hide: bool) {
     let one = |byte: u8| vec![(0, vec![byte; 300])];
     stream.append(one(1)).unwrap().wait().unwrap();
     disk.set_capacity(disk.used() + 100);
-    // Nobody makes room, yet whoever waits is answered.
+    // Nothing frees space, yet every waiting caller gets an answer.
     let refused = stream.append(one(2)).and_then(|appended| appended.wait());
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     let created = store.stream("b", Level::Power, b"").err();
     assert!(matches!(created, Some(Error::Full { .. })), "{created:?}");
     assert_eq!(stream.last(), 1);
-    // What is acknowledged in memory waits on.
+    // Records acknowledged in memory keep waiting.
     let kept = (0..100).find_map(|_| memory.append(one(7)).ok());
     let refused = stream.append(one(3)).and_then(|appended| appended.wait());
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     disk.set_capacity(u64::MAX);
-    // It resumes by itself; the refused number is given to a record that is taken.
+    // It resumes automatically; the refused number is assigned to an accepted record.
     let appended = loop {
         match stream
             .append(one(4))
@@ -204,8 +204,9 @@ fn a_disk_that_stays_full_refuses_what_waits() {
     stays_full(true);
 }
 
-/// After a failed sync the system shows bytes that are not on the disk. Opening makes them safe, also
-/// when there is no room to write the segment anew: a reader that has seen them must find them again.
+/// After a failed sync the system shows bytes that are not on the disk. Opening makes them durable,
+/// even if there is no room to rewrite the segment: a reader that has seen them must find them
+/// again.
 #[test]
 fn what_is_shown_after_a_failed_sync_is_safe_even_on_a_full_disk() {
     let mut shown = 0;

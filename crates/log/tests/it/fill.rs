@@ -1,7 +1,7 @@
-//! Goal: records are put back into a damaged middle under their own numbers, survive what the level
-//! `power` survives once acknowledged, and are read in their place; nothing else can be put there.
-//! Method: a log is damaged in several segments, healed from a copy, opened anew, damaged again where
-//! it was healed; the power is cut at every boundary of such a healing and what is found is judged.
+//! Goal: records are restored into a damaged middle under their own numbers, are durable at level
+//! `power` once acknowledged, and are read in order; nothing else can be stored there. Method: a
+//! log is damaged in several segments, restored from a copy, reopened, and damaged again where it
+//! was restored; the power is cut at each boundary of such a restore and the result is judged.
 
 use chappe_log::{Commit, Error, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;
@@ -31,7 +31,7 @@ fn open(disk: &SimDisk) -> (Store, Stream) {
     (store, stream)
 }
 
-/// A log of one stream in batches of three, closed, of which every fifth batch is rotten.
+/// A closed log of one stream in batches of three; every fifth batch is rotten.
 fn damaged() -> SimDisk {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
@@ -61,7 +61,7 @@ fn rot(disk: &SimDisk, number: u64) {
     }
 }
 
-/// Reads all; the numbers that are missing.
+/// Reads everything; returns the missing numbers.
 fn missing(stream: &Stream) -> BTreeSet<u64> {
     try_missing(stream).unwrap()
 }
@@ -89,7 +89,7 @@ fn try_missing(stream: &Stream) -> Result<BTreeSet<u64>, Error> {
     Ok(missing)
 }
 
-/// Puts one of the gaps back; false when the store has stopped.
+/// Restores one of the gaps; false when the store has stopped.
 fn heal(stream: &Stream, (from, last): (u64, u64)) -> bool {
     let epochs = stream.epochs();
     let (epoch, _) = *epochs.iter().rfind(|(_, first)| *first <= from).unwrap();
@@ -114,7 +114,7 @@ fn a_damaged_middle_is_healed() {
         let lost = missing(&stream);
         assert_eq!(lost.len(), RECORDS as usize / 5);
         let gaps = stream.gaps();
-        // In parts, one after the other, the last first; the follower reads over the first gap.
+        // In parts, the last first; the follower reads past the first gap.
         let mut follower = stream.follow(1);
         assert!(matches!(
             follower.try_next(),
@@ -143,7 +143,8 @@ fn a_damaged_middle_is_healed() {
         );
         drop((stream, follower));
         store.close().unwrap();
-        // Opened anew, also by reading all, it is whole; the check still names the damaged bytes.
+        // Reopened, also by reading everything, it is complete; the check still names the damaged
+        // bytes.
         for name in [None, Some("index")] {
             let again = disk.kill();
             for file in again.names() {
@@ -166,7 +167,7 @@ fn what_was_put_back_stays_when_its_damaged_segment_goes() {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
     let large = |n: u64| (n as i64, format!("record {n} ").repeat(360).into_bytes());
-    // A segment for each.
+    // One segment for each.
     for n in 1..=9 {
         stream.append(vec![large(n)]).unwrap().wait().unwrap();
     }
@@ -188,7 +189,7 @@ fn what_was_put_back_stays_when_its_damaged_segment_goes() {
     let filled = stream.fill(first, vec![large(4)]).unwrap();
     filled.wait().unwrap();
     stream.trim(4).unwrap().wait().unwrap();
-    // The commit thread takes the next work when it has removed what it will.
+    // The commit thread takes the next work once it has removed segments.
     store.stream("settle", Level::Process, b"").unwrap();
     assert!(!disk.names().contains(&damaged), "{:?}", disk.names());
     let there = |stream: &Stream| {
@@ -268,12 +269,12 @@ fn only_what_is_missing_is_put_back() {
         stream.fill(at(16), vec![]),
         Err(Error::EmptyBatch)
     ));
-    // Twice at once is once.
+    // The same restore twice has no further effect.
     let twice = [(); 2].map(|()| stream.fill(at(16), records(16, 18)).unwrap());
     assert!(twice.into_iter().all(|filled| filled.wait() == Ok(())));
     not_missing(16, 18);
     assert_eq!(store.lost()[0].filled, 3);
-    // What is trimmed is let go of, with the damaged segment.
+    // Trimmed records are dropped, with the damaged segment.
     stream.trim(RECORDS + 1).unwrap().wait().unwrap();
     not_missing(31, 33);
     assert_eq!((stream.gaps(), stream.first()), (vec![], RECORDS + 1));
@@ -309,7 +310,7 @@ fn power_loss_at_every_boundary_of_a_healing() {
                 both.is_empty(),
                 "{boundary}: {both:?} were put back and are missing"
             );
-            // Whatever was not, can be put back now.
+            // Records not restored then can be restored now.
             for gap in stream.gaps() {
                 assert!(heal(&stream, gap), "{boundary}: {gap:?}");
             }

@@ -1,7 +1,7 @@
 //! Goal: a follower gets every acknowledged record once and in order, however fast it is, and is
 //! woken for it.
-//! Method: one thread appends batches while followers on other threads await them; one begins late,
-//! one asks for what is not there yet.
+//! Method: one thread appends batches while followers on other threads await them; one starts late,
+//! one asks for numbers that do not exist yet.
 
 use chappe_log::{Error, Follower, Level, Options, Record, Store};
 use chappe_sim::SimDisk;
@@ -135,7 +135,7 @@ fn who_waits_for_the_next_commit_is_not_told_of_an_earlier_one() {
     block_on(std::future::poll_fn(|context| {
         follower.poll_beyond(seen, context)
     }));
-    // Nothing was handed out meanwhile.
+    // No record was returned meanwhile.
     assert_eq!(block_on(follower.next()).unwrap().len(), 2);
     let ended = stream.last();
     store.close().unwrap();

@@ -1,7 +1,8 @@
 //! Goal: a full disk stops no stream that does not need the disk, and a batch that is too large for
-//! what is left stops no other stream; whatever waits goes on without a restart.
-//! Method: a simulated disk of limited size; streams of level memory filled, read and crashed while
-//! there is no room; large batches between small ones, with the order that derived records need.
+//! the remaining room stops no other stream; everything that waits continues without a restart.
+//! Method: a simulated disk of limited size; streams of level memory are filled, read and crashed
+//! while there is no room; large batches between small ones, with the order that derived records
+//! need.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{
@@ -38,12 +39,12 @@ fn open(disk: &SimDisk, options: Options) -> Store {
     store
 }
 
-/// Leaves so many bytes above the reserve.
+/// Leaves this many bytes above the reserve.
 fn leave(disk: &SimDisk, bytes: u64) {
     disk.set_capacity(disk.used() + RESERVE + bytes);
 }
 
-/// The numbers of what a follower hands out now.
+/// The numbers that a follower returns now.
 fn followed(follower: &mut Follower) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(records) = follower.try_next().unwrap() {
@@ -100,7 +101,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
     reading(&memory);
     assert!(!memory.is_settled());
     let epoch = memory.epoch();
-    // What waits is lost with the process, and then its numbers are given out in another epoch.
+    // Waiting records are lost with the process; then their numbers are assigned in another epoch.
     let (crashed, _) = Store::open(Box::new(disk.kill()), options(), 4).unwrap();
     let crashed = crashed.existing("memory").unwrap();
     assert_eq!(crashed.last(), 10);
@@ -161,7 +162,7 @@ fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
     }
     let refused: u64 = store.lost().iter().map(|lost| lost.refused).sum();
     assert_eq!(refused, 6);
-    // A trim, which may make room, is still taken.
+    // A trim, which may free space, is still accepted.
     others[0].trim(50).unwrap();
     disk.set_capacity(u64::MAX);
     while store.commit() != Ok(Committed::Nothing) {}
@@ -213,7 +214,7 @@ fn a_batch_that_is_too_large_is_refused_alone() {
         );
     }
     assert!(store.retractions() > retractions);
-    // The numbers are given to what fits.
+    // The numbers are assigned to batches that fit.
     fill(&too_large, 2);
     fill(&derived, 1);
     let check = |store: &Store| {

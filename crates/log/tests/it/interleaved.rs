@@ -1,7 +1,7 @@
-//! Goal: a stream whose frames lie far apart in a log of many streams is read whole, and rot in one
-//! of its frames costs that frame alone, also in what is found by the frames' back offsets.
-//! Method: forty streams take turns, so that a chunk of the index spans megabytes; every stream is
-//! read from several places; then one frame of the open log is flipped.
+//! Goal: a stream whose frames lie far apart in a log of many streams is read completely, and rot
+//! in one of its frames affects that frame alone, even if others are found by the frames' back
+//! offsets. Method: forty streams take turns, so that a chunk of the index spans megabytes; every
+//! stream is read from several positions; then one frame of the open log is flipped.
 
 use chappe_log::{Error, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;
@@ -35,7 +35,7 @@ fn write(disk: &SimDisk) -> (Store, Vec<Stream>) {
     (store, streams)
 }
 
-/// Reads from a number to the end; the numbers that are missing.
+/// Reads from a number to the end; returns the missing numbers.
 fn read(stream: &Stream, s: usize, mut from: u64) -> Vec<u64> {
     let mut missing = Vec::new();
     while from <= RECORDS {

@@ -1,8 +1,8 @@
-//! Goal: a removed stream stays removed, takes nothing of other streams with it, and gives its name,
-//! its space and its place back; created again it has another epoch.
-//! Method: streams on a simulated disk, removed while other streams hold older segments; opened
-//! again with and without snapshots; the power cut at every boundary, each image judged; each bit of
-//! the removal's frames flipped; a full disk; definitions that are only queued; cursors.
+//! Goal: a removed stream stays removed, affects no other stream, and frees its name, its space and
+//! its number; created again it has another epoch. Method: streams on a simulated disk, removed
+//! while other streams hold older segments; reopened with and without snapshots; the power cut at
+//! each boundary, each image judged; each bit of the removal's frames flipped; a full disk;
+//! definitions that are only queued; cursors.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{
@@ -90,7 +90,8 @@ fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
         let mut busy = store.stream("busy", Level::Power, b"").unwrap();
         for round in 0..4 {
             fill(&busy, 40);
-            // The segment of the removal goes, that of the removed stream's first records stays.
+            // The segment of the removal is removed, that of the removed stream's first records
+            // stays.
             busy.trim(busy.last() - 4).unwrap().wait().unwrap();
             fill(&busy, 1);
             drop((slow, busy));
@@ -121,7 +122,7 @@ fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
         let had = kept(&store);
         drop((a, busy, slow));
         store.close().unwrap();
-        // No segment names it any more; its number in the log may be given to another stream.
+        // No segment names it any more; its number in the log may be reused.
         let store = open(&disk, 20);
         assert_eq!(kept(&store), had);
         let other = store.stream("other", Level::Power, b"").unwrap();
@@ -132,7 +133,7 @@ fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
     }
 }
 
-/// What a run has been told.
+/// The acknowledgements of a run.
 #[derive(Default)]
 struct Told {
     a: u64,
@@ -143,7 +144,7 @@ struct Told {
     again: Option<(u64, u64)>,
 }
 
-/// Fills two streams, removes one, creates it again; until the power is gone.
+/// Fills two streams, removes one, creates it again; until the power fails.
 fn life(disk: &SimDisk, told: &mut Told) -> Result<(), Error> {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 3)?;
     let a = store.stream("a", Level::Power, b"schema")?;
@@ -206,7 +207,7 @@ fn power_loss_at_every_boundary_of_a_removal() {
                     assert!(a.last() >= told.a, "{recovery:?}");
                     before += 1;
                 }
-                // Its creation, or its second one, was safe and nobody was told.
+                // Its first or second creation was durable but not acknowledged.
                 (Some(a), None) => assert_eq!(a.last(), 0),
                 (None, again) => {
                     assert!(again.is_none() && (told.asked || told.a == 0));
@@ -372,7 +373,7 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
         .wait()
         .unwrap();
     assert!(store.remove("a").unwrap());
-    // Segments that begin later repeat the marks and cursors of streams.
+    // Later segments repeat the marks and cursors of streams.
     fill(&slow, 50);
     drop((a, slow));
     store.close().unwrap();

@@ -1,5 +1,5 @@
-//! Goal: a restored backup goes on in a new epoch, and a client that is ahead of it is told.
-//! Method: copy the disk's files, go on with the original, open the copy and resume on it.
+//! Goal: a restored backup continues in a new epoch, and a client that is ahead of it is notified.
+//! Method: copy the disk's files, continue with the original, open the copy and resume on it.
 
 use chappe_log::{EpochReason, Level, Options, Position, Store};
 use chappe_sim::SimDisk;
@@ -60,7 +60,7 @@ fn a_restored_copy_has_a_new_epoch() {
         })
         .unwrap_err();
     assert_eq!((unknown.kept, unknown.next), (None, 1));
-    // Numbers go on, in the new epoch; the client that is ahead is still told.
+    // Numbers continue in the new epoch; the client that is ahead is still notified.
     let new = append(&store, 7);
     assert_eq!(
         new,
@@ -74,7 +74,7 @@ fn a_restored_copy_has_a_new_epoch() {
     drop(stream);
     store.close().unwrap();
 
-    // Opened again it is its own.
+    // Reopened, it is an ordinary log.
     let (store, recovery) = Store::open(Box::new(backup), options(), 3).unwrap();
     assert!(!recovery.copied && recovery.clean && recovery.new_epochs.is_empty());
     assert_eq!(

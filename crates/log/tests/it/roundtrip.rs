@@ -1,4 +1,4 @@
-//! Goal: what is appended is read again, in order, before and after the store is opened anew.
+//! Goal: appended records are read in order, before and after the store is reopened.
 //! Method: several streams and levels on a simulated disk, small segments so that several are used.
 
 use chappe_log::{Error, Health, Level, Options, Position, Store, check};

@@ -1,8 +1,7 @@
-//! Goal: a log opened from its segments' snapshots is the one that is opened by reading everything;
-//! a snapshot that does not fit is not trusted.
-//! Method: a log of many small segments is opened with all snapshots, with none, with each one rotten,
-//! cut, stale or another segment's, and compared in all that readers see; that segments are not read
-//! is told by rot in them.
+//! Goal: a log opened from its segments' snapshots equals the one opened by reading everything; a
+//! snapshot that does not match is not trusted. Method: a log of many small segments is opened with
+//! all snapshots, with none, with each one rotten, cut, stale or another segment's, and compared in
+//! all that readers see; rot in segments reveals whether they were read.
 
 use chappe_log::{Commit, Disk, Level, Options, Position, Store};
 use chappe_sim::SimDisk;
@@ -43,7 +42,7 @@ fn build(seed: u64) -> SimDisk {
     disk
 }
 
-/// All that can be seen of a log; how many segments were not read.
+/// Everything visible of a log, and the number of segments that were not read.
 fn seen(disk: &SimDisk) -> (Vec<String>, usize) {
     let options = Options {
         commit: Commit::Caller,
@@ -51,7 +50,7 @@ fn seen(disk: &SimDisk) -> (Vec<String>, usize) {
     };
     let (store, recovery) = Store::open(Box::new(disk.clone()), options, 77).unwrap();
     assert_eq!(recovery.corrupt, vec![]);
-    // What is missing beside the segments is written by the first step.
+    // The first step writes missing snapshots.
     store.commit().unwrap();
     let mut seen = vec![format!("{:?} {}", recovery.streams, recovery.records)];
     for name in STREAMS {
@@ -91,7 +90,7 @@ fn opening_from_snapshots_shows_the_same() {
         let none = disk.kill();
         names.iter().for_each(|name| none.remove(name).unwrap());
         assert_eq!(seen(&none), (all.clone(), 0));
-        // They are there again.
+        // They exist again.
         assert_eq!(indexes(&none), names);
         let (again, indexed) = seen(&none);
         assert!(again == all && indexed == names.len());
@@ -113,7 +112,7 @@ fn a_snapshot_that_does_not_fit_is_not_trusted() {
             let bad = disk.kill();
             bad.put(name, wrong);
             assert_eq!(seen(&bad), (all.clone(), indexed - 1));
-            // It is made anew.
+            // It is created again.
             assert_eq!(bad.bytes(name).unwrap(), bytes);
             distrusted += 1;
         }
@@ -127,7 +126,7 @@ fn opening_reads_the_tail_alone() {
     let mut names = disk.names();
     names.retain(|name| name.ends_with(".segment"));
     let last = names.pop().unwrap();
-    // Rot that opening would name if it looked.
+    // Rot that opening would report if it read the segment.
     for name in &names {
         assert!(disk.flip(name, 8 * 1500));
     }

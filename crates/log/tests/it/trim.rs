@@ -1,8 +1,7 @@
-//! Goal: a stream is trimmed by itself: what it keeps is all there, what it let go is told as a gap,
-//! numbers never restart, and the space of what all streams let go comes back, also from between
-//! segments that stay.
-//! Method: streams with small segments on a simulated disk, trimmed, opened anew and checked; a
-//! property runs any mixture of appends, trims and openings beside a model.
+//! Goal: streams are trimmed independently: the kept part is complete, the trimmed part is reported
+//! as a gap, numbers never restart, and space that all streams have trimmed is freed, even between
+//! segments that stay. Method: streams with small segments on a simulated disk, trimmed, reopened
+//! and checked; a property compares any mixture of appends, trims and openings with a model.
 
 use crate::common::{fill, holds, payload};
 use chappe_log::{Error, GapReason, Health, Level, Options, Position, Store, Stream, check};
@@ -24,8 +23,8 @@ fn open(disk: &SimDisk) -> Store {
     store
 }
 
-/// The files of segments, once the commit thread has removed what it will: it takes the next work
-/// after that.
+/// The files of segments, once the commit thread has removed some: it takes the next work after
+/// that.
 fn segments(store: &Store, disk: &SimDisk) -> Vec<String> {
     static NTH: AtomicU64 = AtomicU64::new(0);
     let other = NTH.fetch_add(1, Ordering::Relaxed).to_le_bytes();
@@ -49,7 +48,7 @@ fn a_trimmed_stream_keeps_its_name_and_its_numbers() {
     holds(&stream, 301, 300);
     stream.trim(7).unwrap().wait().unwrap();
     holds(&stream, 301, 300);
-    // The newest was being written, and may be still.
+    // The newest was being written, and may still be.
     let (newest, old) = before.split_last().unwrap();
     let left = segments(&store, &disk);
     assert!(old.len() > 5 && left.iter().all(|name| name >= newest));
@@ -178,7 +177,7 @@ fn a_lost_segment_is_told_from_a_trimmed_one() {
     }
 }
 
-/// What a stream began with is lost, not trimmed; put back, it stays.
+/// The start of a stream is lost, not trimmed; once restored, it stays.
 fn beginning_comes_back(disk: &SimDisk, last: u64) {
     let corrupt = |stream: &Stream| {
         let gap = stream.read(1, 1).unwrap_err();
@@ -277,7 +276,7 @@ fn a_damaged_segment_stays_as_long_as_what_it_lacks_is_kept() {
 
 #[test]
 fn a_full_disk_can_be_trimmed() {
-    // Something waits for room; or what waited was refused, and nothing waits.
+    // Something waits for room; or the waiting records were refused, and nothing waits.
     for full_polls in [u32::MAX, 1] {
         let disk = SimDisk::new(1);
         let options = Options {
@@ -407,7 +406,7 @@ proptest! {
                 holds(&stream(&store, s), first, last);
             }
         }
-        // Only the segments that a stream needs, and the present one, are there.
+        // Only the segments that a stream needs, and the current one, exist.
         let oldest = model.map(|(first, last)| last + 1 - first).iter().sum::<u64>();
         prop_assert!(segments(&store, &disk).len() as u64 <= 2 + oldest);
     }

@@ -1,6 +1,6 @@
-//! Goal: a log that an older program wrote is read and written on; a newer format is refused.
-//! Method: the files in `golden`, made by the programs that wrote those versions: two streams of 40
-//! records, one trimmed to 11, closed twice; in version 2 a record was damaged and put back besides.
+//! Goal: a log of an older program is read and continued; a newer format is refused. Method: the
+//! files in `golden`, made by the programs of those versions: two streams of 40 records, one
+//! trimmed to 11, closed twice; in version 2 a record was damaged and restored as well.
 
 use chappe_log::{Disk, Error, Level, MemoryDisk, Options, Position, Store, check};
 
@@ -44,7 +44,7 @@ fn holds(store: &Store, last: u64) {
     }
 }
 
-/// The versions of the segments, in their order, after three rounds of writing on.
+/// The versions of the segments, in order, after three rounds of writing.
 fn written_on(disk: &MemoryDisk) -> Vec<u8> {
     for round in 0..3 {
         // An older program's snapshots do not name cursors: everything is read, which leaves some.
@@ -71,7 +71,7 @@ fn written_on(disk: &MemoryDisk) -> Vec<u8> {
     names.iter().map(|name| version(name)).collect()
 }
 
-// What is new goes into files of their own, which say so.
+// New kinds of frames go into new files, which state the version.
 
 #[test]
 fn version_1_is_read_and_written_on() {

@@ -1,4 +1,4 @@
-//! Goal: tasks wait for room in the queue, and for a stream to settle, without asking again and again.
+//! Goal: tasks wait for room in the queue, and for a stream to settle, without polling.
 //! Method: a log that its caller commits; each future is polled before and after the commit, the full
 //! disk and the end that it waits for, with a waker that counts.
 
@@ -12,7 +12,7 @@ use chappe_log::{Commit, Committed, Error, Level, MemoryDisk, Options, QueueFull
 use chappe_sim::SimDisk;
 
 const QUEUE_BYTES: usize = 1_000;
-/// The largest batch of one record: its head takes the rest.
+/// The largest batch of one record; its head takes the rest.
 const LARGEST: usize = 988;
 
 #[derive(Default)]

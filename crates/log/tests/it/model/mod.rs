@@ -1,5 +1,5 @@
 //! A workload over streams of all levels, trimmed as they grow, and the judge that compares a store
-//! with what was acknowledged. Kept apart from the store's own code.
+//! with the acknowledgements. Independent of the store's own code.
 
 use chappe_log::{CorruptRange, Cursor, Level, Options, Position, Store, Stream};
 use chappe_sim::SimDisk;
@@ -12,13 +12,13 @@ const STREAMS: [(&str, Level); 4] = [
     ("memory", Level::Memory),
 ];
 
-/// Everything that was acknowledged: stream, position, payload.
+/// All acknowledged records: stream, position, payload.
 #[derive(Default, Clone)]
 pub(crate) struct Model {
     pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
-    /// Positions that somebody was told of; a second use of one is a fault.
+    /// Positions that were acknowledged; a second use of one is a fault.
     pub(crate) issued: BTreeMap<(usize, Position), Vec<u8>>,
-    /// The first number kept by the trims asked for, and by those acknowledged.
+    /// The first number kept by the trims requested, and by those acknowledged.
     pub(crate) trims: BTreeMap<usize, (u64, u64)>,
     /// Segments that the workload saw removed.
     pub(crate) removed: u64,
@@ -39,12 +39,12 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Runs until all is done or the power is gone; true if it was all done.
+/// Runs to the end or until the power fails; true if it reached the end.
 pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64) -> bool {
     workload_with(options(), disk, model, seed, steps)
 }
 
-/// As [`workload`], with other options.
+/// Like [`workload`], with other options.
 pub(crate) fn workload_with(
     options: Options,
     disk: &SimDisk,
@@ -64,7 +64,8 @@ pub(crate) fn workload_with(
     }
     let mut random = fastrand_like(seed);
     for step in 0..steps {
-        // With an even seed one stream falls silent: its only segment stays, later ones go.
+        // With an even seed one stream falls silent: its only segment stays, later ones are
+        // removed.
         let silent = |s: usize| s == 1 && step > 0 && seed.is_multiple_of(2);
         if step % 3 == 2 && !trim(&streams, model, random() % 4, silent) {
             return false;
@@ -114,7 +115,7 @@ pub(crate) fn workload_with(
     store.close().is_ok()
 }
 
-/// Trims the streams to their newest few, or wholly.
+/// Trims the streams to their newest few records, or completely.
 fn trim(streams: &[Stream], model: &mut Model, keep: u64, silent: impl Fn(usize) -> bool) -> bool {
     for (s, stream) in streams.iter().enumerate().filter(|(s, _)| !silent(*s)) {
         let before = (stream.last() + 1).saturating_sub(keep);
@@ -138,7 +139,7 @@ fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Opens the disk and compares all that can be read with the model.
+/// Opens the disk and compares all readable records with the model.
 pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u64) {
     let (store, recovery) = Store::open(Box::new(disk.clone()), options(), seed).unwrap();
     let missing = |range: &CorruptRange| range.what.contains("segment is missing");
@@ -195,7 +196,7 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 );
                 continue;
             };
-            // A number may have been given anew only in another epoch.
+            // A number may have been reassigned only in another epoch.
             if record.position == *position {
                 assert_eq!(
                     record.payload, *payload,
@@ -208,7 +209,7 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 assert_eq!(stream.resume(*position).ok(), Some(sequence + 1), "{name}");
             }
         }
-        // What is readable now counts as acknowledged from now on.
+        // Readable records count as acknowledged from now on.
         model.acknowledged.retain(|(of, _), _| *of != s);
         for (sequence, record) in found {
             let key = (s, record.position);
