@@ -160,7 +160,7 @@ impl Node {
         self.app.identity.url()
     }
 
-    /// Its links in both directions. Links added through this do not survive a restart.
+    /// The links in both directions. Links added through this handle do not survive a restart.
     #[must_use]
     pub fn links(&self) -> Option<&chappe_links::Links> {
         self.app.exchange.get().map(crate::links::Exchange::links)
@@ -291,7 +291,7 @@ impl Node {
     /// Shuts the node down: stops accepting data, ends its subscriptions, drains and closes the log.
     ///
     /// # Errors
-    /// When the log cannot be closed; acknowledged elements are safe even so.
+    /// The log cannot be closed; acknowledged elements are durable nevertheless.
     pub async fn shutdown(mut self) -> Result<(), chappe_log::Error> {
         self.drain.send_replace(true);
         if let Some(exchange) = self.app.exchange.get() {

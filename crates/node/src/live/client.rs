@@ -94,8 +94,8 @@ impl Client {
         }
     }
 
-    /// Sets the cursors: after the positions of the vector, else after the newest element. A stream
-    /// missing from a complete vector is new and starts with its first element.
+    /// Sets the cursors: after the positions of the vector, otherwise after the newest element. A
+    /// stream missing from a complete vector is new and starts with its first element.
     async fn begin(&mut self, after: Option<After>) -> Result<(), Gone> {
         for entry in self.app.catalogue.entries() {
             if !self.wanted.takes(&entry.name) {

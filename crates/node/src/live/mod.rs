@@ -32,7 +32,7 @@ pub(crate) struct After {
 pub(crate) enum Wanted {
     /// All streams, including future ones.
     All,
-    /// These streams, whether they exist yet or not.
+    /// These streams, whether or not they exist yet.
     Names(BTreeSet<String>),
 }
 

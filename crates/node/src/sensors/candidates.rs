@@ -13,7 +13,8 @@ use chappe_stream::{Candidate, Selection, StreamQuery};
 use crate::catalogue::{key, stream_name};
 use crate::shared::App;
 
-/// Streams considered for one source; reason: a query that matches more is too broad.
+/// Maximum number of streams considered for one source; reason: a query that matches more is too
+/// broad.
 const MATCHES_MAX: usize = 1_000;
 /// Time limit of a source's SPARQL query.
 const SPARQL_TIME: Duration = Duration::from_secs(1);
