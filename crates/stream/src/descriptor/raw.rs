@@ -247,7 +247,7 @@ fn source(
         && !alias.starts_with("sqlite_");
     if !usable {
         let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples";
-        let message = format!("{alias:?} is no usable alias");
+        let message = format!("{alias:?} is not a usable alias");
         let at = raw.alias.span().start;
         let hint = Some(hint.to_owned());
         return Err(place.error(DescriptorFault::Value, at, key("alias"), message, hint));

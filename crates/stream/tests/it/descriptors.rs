@@ -91,7 +91,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("level = \"process\"", "level = 3", (18, 9), "level", "wanted string", ""),
         ("elements = 100000", "elements = 0", (19, 26), "elements", "nonzero", ""),
         ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is not a time", "ms, s, m, h, d"),
-        ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "no usable alias", "a-z"),
+        ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "not a usable alias", "a-z"),
         ("alias = \"spo2\"", "alias = \"ecg\"", (12, 9), "source[1].alias", "another source", ""),
         ("alias = \"ecg\"\n", "", (4, 1), "alias", "missing", ""),
         ("stream = \"ward.bed1.spo2\"", "stream = \"Ward Bed 1\"", (13, 10), "source[1].stream",
