@@ -1,10 +1,9 @@
-//! `lookup`: what searches in a Kademlia network find and cost, from 10 to 100,000 nodes, with nodes
-//! that come and go, with an attacker's nodes at the places that are searched for, and where the network falls
-//! into parts.
+//! `lookup`: the results and costs of searches in a Kademlia network of 10 to 100,000 nodes, with
+//! churn, with an attacker's nodes at the places that are searched, and under partitions.
 //!
-//! The machines are the product's, the network and the cryptography are simulated: the figures are
-//! messages, bytes and virtual time, which no load of this machine changes. They are compared with the
-//! cost of a multicast probe in the same network, which every node receives.
+//! The machines are the product's; the network and the cryptography are simulated. The figures are
+//! messages, bytes and virtual time, which do not depend on the load of this machine. They are
+//! compared with the cost of a multicast probe in the same network, which every node receives.
 
 use std::time::{Duration, Instant};
 
@@ -20,17 +19,17 @@ use chappe_xml::Name;
 
 use crate::{Error, Limit, Reference, Report, Settings};
 
-/// Sizes of the sweep; the last two are left out of a quick run.
+/// Sizes of the sweep; a quick run omits the last two.
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// The size at which churn and attackers are looked at.
+/// The size for churn and attackers.
 const SIZE: u32 = 1_000;
 /// The smallest share of searches that find, and of devices that are found.
 const FOUND: f64 = 0.99;
 /// Shares of the attacker's nodes.
 const SYBILS: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
-/// Nodes, hours, parts and whether one direction passes, of the networks that fall apart; the last two
-/// are left out of a quick run.
+/// Nodes, hours, parts and whether one direction passes, of the partitioned networks; a quick run
+/// omits the last two.
 const PARTITIONS: [(u32, u64, u16, bool); 7] = [
     (10, 6, 2, false),
     (60, 1, 2, false),
@@ -238,8 +237,8 @@ fn rows(report: &mut Report, name: &str, network: &Network, outcome: &Outcome) {
     probe(report, name, network.nodes);
 }
 
-/// What a multicast probe for one device asks of the same network, calculated from WS-Discovery: all
-/// nodes look at it, and the one that fits answers after a delay by chance.
+/// The requests of a multicast probe for one device in the same network, calculated from
+/// WS-Discovery: all nodes read it, and the matching one answers after a random delay.
 fn probe(report: &mut Report, name: &str, nodes: u32) {
     let copies = 1 + Retransmission::default().repeat;
     let (probe, answer) = (bytes_of(question()), bytes_of(answer()));

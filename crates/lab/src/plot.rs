@@ -19,7 +19,7 @@ const VALUES_MAX: usize = 40;
 pub enum Scale {
     /// From 0 on.
     Linear,
-    /// By decades. Values of 0 and below have no place on it.
+    /// Logarithmic axis. Values of 0 and below are omitted.
     Logarithmic,
 }
 
@@ -63,7 +63,7 @@ impl Series {
     }
 }
 
-/// Adds a point to the line of a name, which is new if there is none.
+/// Adds a point to the line with this name; creates the line if necessary.
 pub fn add(lines: &mut Vec<Series>, name: &str, point: (f64, f64)) {
     match lines.iter_mut().find(|line| line.name == name) {
         Some(line) => line.points.push(point),
@@ -76,7 +76,7 @@ pub fn add(lines: &mut Vec<Series>, name: &str, point: (f64, f64)) {
 pub struct Plot {
     /// What it shows.
     pub title: String,
-    /// What is to the right, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x: &'static str,
     /// What is upwards, with its unit.
     pub y: &'static str,
@@ -143,7 +143,7 @@ impl Plot {
         svg + "</svg>\n"
     }
 
-    /// Title, names of the axes, grid and what its lines stand for.
+    /// Title, axis labels, grid and legend.
     fn frame(&self, axes: &[Axis; 2], svg: &mut String) {
         let (low, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let (title, x, y) = (escaped(&self.title), escaped(self.x), escaped(self.y));
@@ -240,7 +240,7 @@ fn marks(mark: Mark, points: &[(f64, f64)], axes: &[Axis; 2], colour: &str, svg:
     }
 }
 
-/// The values of an axis from end to end; logarithms of them on a logarithmic one.
+/// The range of an axis; logarithms on a logarithmic axis.
 struct Axis {
     scale: Scale,
     from: f64,
@@ -265,7 +265,7 @@ impl Axis {
         Self { scale, from, to }
     }
 
-    /// An axis with a place for each name.
+    /// An axis with one slot per name.
     fn names(count: usize) -> Self {
         let (from, to) = (-0.5, count as f64 - 0.5);
         let scale = Scale::Linear;
@@ -357,7 +357,7 @@ mod tests {
             Series::new("b", Mark::Points).with([(3.0, 3.0)]),
         ];
         let svg = of([Scale::Logarithmic; 2], points).svg();
-        // Of each a sign in the legend.
+        // A mark for each in the legend.
         assert_eq!(svg.matches("<circle").count(), 2 + 1 + 2);
         assert_eq!(svg.matches("<polyline").count(), 1);
     }

@@ -1,4 +1,4 @@
-//! In simulation: the front, and what happens when something changes.
+//! In simulation: the front, and the reaction to changes.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::report::file_name;
 use crate::timing::median;
 use crate::{Limit, Reference, Report, Settings};
 
-/// Bytes of the paper's samples, and a quick run's.
+/// Size of the paper's samples, and of a quick run's, in bytes.
 const SIZES: [u64; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 const SIZES_QUICK: [u64; 2] = [20_000, 100_000];
 /// Seeds of a point.
@@ -230,7 +230,7 @@ fn row(
     report.row(&row, point.throughput_bytes_per_s / 1e6, "MB/s", note);
 }
 
-/// A line of the table of a network: what one pacer reaches with samples of one size.
+/// A line of the table of a network: the figures of one pacer with samples of one size.
 fn line(table: &mut String, size: u64, name: &str, point: &Point, outcome: &Outcome) {
     let _ = writeln!(
         table,
@@ -250,8 +250,8 @@ fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f6
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// When, after so many seconds, throughput is again at nine tenths and latency below so much for
-/// three tenths of a second.
+/// The number of seconds after which throughput is again at nine tenths and latency below the bound
+/// for three tenths of a second.
 fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
     let later: Vec<&Moment> = moments.iter().filter(|it| it.at_s > from).collect();
     let well = |it: &&Moment| {
@@ -260,7 +260,7 @@ fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
             && it.latency_p50_s <= latency
     };
     let at = later.windows(3).find(|three| three.iter().all(well));
-    // The moment ends a tenth of a second after it begins.
+    // The moment ends a tenth of a second after it starts.
     at.map_or(f64::INFINITY, |three| three[0].at_s - 0.1 - from)
 }
 
