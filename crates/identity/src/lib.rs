@@ -1,13 +1,13 @@
 //! Identities: keys, tokens and principals, and the policy on addresses that strangers announce.
 //!
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
-//! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
-//! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`Principal`] is who
-//! asks; [`AddressPolicy`] is the one judge of addresses that arrive in messages; [`Shares`] divides a
-//! bounded table among the hosts that fill it.
+//! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is
+//! the ZeroMQ key derived from it; [`Token`] is a bearer secret stored only as its hash;
+//! [`Principal`] is the requester; [`AddressPolicy`] judges all addresses that arrive in messages;
+//! [`Shares`] divides a bounded table among the hosts that fill it.
 //!
-//! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
-//! are made from bytes the caller gives), certificates.
+//! This crate reads no files (`chappe-transport` reads key files), draws no random numbers (secrets
+//! are made from the caller's bytes), and has no certificates.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //!
 //! The requirements of the one unsafe call, and why they hold:
 //! 1. `TUNSETIFF` takes a pointer to a `struct ifreq`, reads its name and flags, and writes the
-//! assigned name into it. [`Request`] has its size and layout (40 bytes on 64-bit Linux: a name of
-//! 16, then a union that starts with the flags), is fully initialized, and outlives the call.
+//!    assigned name into it. [`Request`] has its size and layout (40 bytes on 64-bit Linux: a name of
+//!    16, then a union that starts with the flags), is fully initialized, and outlives the call.
 //! 2. The descriptor belongs to a file that is open during the call.
 #![allow(
     unsafe_code,

@@ -25,7 +25,11 @@ pub(crate) struct KadMetrics {
 
 impl KadMetrics {
     pub(crate) fn register(&self, r: &mut Registry) {
-        r.register("kad_contacts", "Number of nodes in the routing table", self.contacts.clone());
+        r.register(
+            "kad_contacts",
+            "Number of nodes in the routing table",
+            self.contacts.clone(),
+        );
         let text = "Estimated number of nodes in the network";
         r.register("kad_network_nodes", text, self.network_nodes.clone());
         let text = "Number of records stored for other nodes";
@@ -35,7 +39,11 @@ impl KadMetrics {
         let text = "Number of devices published";
         r.register("kad_publications", text, self.publications.clone());
         r.register("kad_searches", "Searches started", self.searches.clone());
-        r.register("kad_requests", "Requests sent to other nodes", self.requests.clone());
+        r.register(
+            "kad_requests",
+            "Requests sent to other nodes",
+            self.requests.clone(),
+        );
         let text = "Requests that timed out";
         r.register("kad_timeouts", text, self.timeouts.clone());
         let text = "Requests of other nodes that were answered";

@@ -114,7 +114,10 @@ impl LinkMetrics {
         r.register("link_repeated", text, self.repeated.clone());
         let text = "Elements at the origin that this node has not received yet";
         r.register("link_lag_elements", text, self.lag_elements.clone());
-        let (text, seconds) = ("Time from the source time of an element to its arrival", Unit::Seconds);
+        let (text, seconds) = (
+            "Time from the source time of an element to its arrival",
+            Unit::Seconds,
+        );
         r.register_with_unit("link_lag", text, seconds, self.lag.clone());
         let (text, bytes) = ("Data received but not yet stored", Unit::Bytes);
         r.register_with_unit("link_held", text, bytes, self.held.clone());

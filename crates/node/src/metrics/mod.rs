@@ -252,7 +252,11 @@ impl Metrics {
             "Messages dropped by hop and reason",
             self.dropped.clone(),
         );
-        r.register("devices", "Number of devices by state", self.devices.clone());
+        r.register(
+            "devices",
+            "Number of devices by state",
+            self.devices.clone(),
+        );
         let text = "Number of times that a device was slowed down, by exceeded quota";
         r.register("devices_slowed", text, self.devices_slowed.clone());
         r.register(
@@ -265,7 +269,11 @@ impl Metrics {
             "Number of virtual sensors by state",
             self.sensors.clone(),
         );
-        r.register("streams", "Number of streams in the log", self.streams.clone());
+        r.register(
+            "streams",
+            "Number of streams in the log",
+            self.streams.clone(),
+        );
         r.register(
             "log_healthy",
             "1 while the log accepts records",

@@ -73,7 +73,11 @@ impl TopicMetrics {
         r.register("dds_pacers", text, self.pacer_states.clone());
         let text = "Restarts of the participant";
         r.register("dds_restarts", text, self.restarts.clone());
-        r.register("dds_panics", "Panics of the DDS library", self.panics.clone());
+        r.register(
+            "dds_panics",
+            "Panics of the DDS library",
+            self.panics.clone(),
+        );
         let text = "Number of times that the DDS library stalled";
         r.register("dds_stalls", text, self.library_stalls.clone());
         let text = "Number of remote participants";
