@@ -1,5 +1,5 @@
-//! What a crowd costs: so many nodes, each of which passes small messages on at random, and the
-//! memory and time that the network takes for that.
+//! The cost of a crowd: nodes that pass small messages on at random, and the network's memory and
+//! time for them.
 //!
 //! `cargo run --release -p chappe-sim --example crowd -- [nodes] [messages a node]`
 
@@ -12,7 +12,7 @@ fn argument<T: std::str::FromStr>(nth: usize, default: T) -> T {
     given.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Resident memory, bytes; 0 where the system does not tell.
+/// Resident memory in bytes; 0 if the system does not report it.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|it| it.parse::<u64>().ok());

@@ -1,11 +1,11 @@
-//! A disk in memory that forgets what was not synced, fails when told to, and fills up.
+//! A disk in memory that loses unsynced data, fails on request, and fills up.
 //!
 //! The model: a file is sectors of 512 bytes. Writes go to the cache; a sync makes the dirty
-//! sectors and the length durable. After a power loss each dirty sector is there, not there, or
+//! sectors and the length durable. After a power loss each dirty sector is written, not written, or
 //! torn in the middle, the length is anything between the durable and the cached one, and each
 //! creation, rename or removal since the last sync of the directory has happened or not, in order.
-//! A sync that fails drops its dirty sectors: reading still shows them, no later sync saves them.
-//! That is harsher than most file systems and no harsher than what they promise.
+//! A failed sync drops its dirty sectors: reads still show them, but no later sync saves them. That
+//! is harsher than most file systems, but within what they promise.
 
 use chappe_log::{Disk, File};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +110,8 @@ struct State {
     changes: Vec<Change>,
     next_inode: u64,
     done: BTreeMap<Operation, u64>,
-    /// Writes, syncs and changes of names so far: the boundaries at which the power can go.
+    /// Number of writes, syncs and changes of names so far: the boundaries at which the power can
+    /// fail.
     boundaries: u64,
     cut_at: Option<u64>,
     off: bool,
@@ -165,8 +166,8 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk after the process was killed: everything written is there, synced or not. Whoever
-    /// still has the old disk cannot change this one.
+    /// The disk after the process was killed: everything written exists, synced or not. The holder
+    /// of the old disk can no longer change this one.
     pub fn kill(&self) -> SimDisk {
         let mut state = self.state().clone();
         state.revive();
@@ -195,10 +196,10 @@ impl SimDisk {
         SimDisk::with(state)
     }
 
-    /// A copy of all files as a backup makes it: the same bytes in new files.
+    /// A copy of all files, as a backup makes it: the same bytes in new files.
     pub fn copied(&self) -> SimDisk {
         let mut state = self.state().clone();
-        // Only what has a name is copied, into files that never were.
+        // Only files with a name are copied, into new files.
         let mut files = BTreeMap::new();
         let mut next = state.next_inode;
         let State { inodes, names, .. } = &mut state;
@@ -225,17 +226,17 @@ impl SimDisk {
         self.state().cut_at = Some(boundary);
     }
 
-    /// Whether the power is gone.
+    /// Whether the power has failed.
     pub fn is_off(&self) -> bool {
         self.state().off
     }
 
-    /// Writes, syncs and changes of names so far.
+    /// Number of writes, syncs and changes of names so far.
     pub fn boundaries(&self) -> u64 {
         self.state().boundaries
     }
 
-    /// Makes the nth (from 0, counted from now) operation of a kind fail; all later ones too if
+    /// Makes the nth (from 0, counted from now) operation of a kind fail; also all later ones if
     /// persistent.
     pub fn fail(&self, operation: Operation, nth: u64, persistent: bool) {
         let mut state = self.state();
@@ -247,7 +248,7 @@ impl SimDisk {
         });
     }
 
-    /// How often an operation failed because it was told to.
+    /// Number of operations that failed on request.
     pub fn faults_hit(&self) -> u64 {
         self.state().faults_hit
     }
@@ -257,12 +258,12 @@ impl SimDisk {
         self.state().faults.clear();
     }
 
-    /// Sets how many bytes fit; less than are there means full.
+    /// Sets the capacity in bytes; less than the current content means full.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
 
-    /// From now on nobody can tell how much is free; writes find out.
+    /// From now on the free space is unknown; writes find out.
     pub fn hide_free_bytes(&self) {
         self.state().free_hidden = true;
     }
@@ -336,7 +337,7 @@ impl SimDisk {
 impl State {
     fn revive(&mut self) {
         self.used = None;
-        // Files without a name are nobody's any more.
+        // Files without a name have no owner any more.
         let named: BTreeSet<u64> = self
             .names
             .values()
@@ -400,7 +401,7 @@ impl State {
         }
     }
 
-    /// Counts an operation; fails it if told so. `Ok(true)`: the power goes in the middle of it.
+    /// Counts an operation; fails it if requested. `Ok(true)`: the power fails in the middle of it.
     fn begin(&mut self, operation: Operation) -> io::Result<bool> {
         if self.off {
             return Err(error("the power is off"));
@@ -455,7 +456,7 @@ impl Inode {
 
     fn write_again(&mut self, from: usize, bytes: &[u8]) -> io::Result<()> {
         let there = self.cached.get_mut(from..from + bytes.len());
-        let there = there.ok_or_else(|| error("the bytes to be written again are not there"))?;
+        let there = there.ok_or_else(|| error("the bytes to be rewritten do not exist"))?;
         there.copy_from_slice(bytes);
         let last = (from + bytes.len()).div_ceil(SECTOR);
         self.dirty.extend(from / SECTOR..last);

@@ -44,14 +44,15 @@ impl Distribution {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The smallest sample at or below which `percent` of all lie; `None` of none. `sorted` is ascending.
+/// The smallest sample that `percent` of all do not exceed; `None` if there are none. `sorted` is
+/// ascending.
 ///
 /// ```
 /// let sorted = [10, 20, 30, 40];

@@ -1,8 +1,8 @@
-//! What a session between nodes would see on a network: rate, lag, repeats, queue.
+//! The behaviour of a session between nodes on a network: rate, lag, repetitions, queue.
 //!
-//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, elements at
-//! an even rate. Storing takes no time here: what is seen is the network and the session. Connections
-//! have no congestion control, so on a path that others use too the rate will be lower.
+//! One origin and its subscribers, each with a session of `chappe_flow` over a connection, and
+//! elements at an even rate. Storage takes no time here: only the network and the session are
+//! simulated. Connections have no congestion control, so on a shared path the rate will be lower.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use std::num::NonZeroU64;
 use crate::Distribution;
 use crate::network::{Frame, Line, Link, Network, Node, Step};
 
-/// Most latencies that are kept: above that each second one is left out.
+/// Maximum number of recorded latencies: above it, every second one is dropped.
 const SAMPLES_MAX: usize = 1 << 20;
-/// How often new elements come at most.
+/// Minimum interval of new elements.
 const TICK: Duration = Duration::from_millis(1);
-/// Most records that are handed to a sender at once.
+/// Maximum number of records passed to a sender at once.
 const READ_RECORDS_MAX: u64 = 1_024;
 
-/// What is looked at.
+/// The settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Study {
-    /// Where chance comes from.
+    /// The seed.
     pub seed: u64,
     /// Nodes: the origin and its subscribers.
     pub nodes: u32,
     /// Each direction between the origin and a subscriber.
     pub link: Link,
-    /// Bytes a second that leave the origin, to all subscribers together.
+    /// Bytes per second sent by the origin to all subscribers together.
     pub rate_bytes_per_s: Option<u64>,
     /// Elements a second of the origin's stream.
     pub elements_per_s: f64,
     /// Bytes of an element.
     pub payload_bytes: usize,
-    /// How long elements come.
+    /// Duration of the production.
     pub duration: Duration,
 }
 
@@ -50,9 +50,9 @@ pub struct Study {
 pub struct Sight {
     /// Elements a second that were offered to each subscriber.
     pub offered_per_s: f64,
-    /// Elements a second that each subscriber received while they came.
+    /// Elements per second received by each subscriber during production.
     pub received_per_s: f64,
-    /// Bytes a second that the sessions gave to their connections, all frames included.
+    /// Bytes per second passed to connections by the sessions, including all frames.
     pub bytes_per_s: f64,
     /// Time from an element's coming to be to its being received: the median, seconds.
     pub latency_p50_s: f64,
@@ -60,15 +60,15 @@ pub struct Sight {
     pub latency_p99_s: f64,
     /// The same: the longest.
     pub latency_max_s: f64,
-    /// How long after the last element everything was received, seconds; `None`: never.
+    /// Time from the last element until everything was received, in seconds; `None`: never.
     pub caught_up_after_s: Option<f64>,
     /// The share of messages that the connections retransmitted.
     pub sent_again: f64,
     /// Messages that the network lost or dropped.
     pub dropped: u64,
-    /// The most bytes that waited at the origin's rate.
+    /// Maximum number of bytes queued at the origin's rate limit.
     pub queue_bytes_max: u64,
-    /// The most elements that were on the way to one subscriber.
+    /// Maximum number of elements in flight to one subscriber.
     pub in_flight_max: u64,
 }
 
@@ -91,7 +91,7 @@ const CHANNEL: Channel = Channel(0);
 const EPOCH: u64 = 1;
 const ELEMENTS: u64 = 0;
 
-/// Looks. `progress` is told the share that is done.
+/// Runs the simulation. `progress` receives the completed share.
 pub fn study(study: &Study, progress: &mut dyn FnMut(f64)) -> Sight {
     Running::new(study).run(progress)
 }
@@ -146,7 +146,7 @@ impl<'a> Running<'a> {
         self.sight.received_per_s =
             self.received.iter().sum::<u64>() as f64 / subscribers / seconds;
         self.sight.bytes_per_s = self.bytes_sent() as f64 / seconds;
-        // What is still on its way may take ten times as long.
+        // Elements still in flight may take ten times as long.
         let most = end + self.study.duration * 10;
         while self.received.iter().any(|received| *received < self.last) {
             match self.network.next(most) {
@@ -270,7 +270,7 @@ impl<'a> Running<'a> {
         self.sight.queue_bytes_max = self.sight.queue_bytes_max.max(queued);
     }
 
-    /// When an element came to be.
+    /// The time at which an element is produced.
     fn born(&self, number: u64) -> f64 {
         number as f64 / self.study.elements_per_s
     }

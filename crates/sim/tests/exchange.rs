@@ -1,5 +1,5 @@
-//! Goal: nothing acknowledged is lost, doubled or invented between nodes, whatever happens to them;
-//! what is lost is named; and a run can be repeated.
+//! Goal: nothing acknowledged is lost, duplicated or invented between nodes, whatever happens to
+//! them; lost elements are named; and a run can be repeated.
 //! Method: seeded runs of whole pipelines under the fault matrix, judged by the model. More seeds:
 //! `chappe-lab sim exchange --runs 1000`.
 
@@ -67,7 +67,7 @@ fn a_seed_repeats_itself() {
         assert_eq!(one.steps, other.steps, "seed {seed}");
         assert_eq!(one.sometimes, other.sometimes, "seed {seed}");
         assert!(one.trace.notes().eq(other.trace.notes()), "seed {seed}");
-        // What is noted does not change what happens.
+        // Tracing does not change the run.
         let untraced = run(&Settings::new(seed));
         assert_eq!(one.steps, untraced.steps, "seed {seed}");
     }

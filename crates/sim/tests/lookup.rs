@@ -1,9 +1,9 @@
-//! Goal: what is published in a network of real Kademlia nodes is found, with few messages and within
-//! the credit granted, while nodes come and go, packets are lost, a fifth of the nodes are an
-//! attacker's and wait where they hurt most, and the network falls into parts for hours.
+//! Goal: records published in a network of real Kademlia nodes are found, with few messages and
+//! within the credit granted, while nodes come and go, packets are lost, a fifth of the nodes are
+//! an attacker's in the worst positions, and the network is partitioned for hours.
 //!
 //! Method: networks on virtual time from a seed; every machine checks its invariants after each
-//! input. A failure prints the command that plays it again.
+//! input. A failure prints the command that repeats it.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use chappe_sim::network::Latency;
 
 fn played(settings: &Settings) -> Outcome {
     let outcome = run(settings, &mut |_| {});
-    // What must hold of every run.
+    // The invariants of every run.
     let most = outcome.inflow_share.max();
     assert!(
         most <= 1.0,
@@ -29,7 +29,7 @@ fn played(settings: &Settings) -> Outcome {
 }
 
 fn at_least(share: f64, outcome: &Outcome, settings: &Settings) {
-    // Without an attacker those are a few of the others, whose share says nothing of its own.
+    // Without an attacker those are a few of the others, whose share means nothing.
     let attacked = match settings.sybils > 0.0 {
         true => outcome.attacked_success(),
         false => 1.0,
@@ -59,7 +59,8 @@ fn small(seed: u64, nodes: u32) -> Settings {
 
 #[test]
 fn everything_is_found_in_networks_that_grew_from_one_node() {
-    // A search for all believes three nodes of a region; one of some thousand devices is with none of them.
+    // A search for all trusts three nodes of a region; one of some thousand devices is at none of
+    // them.
     let (mut found, mut devices) = (0, 0);
     for (nodes, seed) in [(10, 10), (60, 60), (60, 61), (60, 62), (60, 63)] {
         let settings = small(seed, nodes);
@@ -150,7 +151,7 @@ fn who_crowds_a_key_does_not_own_it() {
     }
 }
 
-/// Falls apart after a minute, for so many hours; judged within the parts, and 25 minutes afterwards.
+/// Partitioned after a minute, for some hours; judged within the parts, and 25 minutes afterwards.
 fn parted(settings: Settings, hours: u64, parts: u16, one_way: bool) {
     let start = Duration::from_secs(60);
     let partition = Partition {
@@ -227,7 +228,7 @@ fn narrow_links_and_slow_nodes_lose_little() {
     assert!(quick.seconds.mean() < least, "{}", settings.command());
 }
 
-/// Satellites, narrow radios: no answer comes within the first wait, which is 500 ms.
+/// Satellites, narrow radios: no answer arrives within the first time-out of 500 ms.
 #[test]
 fn on_ways_that_are_longer_than_the_first_wait_all_is_found() {
     for (seed, least_ms) in [(33, 260), (34, 600), (35, 1_200)] {
@@ -240,7 +241,7 @@ fn on_ways_that_are_longer_than_the_first_wait_all_is_found() {
 
 #[test]
 fn what_is_not_judged_is_said() {
-    // Nobody stays for long enough to publish.
+    // No node stays long enough to publish.
     let settings = Settings {
         session: Some(Duration::from_secs(1)),
         settle: Duration::from_secs(5),

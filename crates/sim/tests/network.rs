@@ -1,4 +1,4 @@
-//! Goal: the network does what its documentation says, and the same for the same seed.
+//! Goal: the network behaves as documented, and identically for the same seed.
 //! Method: small networks, each with one fault; properties over many seeds.
 
 use std::time::Duration;
@@ -319,7 +319,7 @@ fn healing_in_time_loses_nothing() {
     network.set_group(b, 0);
     let healed = steps(&mut network, 600);
     assert_eq!(healed.len(), 2, "{healed:?}");
-    // Growing pauses: what was cut for 270 s is noticed up to two minutes late.
+    // Growing pauses: the end of a cut of 270 s is noticed up to two minutes late.
     assert!(healed[0].0 > at(300) && healed[0].0 < at(430), "{healed:?}");
 }
 

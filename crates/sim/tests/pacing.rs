@@ -1,7 +1,7 @@
-//! Goal: flooding collapses, and the adaptive pacer does not, nor what it takes over; it follows a
-//! receiver, shares with another sender, and goes on beside a dead receiver that is not waited for. What
-//! makes acknowledgements late without anything standing on the way does not make it slow: disks,
-//! pauses, timers.
+//! Goal: flooding collapses, the adaptive pacer does not, and it recovers from a flood that it
+//! takes over. It follows a receiver, shares with another sender, and continues next to a dead
+//! receiver that is not waited for. Acknowledgements that are late without a queue on the path
+//! (disks, pauses, timers) do not make it slow.
 //!
 //! Method: short runs of the pacing simulation; throughput and latency are virtual, so bounds are exact.
 
@@ -36,8 +36,8 @@ fn flooding_a_large_window_collapses_and_adaptive_does_not() {
     assert_eq!(adaptive.sent_again, 0);
 }
 
-/// Where the way loses much, what is missing is asked for again before it can have come, and soon more goes
-/// again than anew.
+/// If the path loses much, missing samples are requested again before they can have arrived, and
+/// soon retransmissions outnumber new samples.
 #[test]
 fn where_much_is_lost_no_storm_of_repeats_lasts() {
     for seed in 1..=12 {
@@ -132,7 +132,7 @@ fn senders_share_within_a_fifth_and_receivers_set_the_pace() {
     let share = outcome.throughput_bytes_per_s / many.capacity_bytes_per_s();
     assert!(share > 0.85, "{share} of what the slowest takes");
     assert_eq!(outcome.sent_again, 0);
-    // It dies: whoever waits for all stops, whoever does not goes on at the others' rate.
+    // It dies: a sender that waits for all stops, one that does not continues at the others' rate.
     many.changes = vec![(seconds(1), Change::Dead { receiver: 5 })];
     let stopped = run(&many).remove(0);
     assert!(mean(&stopped.moments, 2.0, 3.0, |it| it.throughput_bytes_per_s) < 1e6);
@@ -239,8 +239,8 @@ fn timers_of_a_millisecond_keep_nobody_from_learning() {
     assert!(after > 2.5 * before, "{before}, then {after}");
 }
 
-/// The timers of sessions and of RustDDS writers. Who is woken late sends what would have gone meanwhile, and an
-/// acknowledgement wakes, too.
+/// The timers of sessions and of RustDDS writers. A sender that wakes late sends the samples that
+/// are overdue; an acknowledgement wakes it too.
 #[test]
 fn timers_of_a_millisecond_cost_no_more_than_a_millisecond() {
     for size in [5_000, 20_000, 64_000] {

@@ -1,5 +1,5 @@
 //! Goal: the simulation finds the defects that it claims to find.
-//! Method: one defect after the other is planted in the product; the runs must report a violation
+//! Method: one defect after another is planted in the product; the runs must report a violation
 //! within a stated number of seeds, under the faults that expose the defect. The run that shows it
 //! has no violation without it.
 //!
@@ -93,7 +93,7 @@ fn of_log(defect: InLog) -> (Vec<Fault>, u64) {
     }
 }
 
-/// The number of elements that origins keep where a defect shows only at what is trimmed: few, so that
+/// Number of elements that origins keep if a defect appears only at trimmed elements: few, so that
 /// a trim mark is often right before damage.
 fn kept(defect: InLog) -> Option<u64> {
     (defect == InLog::TrimsDamage).then_some(20)
@@ -111,7 +111,7 @@ fn every_planted_defect_is_found() {
         let (faults, within) = of_flow(defect);
         let hunt = Hunt {
             faults,
-            // Where much is trimmed, much is named as lost.
+            // If much is trimmed, much is reported lost.
             keep: (defect == InFlow::LostOvertakes).then_some(20),
             within,
         };

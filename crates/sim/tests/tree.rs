@@ -1,7 +1,6 @@
 //! Goal: notification trees keep their promises under loss, death, crashes and lies, and the plan
-//! decides how long they take.
-//! Method: the product's machine on each sink of a simulated network, judged against what really
-//! happened.
+//! determines their duration. Method: the product's machine on each sink of a simulated network,
+//! judged against the actual events.
 
 use std::time::Duration;
 
@@ -63,11 +62,12 @@ fn mixed_runs_keep_every_promise() {
     assert!(lies > 0 && forged > 0 && failed > 0 && repeated > 0);
 }
 
-/// What an honest machine once broke a promise in: an event that came behind [`TreeEvent::Missed`] was
-/// refused (the first two), answers of liars made round trips look so long that most attempts were left
-/// out (the next two), a sink that was busy for 60 ms was called failed. In the next two a head that said twice who
-/// failed had covered more sinks than it has, so that its part was over before the others of it were known. In the
-/// last a plan that waits for each answer stood still behind a head whose part was taken over.
+/// Situations in which an honest machine once broke a promise. An event after [`TreeEvent::Missed`]
+/// was refused (the first two). Answers of liars made round trips appear so long that most attempts
+/// were omitted (the next two). A sink that was busy for 60 ms was reported failed. A head that
+/// reported the same failures twice had covered more sinks than it has, so its part ended before
+/// the others of it were known (the next two). A plan that waits for each answer stalled after a
+/// head whose part was taken over (the last).
 ///
 /// [`TreeEvent::Missed`]: chappe_notification_tree::TreeEvent::Missed
 #[test]
@@ -214,13 +214,14 @@ fn sources_at_the_pace_of_adaptive_hardly_overflow_a_queue() {
             pacer: Some(pacer.parse().expect("a pacer")),
             ..Settings::new(1, 60)
         };
-        // Unpaced it is more than the network bears: no promise holds.
+        // Unpaced it exceeds the network's capacity: no promise holds.
         let flood = run(&at_once("flood"), &mut |_| {});
         let paced = judged(&at_once("adaptive"));
         assert_eq!(paced.arrivals.len(), 10 * sources as usize);
         let (lost, all) = (paced.port_dropped, paced.messages);
         assert!(lost * 100 <= all, "{sources}: {lost} of {all}");
-        // What waiting costs where the network bears all; beyond, one lost answer decides when either ends.
+        // The cost of waiting within the network's capacity; beyond it, one lost answer decides
+        // when either ends.
         let (took, unpaced) = (paced.completion(), flood.completion());
         assert!(
             sources == 16 || took * 2 <= unpaced * 3,
@@ -248,7 +249,7 @@ fn behind_a_partition_all_that_was_missed_is_repaired() {
         };
         let report = judged(&settings);
         assert!(report.failed + report.unknown >= 10, "nobody was cut off");
-        // Each has all, also whoever was called failed.
+        // Each has all events, including those reported failed.
         assert!(report.arrivals.iter().all(|times| times.len() == 200));
         let second = report.arrivals[1].iter();
         let late = second.filter(|at| **at > Duration::from_secs(6));
@@ -291,7 +292,7 @@ fn an_event_soon_behind_the_heartbeat_of_a_list_does_not_wait_for_the_dead() {
         let settings = Settings {
             dead: 0.1,
             heartbeat: true,
-            // What became of the heartbeat is known half a second later.
+            // The outcome of the heartbeat is known half a second later.
             period: Duration::from_millis(20),
             ..Settings::new(seed, 1_000)
         };

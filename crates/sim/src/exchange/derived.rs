@@ -1,5 +1,5 @@
-//! What a virtual sensor would bring forth beside an origin's stream: a copy of its contents, derived
-//! by an eager follower and written behind what it comes from, mostly by the same commit.
+//! The output of a virtual sensor next to an origin's stream: a copy of its contents, derived by an
+//! eager follower and written after its input, mostly by the same commit.
 
 use std::task::{Context, Poll, Waker};
 
@@ -9,7 +9,7 @@ use super::record;
 use super::world::World;
 use crate::judge::{At, Event};
 
-/// Most records that are kept; more would keep the segments of a stream that is trimmed.
+/// Maximum number of records kept; more would keep the segments of a trimmed stream.
 const KEPT: u64 = 100;
 
 /// See the [module documentation](self).
@@ -20,8 +20,8 @@ pub(super) struct Derived {
 }
 
 impl Derived {
-    /// Tells the judge what there is, and whether what it comes from is there, and goes on with what
-    /// is new; `None`: not now.
+    /// Reports the derived records to the judge, and whether their inputs exist, and continues with
+    /// new ones; `None`: not now.
     pub(super) fn begin(
         world: &mut World,
         store: &Store,
@@ -57,7 +57,7 @@ impl Derived {
         })
     }
 
-    /// Derives from what is new; the next commit writes it.
+    /// Derives from new records; the next commit writes the result.
     pub(super) fn derive(&mut self) {
         let taken_back = self.store.retractions();
         let mut batch = Vec::new();
@@ -70,10 +70,10 @@ impl Derived {
             batch.push((time, record::with_origin(at, &content.to_le_bytes())));
         };
         let mut context = Context::from_waker(Waker::noop());
-        // Behind a gap and what was taken back it goes on the next time.
+        // After a gap and after retracted records it continues the next time.
         while let Poll::Ready(Ok(())) = self.follower.poll_next(&mut context, &mut take) {}
         for record in batch {
-            // What is refused is not there; nothing is promised of it.
+            // Refused records do not exist; nothing is promised about them.
             drop(self.output.append_derived(taken_back, vec![record]));
         }
         let before = (self.output.last() + 1).saturating_sub(KEPT);
@@ -83,7 +83,7 @@ impl Derived {
     }
 }
 
-/// The place and the content of what a record was derived from.
+/// The position and the content of the input of a derived record.
 fn split(record: &[u8]) -> Option<(At, u64)> {
     let (at, content) = record::split(record)?;
     Some((at, u64::from_le_bytes(content.try_into().ok()?)))

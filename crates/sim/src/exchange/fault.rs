@@ -5,11 +5,11 @@ use std::fmt;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// A process dies (SIGKILL) and is started again.
+    /// A process is killed (SIGKILL) and restarted.
     Kill,
-    /// A node loses its power; what was not synced is there, or not, or in part.
+    /// A node loses power; unsynced data is written completely, partly or not at all.
     PowerLoss,
-    /// The power goes in the middle of a write, a sync or a change of names.
+    /// The power fails in the middle of a write, a sync or a change of names.
     TornWrite,
     /// A sync fails; the process is restarted.
     FailedSync,
@@ -19,30 +19,30 @@ pub enum Fault {
     BitRot,
     /// Nodes do not reach each other for a while.
     Partition,
-    /// A link comes and goes.
+    /// A link fails and recovers repeatedly.
     Flapping,
     /// One direction of a link loses messages, all or some.
     AsymmetricLoss,
-    /// A node takes its time for everything.
+    /// A node is slow in everything.
     SlowPeer,
-    /// A node stands still (SIGSTOP), then goes on.
+    /// A node stalls (SIGSTOP), then continues.
     StandStill,
     /// A connection breaks off.
     Reset,
-    /// A wall clock jumps by a second to ten years, either way.
+    /// A wall clock jumps by a second to ten years, in either direction.
     ClockStep,
-    /// An old copy of a node's data is put back.
+    /// An old copy of a node's data is restored.
     OldState,
-    /// A peer speaks another version of the protocol for a while.
+    /// A peer uses another version of the protocol for a while.
     VersionSkew,
     /// A disk takes seconds for a commit.
     SlowDisk,
-    /// The log's queue is full, or nearly, and takes nothing for a while.
+    /// The log's queue is full, or nearly, and accepts nothing for a while.
     QueueFull,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 17] = [
         Fault::Kill,
         Fault::PowerLoss,
@@ -126,7 +126,7 @@ impl fmt::Display for Fault {
 
 macro_rules! sometimes {
     ($($(#[doc = $doc:literal])* $name:ident: $text:literal,)*) => {
-        /// What must happen sometimes: how often each did.
+        /// Events that must happen sometimes, with their counts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Sometimes {
             $($(#[doc = $doc])* pub $name: u64,)*
@@ -168,11 +168,11 @@ sometimes! {
     rotted_marks: "marks rotted",
     /// A bit of an index snapshot rotted.
     rotted_index: "index snapshots rotted",
-    /// Damaged elements were put back at an origin.
+    /// Damaged elements were restored at an origin.
     put_back: "damaged elements put back at an origin",
-    /// Damaged elements were put back at a subscriber.
+    /// Damaged elements were restored at a subscriber.
     put_back_there: "damaged elements put back at a subscriber",
-    /// Damaged elements were written again from memory.
+    /// Damaged elements were rewritten from memory.
     from_memory: "damaged elements written again from memory",
     /// A connection met a partition, a flap or a cut.
     stalled: "connection held back by a cut",
@@ -182,19 +182,19 @@ sometimes! {
     one_way: "one direction lost",
     /// A node was slow.
     slowed: "node slow",
-    /// A node stood still.
+    /// A node stalled.
     stood_still: "node stood still",
     /// A connection was reset.
     reset: "connection reset",
     /// A clock jumped.
     clock_stepped: "clock stepped",
-    /// An old state was put back at an origin, and noticed by its log.
+    /// An old state was restored at an origin, and detected by its log.
     old_origin: "old state at an origin",
-    /// An old state was put back at a subscriber, and noticed by its log.
+    /// An old state was restored at a subscriber, and detected by its log.
     old_subscriber: "old state at a subscriber",
     /// Two versions of the protocol did not fit.
     version_refused: "versions did not fit",
-    /// Two versions of the protocol met and fitted.
+    /// Two versions of the protocol negotiated a common one.
     version_negotiated: "versions negotiated",
     /// A disk was slow.
     slow_disk: "disk slow",
@@ -204,27 +204,27 @@ sometimes! {
     not_accepted: "no room for new elements",
     /// A subscriber's log had no room for elements.
     records_waited: "elements waited for room",
-    /// A subscriber's log had no room for the end of numbers that are lost.
+    /// A subscriber's log had no room to record the end of lost numbers.
     lost_waited: "lost numbers waited for room",
-    /// A subscriber's log had no room for where a stream goes on after a rollback.
+    /// A subscriber's log had no room to record where a stream continues after a rollback.
     rollback_waited: "rollback waited for room",
     /// A subscriber's log had no room for a schema.
     schema_waited: "schema waited for room",
-    /// A log had no room for what was to be put back.
+    /// A log had no room for restored elements.
     repair_refused: "no room for what was to be put back",
     /// Sessions that went on where an earlier one ended.
     resumed: "session resumed behind an element",
     /// A peer was given up after silence.
     silent: "silent peer given up",
-    /// An origin began a new epoch.
+    /// An origin started a new epoch.
     new_epoch: "new epoch",
     /// A torn tail was cut off.
     torn_tail: "torn tail cut",
-    /// Records found again that were derived in the store of what they come from.
+    /// Records derived in the store of their input that were found again.
     derived: "derived record found",
-    /// Records dropped because what they were derived from may be lost.
+    /// Records dropped because their inputs may be lost.
     derived_dropped: "derived record dropped",
-    /// A subscriber was told of a rollback.
+    /// A subscriber was notified of a rollback.
     rollback: "rollback told",
     /// Numbers were named as lost because they were trimmed.
     lost_trimmed: "numbers lost by trimming",

@@ -1,4 +1,4 @@
-//! The faults of a run: when they begin, what each does, and how it ends.
+//! The faults of a run: when they start, their effect, and their end.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ impl Run {
                 self.later(until, Later::HealDisk(node));
             }
             Fault::BitRot => {
-                // Half of the time while subscribers get nothing new, so that they miss it.
+                // Half of the time while subscribers receive nothing new, so that they miss it.
                 if self.world.random.bool() {
                     self.world.network.set_group(node, 3);
                     self.later(until, Later::HealGroup(node));

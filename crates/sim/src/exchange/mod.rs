@@ -6,9 +6,10 @@
 //! read and change their logs for the machines; where power is lost, an origin derives records from its
 //! streams as a virtual sensor does. The judge sees every event and uses no code of the product.
 //!
-//! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds of
-//! [`Fault`], which then happen to nodes and links until the time is over. Then everything heals, and
-//! the judge asks whether every accepted element is at every subscriber, once and in order, or was
+//! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six kinds of
+//! [`Fault`], which then happen to nodes and links until the time is over. Then all faults end, and
+//! the judge checks that every accepted element is at every subscriber, once and in order, or was
+//! named as lost for a true reason. The same settings give the same run, step by step.
 //! named as lost for a true reason. The same settings give the same run, step by step.
 //!
 //! ```
@@ -44,7 +45,7 @@ use crate::network::{Node, Trace};
 use chappe_flow::{Code, Failure, Fault as Whose};
 use world::World;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
@@ -55,13 +56,13 @@ pub struct Report {
     pub steps: u64,
     /// Elements that were accepted.
     pub accepted: u64,
-    /// Numbers that subscribers were told are lost.
+    /// Number of elements reported lost to subscribers.
     pub lost: u64,
-    /// What happened, how often.
+    /// The events and their counts.
     pub sometimes: Sometimes,
-    /// What was wrong; the run ends at the first.
+    /// The violation; the run ends at the first.
     pub violations: Vec<Violation>,
-    /// The last things that happened.
+    /// The last events.
     pub trace: Trace,
 }
 
@@ -71,7 +72,7 @@ pub fn run(settings: &Settings) -> Report {
     run::Run::new(settings).run()
 }
 
-/// A session failed: that is in order when the connection is to blame, and a violation otherwise.
+/// A session failed: that is allowed if the connection is to blame, and a violation otherwise.
 fn failed(world: &mut World, node: Node, failure: &Failure) {
     world.note(node, failure.code.name(), [0; 3]);
     match failure.code {

@@ -17,10 +17,10 @@ use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
 
-/// The maximum of elements read at once.
+/// Maximum number of elements read at once.
 pub(super) const ELEMENTS_PER_READ: u64 = 256;
 
-/// A batch on its way to the disk.
+/// A batch in flight to the disk.
 struct Pending {
     appended: Appended,
     first: At,
@@ -41,7 +41,7 @@ pub(super) struct OriginStream {
 }
 
 impl OriginStream {
-    /// Tells the judge the first number that it keeps; earlier ones count as trimmed.
+    /// Reports the first number that it keeps to the judge; earlier ones count as trimmed.
     fn report_first(&self, world: &mut World) {
         if let Some(stream) = &self.stream {
             world.report(Event::Keeps {
@@ -435,7 +435,7 @@ impl Origin {
         self.disked.settled() && self.streams.iter().all(settled)
     }
 
-    /// Tells the judge what it has.
+    /// Reports its content to the judge.
     pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;

@@ -1,4 +1,4 @@
-//! What a run is: nodes, links, traffic and the faults that may happen, drawn from the seed.
+//! The plan of a run: nodes, links, traffic and the possible faults, drawn from the seed.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use chappe_log::{Commit, Options, QueueFull};
 use super::Fault;
 use crate::network::{Latency, Link};
 
-/// What a run is made from; the same settings and seed give the same run.
+/// The settings of a run; the same settings and seed give the same run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where every choice comes from.
+    /// The seed of every choice.
     pub seed: u64,
-    /// Simulated time with traffic and faults; time to recover comes on top.
+    /// Simulated time with traffic and faults; the time to recover is added.
     pub hours: f64,
-    /// The faults that may happen; each run takes some of them.
+    /// The possible faults; each run takes some of them.
     pub faults: Vec<Fault>,
-    /// How many elements each origin keeps; `None`: the seed chooses, also that it keeps all.
+    /// Number of elements that each origin keeps; `None`: the seed chooses, possibly all.
     pub keep: Option<u64>,
-    /// Notes kept for the trace.
+    /// Number of notes kept for the trace.
     pub trace_notes: usize,
 }
 
@@ -49,26 +49,26 @@ pub(super) struct Plan {
     pub(super) log: Options,
     /// The mean time between two elements of a stream.
     pub(super) every: Duration,
-    /// The share of times at which a burst comes instead of one element.
+    /// Share of productions that are a burst instead of one element.
     pub(super) burst: f64,
     pub(super) burst_elements: u64,
-    /// The largest batch that is appended at once.
+    /// The largest batch appended at once.
     pub(super) batch: u64,
     pub(super) payload_bytes: usize,
-    /// New elements are handed to the senders with the news of them.
+    /// New elements are passed to the senders together with their notification.
     pub(super) live: bool,
     /// Streams of the origins that promise only to survive their process.
     pub(super) weak: bool,
-    /// How many elements an origin keeps; `None`: all.
+    /// Number of elements that an origin keeps; `None`: all.
     pub(super) keep: Option<u64>,
     pub(super) faults: Vec<Fault>,
     /// Origins derive records from their streams.
     pub(super) derives: bool,
     /// The mean time between two faults.
     pub(super) fault_every: Duration,
-    /// How long a disk takes for a commit.
+    /// Time that a disk takes for a commit.
     pub(super) disk: (Duration, Duration),
-    /// The mean time between two looks for damage.
+    /// Mean time between two checks for damage.
     pub(super) repair_every: Duration,
 }
 
@@ -128,7 +128,7 @@ impl Plan {
             acknowledge_delay: pick(random, &[millis(5), millis(50), millis(1_000)]),
             ..ReceiverConfig::default()
         };
-        // A frame of records, and what a subscriber adds to each.
+        // A frame of records, and the overhead of a subscriber for each.
         let batch_bytes = match frame_bytes {
             4_096 => 16 * 1024,
             _ => 128 * 1024,
@@ -178,7 +178,7 @@ impl Plan {
             payload_bytes,
             live: random.bool(),
             weak: random.f64() < 0.15,
-            // Drawn all the same: the rest of the plan stays as the seed has it.
+            // Drawn anyway: the rest of the plan stays as the seed determines it.
             keep: settings
                 .keep
                 .or(pick(random, &[None, None, None, Some(20), Some(200)])),

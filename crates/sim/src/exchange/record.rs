@@ -1,10 +1,11 @@
-//! What is stored: an element's content with filling, at a subscriber behind its place at the origin.
+//! The stored records: an element's content with filling, at a subscriber after its position at the
+//! origin.
 
 use chappe_log::{Error, Record, Stream};
 
 use crate::judge::At;
 
-/// Most records that are read at once.
+/// Maximum number of records read at once.
 const READ_RECORDS: usize = 4_096;
 
 /// An element of a content, filled up with bytes that are different for each.
@@ -15,7 +16,7 @@ pub(super) fn payload(content: u64, bytes: usize) -> Vec<u8> {
     payload
 }
 
-/// The content of an element, or none when its filling is not its own.
+/// The content of an element, or none if the filling does not match.
 pub(super) fn content(bytes: &[u8]) -> Option<u64> {
     let content = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
     (payload(content, bytes.len()) == bytes).then_some(content)
@@ -30,14 +31,14 @@ pub(super) fn with_origin(at: At, bytes: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The place and the element that a subscriber's record holds.
+/// The position and the element in a subscriber's record.
 pub(super) fn split(record: &[u8]) -> Option<(At, &[u8])> {
     let epoch = u64::from_le_bytes(record.get(..8)?.try_into().ok()?);
     let number = u64::from_le_bytes(record.get(8..16)?.try_into().ok()?);
     Some((At { epoch, number }, record.get(16..)?))
 }
 
-/// Gives all records to `take`, passing over gaps.
+/// Passes all records to `take`, skipping gaps.
 pub(super) fn each(stream: &Stream, mut take: impl FnMut(&Record)) -> Result<(), Error> {
     let mut from = stream.first();
     while from <= stream.last() {

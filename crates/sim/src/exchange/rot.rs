@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use crate::SimDisk;
 
-/// Bytes of a segment's header, of a frame's header, and of a record besides its payload
-/// (`chappe_log`'s format).
+/// Lengths of a segment's header, of a frame's header, and of a record without its payload, in
+/// bytes (`chappe_log`'s format).
 const SEGMENT_HEADER: usize = 36;
 const FRAME_HEADER: usize = 72;
 const RECORD: usize = 12;
 /// Kinds of frames that hold records.
 const RECORDS: [u8; 2] = [1, 6];
 
-/// What has rotted besides elements.
+/// Rotten data other than elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rotted {
     /// A header of a segment, a definition, a trim mark, a mark of opening or closing.
@@ -22,8 +22,8 @@ pub(super) enum Rotted {
     Index,
 }
 
-/// Flips a bit of the frame whose first record has this payload, header or body; false if it is on
-/// no disk. Of several copies the newest is meant: an older one is the damaged one.
+/// Flips a bit of the frame whose first record has this payload, in header or body; false if it is
+/// on no disk. Of several copies the newest is used: an older one is the damaged one.
 pub(super) fn flip_frame(disk: &SimDisk, element: &[u8], random: &mut fastrand::Rng) -> bool {
     let mark = &element[..element.len().min(32)];
     for name in disk.names().iter().rev() {
@@ -40,8 +40,9 @@ pub(super) fn flip_frame(disk: &SimDisk, element: &[u8], random: &mut fastrand::
     false
 }
 
-/// Flips a bit that no element depends on. What is written twice, or can be told from its neighbours,
-/// survives one flip: of each segment file one place rots at most, and `rotten` holds their names.
+/// Flips a bit that no element depends on. Data that is written twice, or can be derived from its
+/// neighbours, survives one flip: at most one place of each segment file rots, and `rotten` holds
+/// their names.
 pub(super) fn flip_other(
     disk: &SimDisk,
     rotten: &mut BTreeSet<String>,
@@ -68,7 +69,7 @@ pub(super) fn flip_other(
     }
 }
 
-/// Where the segment's header and the frames without records lie.
+/// The positions of the segment's header and of the frames without records.
 fn marks(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     if bytes.len() >= SEGMENT_HEADER {

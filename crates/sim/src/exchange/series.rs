@@ -1,4 +1,4 @@
-//! Many seeds, on as many threads as asked for, and what came of them together.
+//! Many seeds, on several threads, and their combined results.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,17 +6,18 @@ use std::thread;
 
 use super::{Report, Settings, Sometimes, run};
 
-/// Runs after which everything that may happen must have happened, if all faults were allowed and
-/// each run has an hour.
+/// Number of runs after which every possible event must have happened, if all faults were allowed
+/// and each run has an hour.
 ///
-/// measured: the rarest thing happens in one of 60 runs, so that 1,000 runs miss it once in ten
+/// measured: the rarest event happens in one of 60 runs, so 1,000 runs miss it once in ten million
+/// times.
 /// million times.
 pub const RUNS_FOR_EVERYTHING: u64 = 1_000;
 
-/// Reports of runs with violations that are kept; more are counted.
+/// Maximum number of reports with violations that are kept; more are counted.
 pub const FAILED_KEPT: usize = 100;
 
-/// What many runs came to.
+/// The results of many runs.
 #[derive(Debug, Default)]
 pub struct Series {
     /// Runs that ended.
@@ -27,13 +28,13 @@ pub struct Series {
     pub steps: u64,
     /// Elements accepted.
     pub accepted: u64,
-    /// Numbers that subscribers were told are lost.
+    /// Number of elements reported lost to subscribers.
     pub lost: u64,
-    /// What happened, how often.
+    /// The events and their counts.
     pub sometimes: Sometimes,
-    /// Runs with violations, the first of them, by seed.
+    /// The first reports with violations, by seed.
     pub failed: Vec<Report>,
-    /// Runs with violations, all of them.
+    /// Number of runs with violations.
     pub failures: u64,
     /// The last run without violations.
     pub passed: Option<Report>,
@@ -70,8 +71,8 @@ impl Series {
     }
 }
 
-/// Runs the seeds from that of `settings` on, so many of them, on so many threads. `progress` is told
-/// the series after each run, and stops it by answering false.
+/// Runs `runs` seeds from that of `settings`, on several threads. `progress` receives the series
+/// after each run, and stops it by returning false.
 pub fn series(
     settings: &Settings,
     runs: u64,

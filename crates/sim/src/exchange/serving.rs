@@ -40,7 +40,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Reads from a number; there may be none.
+    /// Reads from a number; there may be no records.
     pub(super) fn read(stream: &Stream, from: u64, most: u64) -> Result<Self, Error> {
         let schema_version = schema_version(from);
         let most = usize::try_from(most.min(ELEMENTS_PER_READ)).unwrap_or(usize::MAX);
@@ -141,7 +141,7 @@ impl Origin {
         readers.collect()
     }
 
-    /// Gives the machine of a session an input, and answers its questions until it has none.
+    /// Passes an input to a session's machine, and answers its questions until it has none.
     pub(super) fn give(
         &mut self,
         world: &mut World,

@@ -15,7 +15,7 @@ use crate::network::Node;
 /// Bytes that are scrubbed at a time.
 const SCRUB_BYTES: u64 = 256 * 1024;
 
-/// The pause before a commit that is held back is tried again.
+/// The pause before a delayed commit is retried.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of a process.
@@ -41,7 +41,8 @@ pub(super) struct Disked {
     pub(super) store: Option<Store>,
     /// The losses that the next opening may find.
     pub(super) allows: Allows,
-    /// The count of numbers of each stream that openings have named as torn and the judge has not heard of.
+    /// Number of torn records of each stream that openings have reported but the judge has not
+    /// received.
     pub(super) torn: BTreeMap<String, u64>,
     /// An old copy of the disk.
     pub(super) backup: Option<SimDisk>,
@@ -79,7 +80,7 @@ impl Disked {
         }
     }
 
-    /// Opens the store; `None`: not now, try again later.
+    /// Opens the store; `None`: not now, retry later.
     pub(super) fn open(&mut self, world: &mut World) -> Option<(Store, Recovery)> {
         self.committing = false;
         let mut options = world.plan.log.clone();
@@ -110,7 +111,7 @@ impl Disked {
         }
     }
 
-    /// Fills the log's queue up to `room` bytes, and holds commits back.
+    /// Fills the log's queue up to `room` bytes, and delays commits.
     pub(super) fn fill_queue(&mut self, world: &mut World, room: usize) {
         let Some(filler) = &self.filler else { return };
         let mut bytes = world.plan.log.batch_bytes / 2;
@@ -185,7 +186,7 @@ impl Disked {
         }
     }
 
-    /// The process ends; the cause decides what the disk keeps.
+    /// The process ends; the cause decides which data the disk keeps.
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         let torn = self.disk.is_off();
         self.disk = match death {
@@ -214,7 +215,7 @@ impl Disked {
         }
     }
 
-    /// Scrubs a part of the disk; returns whether records are written again from memory.
+    /// Scrubs a part of the disk; returns whether records are being rewritten from memory.
     pub(super) fn scrub(&mut self, world: &mut World) -> bool {
         let scrubbed = self.store.as_ref().map(|store| store.scrub(SCRUB_BYTES));
         // A disk that cannot be read now is scrubbed the next time.
@@ -232,7 +233,7 @@ impl Disked {
         scrubbed.from_memory > 0
     }
 
-    /// Whether nothing is on its way to the disk.
+    /// Whether nothing is in flight to the disk.
     pub(super) fn settled(&self) -> bool {
         !self.committing
     }

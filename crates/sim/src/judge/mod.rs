@@ -1,34 +1,36 @@
-//! The judge of an exchange: what must be true of what was offered, accepted, stored and said.
+//! The judge of an exchange: invariants of the elements offered, accepted, stored and reported.
 //!
-//! A run tells the judge everything as [`Event`]s in the order in which it happened; the judge says
-//! what is wrong, at once where it can be seen at once, otherwise in [`Judge::finish`]. It knows the
-//! promises and nothing of how they are kept: this module uses no other crate of the workspace, so
-//! that a mistake of the product cannot be a mistake of its judge. The judge itself is tested by
+//! A run reports everything to the judge as [`Event`]s in the order in which it happened. The judge
+//! reports violations, at once if they are visible at once, otherwise in [`Judge::finish`]. It
+//! knows the promises and not how they are kept: this module uses no other crate of the workspace,
+//! so a mistake of the product cannot be a mistake of its judge. The judge itself is tested by
 //! histories that are wrong on purpose (`judge/tests.rs`) and by defects planted in the product.
 //!
-//! Judged:
-//! 1. Every accepted element is at each subscriber in the end, once, in order; or it is lost for a
-//!    reason that is true (trimmed or damaged at its origin, undone by an old state put back) and
-//!    was said, where saying is promised, with exactly its numbers.
-//!    What a loss of power tore out of the middle of a subscriber's last write, before it was safe, is
-//!    named by its store alone, as a gap of its own numbers: it is asked for again, and when its origin
-//!    has let go of it meanwhile, nobody says it a second time. No more may be missing in this way than
-//!    the store has named, and nothing that the origin has.
-//! 2. Nothing is acknowledged to an origin beyond what the subscriber keeps through a power loss, but for
-//!    numbers that the origin itself has lost.
+//! The invariants:
+//! 1. In the end every accepted element is at each subscriber, once and in order; or it is lost for
+//!    a true reason (trimmed or damaged at its origin, undone by a restored old state) and was
+//!    reported, where a report is promised, with exactly its numbers. Elements that a power loss
+//!    tore out of the middle of a subscriber's last write, before they were durable, are named only
+//!    by its store, as a gap of its own numbers. They are requested again; if the origin has
+//!    trimmed them meanwhile, they are not reported a second time. No more may be missing in this
+//!    way than the store has named, and nothing that the origin has.
+//! 2. Nothing is acknowledged to an origin beyond the data that the subscriber keeps through a
+//!    power loss, except numbers that the origin itself has lost.
 //! 3. Nothing is stored that was not offered.
-//! 4. A number of an epoch stands for one content.
-//! 5. After a restart everything accepted or stored is there, unless an old state was put back, the
-//!    level of the stream allows its loss, or the bytes were damaged. No origin says that it let go of
-//!    more than it was told to: damage is no trimming.
-//! 6. A subscriber that is ahead of its origin hears of the rollback before anything else, and nobody
-//!    hears of one that is not.
-//! 7. What is damaged on one side and whole on the other is put back, with the same content, and stays.
-//! 8. What the product counts as lost is what is missing: for each node the sum over the reasons, for
-//!    each subscriber the numbers that it was told of.
-//! 9. What is derived from an element in the same store is never there without it, unless the element
-//!    was accepted or trimmed, and has gone since. Damage to what was not accepted is no excuse: a loss
-//!    of power that takes it must take what is derived from it too.
+//! 4. A number of an epoch has one content.
+//! 5. After a restart everything accepted or stored exists, unless an old state was restored, the
+//!    level of the stream allows its loss, or the bytes were damaged. No origin reports more as
+//!    trimmed than it was asked to trim: damage is not trimming.
+//! 6. A subscriber that is ahead of its origin is notified of the rollback before anything else,
+//!    and no other subscriber is.
+//! 7. Elements damaged on one side and undamaged on the other are restored, with the same content,
+//!    and stay.
+//! 8. The product's counts of losses are correct: for each node the sum over the reasons, for each
+//!    subscriber the numbers reported to it.
+//! 9. A record derived from an element in the same store never exists without it, unless the
+//!    element was accepted or trimmed, and was lost since. Damage to elements that were not
+//!    accepted is no excuse: a power loss that destroys them must destroy the records derived from
+//!    them too.
 
 mod model;
 #[cfg(test)]
@@ -36,7 +38,7 @@ mod tests;
 
 pub use model::Judge;
 
-/// A place in a stream: epoch and number.
+/// A position in a stream: epoch and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
     /// The epoch.
@@ -48,63 +50,64 @@ pub struct At {
 /// Why numbers are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The origin let go of them.
+    /// The origin trimmed them.
     Trimmed,
     /// Their bytes were damaged at the origin.
     Damaged,
 }
 
-/// What happened. Streams and subscribers are counted from 0; contents are numbers that are given
-/// to one element each.
+/// An event. Streams and subscribers are counted from 0; contents are numbers that are each used
+/// for one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The origin's store gave an element this place; it is not safe yet.
+    /// The origin's store assigned this position to an element; it is not durable yet.
     Offered {
         /// The stream.
         stream: usize,
-        /// The place.
+        /// The position.
         at: At,
         /// The element.
         content: u64,
     },
-    /// The origin acknowledged the element to whoever gave it.
+    /// The origin acknowledged the element to its producer.
     Accepted {
         /// The stream.
         stream: usize,
-        /// The place.
+        /// The position.
         at: At,
     },
-    /// The origin's store was opened: it goes on in the last of these epochs, and has everything up
-    /// to `last`.
+    /// The origin's store was opened: it continues in the last of these epochs, and has everything
+    /// up to `last`.
     Began {
         /// The stream.
         stream: usize,
         /// The epochs that it remembers, oldest first, each with its first number.
         epochs: Vec<(u64, u64)>,
-        /// The last number that is there.
+        /// The last number that exists.
         last: u64,
-        /// What may be gone by what was done to the origin before.
+        /// The losses allowed by previous faults at the origin.
         allows: Allows,
     },
-    /// The origin's store, opened, holds a record that was derived in it from an element of the stream.
+    /// The reopened store of the origin holds a record that was derived in it from an element of
+    /// the stream.
     Derived {
         /// The stream.
         stream: usize,
-        /// The place of what it was derived from.
+        /// The position of its input.
         at: At,
         /// The element that it was derived from.
         content: u64,
-        /// Whether something is at that place.
+        /// Whether an element exists at that position.
         there: bool,
     },
-    /// The origin let go of everything before a number.
+    /// The origin trimmed everything before a number.
     Trimmed {
         /// The stream.
         stream: usize,
-        /// The first number that is kept.
+        /// The first number kept.
         before: u64,
     },
-    /// What the origin's store has begins with a number; what is before it counts as let go of.
+    /// The content of the origin's store starts with this number; earlier ones count as trimmed.
     Keeps {
         /// The stream.
         stream: usize,
@@ -115,11 +118,11 @@ pub enum Event {
     Damaged {
         /// The stream.
         stream: usize,
-        /// The place.
+        /// The position.
         at: At,
     },
-    /// A subscriber that has nothing was granted the stream from here on, the oldest that the origin
-    /// has; what is before is not promised.
+    /// A subscriber without elements was granted the stream from here, the oldest that the origin
+    /// has; earlier elements are not promised.
     Granted {
         /// The subscriber.
         subscriber: usize,
@@ -128,22 +131,22 @@ pub enum Event {
         /// The first number.
         from: u64,
     },
-    /// A subscriber has given an element to its store; it is not safe yet.
+    /// A subscriber has passed an element to its store; it is not durable yet.
     Storing {
         /// The subscriber.
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place at the origin.
+        /// The position at the origin.
         at: At,
     },
-    /// A subscriber has stored an element, safe from a power loss.
+    /// A subscriber has stored an element durably.
     Stored {
         /// The subscriber.
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place at the origin.
+        /// The position at the origin.
         at: At,
         /// The element.
         content: u64,
@@ -154,15 +157,15 @@ pub enum Event {
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place at the origin of its newest element.
+        /// The position of its newest element at the origin.
         newest: Option<At>,
-        /// The place up to which it has read the origin, as its store says: the newest element, or
-        /// numbers behind it that it was told are lost.
+        /// The position up to which it has read the origin, according to its store: the newest
+        /// element, or later numbers that were reported lost.
         passed: Option<At>,
-        /// What may be gone by what was done to the subscriber before.
+        /// The losses allowed by previous faults at the subscriber.
         allows: Allows,
-        /// After a loss of power: how many numbers of its own the store says are missing by a write
-        /// that was torn before it was safe.
+        /// After a power loss: the number of its own numbers that the store reports missing because
+        /// a write was torn before it was durable.
         torn: u64,
     },
     /// Bytes of an element at a subscriber were damaged.
@@ -171,19 +174,19 @@ pub enum Event {
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place at the origin.
+        /// The position at the origin.
         at: At,
     },
-    /// The origin heard that a subscriber has everything up to here.
+    /// The origin received an acknowledgement up to here.
     Acknowledged {
         /// The subscriber.
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place.
+        /// The position.
         at: At,
     },
-    /// A subscriber was told that numbers are lost.
+    /// Numbers were reported lost to a subscriber.
     LostSaid {
         /// The subscriber.
         subscriber: usize,
@@ -198,27 +201,27 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// The origin has put back an element that was damaged, as a subscriber has it.
+    /// The origin has restored a damaged element from a subscriber.
     PutBack {
         /// The stream.
         stream: usize,
-        /// The place.
+        /// The position.
         at: At,
         /// The element.
         content: u64,
     },
-    /// A subscriber has put back an element that was damaged, as the origin has it.
+    /// A subscriber has restored a damaged element from the origin.
     PutBackThere {
         /// The subscriber.
         subscriber: usize,
         /// The stream.
         stream: usize,
-        /// The place at the origin.
+        /// The position at the origin.
         at: At,
         /// The element.
         content: u64,
     },
-    /// A subscriber was told that its origin went back.
+    /// A subscriber was notified that its origin was rolled back.
     RollbackSaid {
         /// The subscriber.
         subscriber: usize,
@@ -232,14 +235,14 @@ pub enum Event {
         /// How many numbers.
         count: u64,
     },
-    /// In the end, before what is held is told: what the store of an origin counts.
+    /// In the end, before the contents are reported: the counts of an origin's store.
     Counted {
         /// The stream.
         stream: usize,
         /// The counts.
         counts: Counts,
     },
-    /// The same of a subscriber's store, by its own numbers.
+    /// The same for a subscriber's store, by its own numbers.
     CountedThere {
         /// The subscriber.
         subscriber: usize,
@@ -269,7 +272,7 @@ pub enum Event {
 /// What a store counts of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The first number that is kept: those before were let go of.
+    /// The first number kept: earlier ones were trimmed.
     pub first: u64,
     /// The last number.
     pub last: u64,
@@ -277,20 +280,20 @@ pub struct Counts {
     pub missing: u64,
     /// Numbers found to be missing since the store was opened, and then.
     pub corrupt: u64,
-    /// Of these, numbers that were put back.
+    /// Of these, numbers that were restored.
     pub filled: u64,
 }
 
-/// What may be gone when a store is opened.
+/// The losses allowed when a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allows {
     /// Nothing.
     Nothing,
-    /// An old state was put back, or the level of the stream does not promise more.
+    /// An old state was restored, or the level of the stream does not promise more.
     Loss,
 }
 
-/// What is wrong, in words, with the values that show it.
+/// A description of the violation, with the values that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 

@@ -1,46 +1,46 @@
-//! The model: what there was, who has it, what was said of it.
+//! The model: the elements that existed, who has them, and what was reported about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Allows, At, Counts, Event, Reason, Violation};
 
-/// A stream as the model knows it.
+/// A stream in the model.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Epochs in the order in which they began.
+    /// Epochs in the order in which they started.
     epochs: Vec<u64>,
-    /// For each epoch: it and those that it goes on from, oldest first, each with its first number.
-    /// An old state that is put back begins a branch of its own.
+    /// For each epoch: it and those that it continues, oldest first, each with its first number. A
+    /// restored old state starts a new branch.
     lineages: HashMap<u64, Vec<(u64, u64)>>,
-    /// Where each content was put.
+    /// The position of each content.
     offered: HashMap<u64, At>,
-    /// The contents that a place had before it was safe, newest last.
+    /// The contents that a position had before it was durable, newest last.
     drafts: HashMap<At, u64>,
-    /// What a place stands for, once somebody has seen it.
+    /// The content of a position, once somebody has seen it.
     seen: BTreeMap<At, u64>,
     accepted: BTreeSet<At>,
-    /// Gone without a word per number: an old state was put back.
+    /// Lost without a report per number: an old state was restored.
     undone: BTreeSet<At>,
-    /// Gone at some time, and to be said.
+    /// Lost at some time, and to be reported.
     damaged: BTreeSet<At>,
-    /// Of these, what was not put back.
+    /// Of these, numbers that were not restored.
     missing: BTreeSet<At>,
     put_back: BTreeSet<At>,
     counts: Option<Counts>,
     trimmed_before: u64,
-    /// An old state was put back: what it has may have been lost in between.
+    /// An old state was restored: its elements may have been lost in between.
     restored: bool,
     holds: Option<Vec<(At, u64)>>,
 }
 
 impl Stream {
-    /// Where a place is in the order of the stream; a place of an unknown epoch is in none.
+    /// The index of a position in the order of the stream; none for an unknown epoch.
     fn order(&self, at: At) -> Option<(usize, u64)> {
         let epoch = self.epochs.iter().position(|epoch| *epoch == at.epoch)?;
         Some((epoch, at.number))
     }
 
-    /// Whether an epoch goes on from a place, or has it itself.
+    /// Whether an epoch continues from a position, or contains it.
     fn continues(&self, epoch: u64, at: At) -> bool {
         let lineage = self.lineages.get(&epoch).map_or(&[][..], Vec::as_slice);
         let Some(place) = lineage.iter().position(|(it, _)| *it == at.epoch) else {
@@ -50,14 +50,14 @@ impl Stream {
         at.number >= lineage[place].1 && at.number < end
     }
 
-    /// Whether the origin ever went on without a place that it had.
+    /// Whether the origin ever continued without a position that it had.
     fn went_back_behind(&self, at: At) -> bool {
         let since = self.epochs.iter().skip_while(|epoch| **epoch != at.epoch);
         since.skip(1).any(|epoch| !self.continues(*epoch, at))
     }
 
-    /// The place of a number in the newest lineage that has an epoch: a run of lost numbers is told
-    /// with one epoch, and may reach into others.
+    /// The position of a number in the newest lineage with an epoch: a run of lost numbers is
+    /// reported with one epoch, and may extend into others.
     fn place(&self, epoch: u64, number: u64) -> At {
         let has = |it: &&Vec<(u64, u64)>| it.iter().any(|(one, _)| *one == epoch);
         let lineages = self
@@ -75,7 +75,7 @@ impl Stream {
     fn gone(&self, at: At, reason: Reason) -> bool {
         match reason {
             Reason::Trimmed => at.number < self.trimmed_before,
-            // What was never accepted may be torn by a power loss; naming it is no lie.
+            // Elements that were never accepted may be torn by a power loss; naming them is true.
             Reason::Damaged => {
                 let torn = self.drafts.contains_key(&at) && !self.accepted.contains(&at);
                 torn || self.damaged.contains(&at)
@@ -83,8 +83,8 @@ impl Stream {
         }
     }
 
-    /// Whether the origin has lost all numbers behind what was reached, up to a place. They are
-    /// acknowledged as soon as they are heard of: nobody can store them.
+    /// Whether the origin has lost all numbers after the last one reached, up to a position. They
+    /// are acknowledged as soon as they are reported: nobody can store them.
     fn only_lost_between(&self, reached: Option<(usize, u64)>, at: At) -> bool {
         let before = reached.map(|(epoch, number)| At {
             epoch: self.epochs[epoch],
@@ -102,7 +102,7 @@ impl Stream {
         })
     }
 
-    /// A place stands for one content.
+    /// A position has one content.
     fn see(&mut self, stream: usize, at: At, content: u64) -> Result<(), Violation> {
         if self.offered.get(&content) != Some(&at) {
             return wrong(format!(
@@ -122,35 +122,35 @@ impl Stream {
 /// What a subscriber has of a stream.
 #[derive(Debug, Default)]
 struct Copy {
-    /// Safe places in the order of storing, and the same as a set.
+    /// Durable positions in the order of storage, and the same as a set.
     stored: Vec<At>,
     has: BTreeSet<At>,
-    /// The furthest that was ever safe or said to be lost.
+    /// The furthest position that was ever durable or reported lost.
     reached: Option<(usize, u64)>,
     said: BTreeMap<At, Reason>,
-    /// Gone here, and not put back.
+    /// Lost here, and not restored.
     damaged: BTreeSet<At>,
     /// Gone here at some time.
     ever_damaged: BTreeSet<At>,
-    /// How often something that was damaged was stored anew, behind what came after it.
+    /// Number of times that a damaged element was stored again, after later ones.
     stored_anew: u64,
-    /// Given to the store since it was opened, and not safe yet.
+    /// Passed to the store since it was opened, and not durable yet.
     storing: BTreeSet<At>,
-    /// What was on its way when the power went, before what was found: it may be torn.
+    /// In flight when the power failed, before the end that was found: it may be torn.
     maybe_torn: BTreeSet<At>,
-    /// How many numbers the store has named as torn, and not put back since.
+    /// Number of elements that the store has named as torn and that were not restored since.
     torn: u64,
     counts: Option<Counts>,
     /// What is before was not granted.
     granted_from: u64,
-    /// It was told of a rollback and has stored nothing since.
+    /// It was notified of a rollback and has stored nothing since.
     warned: bool,
-    /// It was told of a rollback at some time, or went back itself.
+    /// It was notified of a rollback at some time, or was rolled back itself.
     rolled: bool,
     holds: Option<Vec<(At, u64)>>,
 }
 
-/// What a subscriber was told, and what the product has counted of it.
+/// The reports to a subscriber, and the product's counts of them.
 #[derive(Debug, Default)]
 struct Told {
     lost: u64,
@@ -170,7 +170,7 @@ fn wrong<T>(what: String) -> Result<T, Violation> {
 }
 
 impl Judge {
-    /// A judge of so many streams, of which each subscriber wants all.
+    /// A judge of `streams` streams, all of which each subscriber wants.
     #[must_use]
     pub fn new(streams: usize, subscribers: usize) -> Self {
         let pairs = (0..subscribers).flat_map(|it| (0..streams).map(move |stream| (it, stream)));
@@ -181,13 +181,13 @@ impl Judge {
         }
     }
 
-    /// Elements that were accepted so far.
+    /// Number of elements accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.streams.iter().map(|it| it.accepted.len() as u64).sum()
     }
 
-    /// Numbers that subscribers were told are lost, so far.
+    /// Number of elements reported lost to subscribers so far.
     #[must_use]
     pub fn said_lost(&self) -> u64 {
         self.copies
@@ -196,13 +196,13 @@ impl Judge {
             .sum()
     }
 
-    /// Takes what happened next.
+    /// Processes the next event.
     ///
     /// # Errors
-    /// It breaks a promise.
+    /// The event breaks a promise.
     ///
     /// # Panics
-    /// When the event names a stream or subscriber that the judge was not made for.
+    /// The event names a stream or subscriber that the judge was not created for.
     pub fn observe(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Offered {
@@ -236,7 +236,7 @@ impl Judge {
                         "stream {stream}: derived from {content}, not at {at:?}"
                     ));
                 }
-                // Stored before a crash, which kept it from being acknowledged, and let go of since.
+                // Stored before a crash, which prevented its acknowledgement, and trimmed since.
                 let trimmed = at.number < it.trimmed_before;
                 if !there && !trimmed && !it.accepted.contains(&at) {
                     return wrong(format!(
@@ -461,10 +461,10 @@ impl Judge {
         }
         if allows == Allows::Loss {
             it.restored = true;
-            // The old state may have the damage that was put right since.
+            // The old state may have damage that was repaired since.
             it.missing.clone_from(&it.damaged);
         }
-        // What an old state brings back is there again.
+        // Elements restored with an old state exist again.
         it.undone = beyond;
         Ok(())
     }
@@ -513,7 +513,7 @@ impl Judge {
         Ok(())
     }
 
-    /// What was not safe yet when the power went, and lies before the newest that was found.
+    /// Elements that were not durable when the power failed, and precede the newest that was found.
     fn torn(
         &mut self,
         subscriber: usize,
@@ -527,7 +527,7 @@ impl Judge {
             .get_mut(&(subscriber, stream))
             .expect("the judge was made for all subscribers and streams");
         let storing = std::mem::take(&mut copy.storing);
-        // The store does not know of all that it had synced that it was: rot in it may be named as torn.
+        // The store does not know everything that it had synced: rot in it may be reported as torn.
         if torn > (storing.len() + copy.damaged.len()) as u64 {
             return wrong(format!(
                 "subscriber {subscriber}, stream {stream}: {torn} numbers are said to be torn, {} \
@@ -563,7 +563,7 @@ impl Judge {
             None => 0,
             Some(newest) => match copy.stored.iter().rposition(|at| *at == newest) {
                 Some(place) => place + 1,
-                // Safe before anybody was told.
+                // Durable before anybody was notified.
                 None if !copy.rolled => copy
                     .stored
                     .iter()
@@ -572,7 +572,7 @@ impl Judge {
                 None => copy.stored.len(),
             },
         };
-        // What is damaged before the end is asked for; what is behind it comes anew.
+        // Elements damaged before the end are requested; later ones arrive again.
         let end = end.and_then(|at| it.order(at));
         let before_end = copy.stored[keep..].iter();
         let keep = keep + before_end.take_while(|at| it.order(**at) <= end).count();
@@ -583,7 +583,7 @@ impl Judge {
             copy.has.insert(newest);
         }
         if allows == Allows::Loss {
-            // What was told once is forgotten with it, and will be told again.
+            // Earlier reports are forgotten with it, and will be repeated.
             copy.said.retain(|at, _| it.order(*at) <= end);
             copy.warned = true;
             copy.rolled = true;
@@ -664,10 +664,10 @@ impl Judge {
         }
     }
 
-    /// Judges the end: everything has healed, and time was given to catch up.
+    /// Judges the end: all faults are over, and there was time to catch up.
     ///
     /// # Errors
-    /// The promises that are broken, at most one for each subscriber and stream.
+    /// The broken promises, at most one for each subscriber and stream.
     pub fn finish(&self) -> Result<(), Vec<Violation>> {
         let origins = (0..self.streams.len()).map(|stream| self.finish_origin(stream));
         let copies = self
@@ -727,8 +727,8 @@ impl Judge {
         }
     }
 
-    /// What is damaged on one side and whole on the other, as both sides were told to be last, and
-    /// should have been put back in the end.
+    /// Elements damaged on one side and undamaged on the other, according to the last reports of
+    /// both sides, which should have been restored in the end.
     #[must_use]
     pub fn not_put_back(&self) -> Option<Violation> {
         let origins = (0..self.streams.len()).find_map(|stream| self.missing_at_origin(stream));
@@ -768,8 +768,8 @@ impl Judge {
         None
     }
 
-    /// The first of a run of damaged places that the copy can ask for: it has what stands right
-    /// before and right behind them, with just as many numbers in between.
+    /// The first of a run of damaged positions that the copy can request: it has the elements right
+    /// before and right after them, with as many numbers in between.
     fn missing_there(&self, stream: usize, copy: &Copy) -> Option<At> {
         if copy.rolled || copy.damaged.is_empty() {
             return None;
@@ -798,8 +798,8 @@ impl Judge {
         None
     }
 
-    /// What somebody holds is in order, once, and what was offered. Behind a rollback earlier epochs
-    /// may come again, but in each the numbers rise.
+    /// The content is in order, without duplicates, and was offered. After a rollback earlier
+    /// epochs may return, but in each the numbers increase.
     fn in_order(
         &self,
         stream: usize,
@@ -835,7 +835,7 @@ impl Judge {
         };
         let held = self.in_order(stream, &name, holds, copy.rolled)?;
         let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
-        // What the origin has, whoever accepted it, and what was accepted at any time.
+        // The elements that the origin has, even if not accepted, and those accepted at any time.
         let theirs: BTreeSet<At> = it.holds.iter().flatten().map(|(at, _)| *at).collect();
         let mut torn = 0;
         for at in it.accepted.union(&theirs) {
@@ -884,10 +884,11 @@ impl Judge {
     }
 }
 
-/// The sum over the reasons is what is missing: let go of before the first number, lost in between.
+/// The sum over the reasons equals the missing numbers: trimmed before the first number, or lost in
+/// between.
 fn right_sum(name: &str, counts: &Counts, held: u64, trimmed: bool) -> Result<(), Violation> {
     let between = (counts.last + 1).saturating_sub(counts.first);
-    // What was found damaged and then let go of is not missing any more.
+    // Numbers found damaged and then trimmed are no longer missing.
     let known = counts.missing + counts.filled;
     let found = if trimmed {
         counts.corrupt >= known

@@ -1,4 +1,4 @@
-//! Histories that are wrong on purpose, one for each promise, beside one that is right.
+//! Histories that are wrong on purpose, one for each promise, and one that is right.
 
 use super::{Allows, At, Counts, Event, Judge, Reason, Violation};
 
@@ -6,7 +6,7 @@ fn at(epoch: u64, number: u64) -> At {
     At { epoch, number }
 }
 
-/// Epoch 1 begins with number 1, epoch 2 behind the last.
+/// Epoch 1 starts with number 1, epoch 2 after the last.
 fn began(epoch: u64, last: u64, allows: Allows) -> Event {
     let epochs = [(1, 1), (2, last + 1)];
     Event::Began {
@@ -148,7 +148,7 @@ fn what_was_never_offered_or_is_another_is_seen() {
         content: 101,
     };
     refused(three([stored(1, 1), other]), "holds 101");
-    // The number is given out again although somebody has seen it.
+    // The number is assigned again although somebody has seen it.
     let offered = Event::Offered {
         stream: 0,
         at: at(1, 3),
@@ -207,7 +207,7 @@ fn lost_numbers_may_be_acknowledged_before_they_are_passed() {
 
 #[test]
 fn what_a_subscriber_passed_is_kept_when_it_is_opened_again() {
-    // The third is damaged there: it comes anew if the store went back before it, and not otherwise.
+    // The third is damaged there: it arrives again only if the store was rolled back before it.
     let reopened = |passed| Event::Reopened {
         subscriber: 0,
         stream: 0,
@@ -269,7 +269,7 @@ fn what_is_derived_from_nothing_is_seen() {
         at: at(1, 4),
         content: 104,
     };
-    // An accepted element may have been trimmed since, one that was not may be there all the same.
+    // An accepted element may have been trimmed since; one that was not accepted may still exist.
     let right = [
         derived(1, 101, false),
         offered.clone(),
@@ -281,14 +281,14 @@ fn what_is_derived_from_nothing_is_seen() {
         three([offered.clone(), derived(4, 104, false)]),
         "without it",
     );
-    // Nor may it be there when a loss of power was seen to take what it comes from.
+    // Nor may it exist if a power loss is known to have destroyed its input.
     let damaged = Event::Damaged {
         stream: 0,
         at: at(1, 4),
     };
     let torn = [offered.clone(), damaged, derived(4, 104, false)];
     refused(three(torn), "without it");
-    // What was stored and never acknowledged may be let go of, and then it is not missed.
+    // Elements stored but never acknowledged may be trimmed, and then are not missing.
     let trimmed = Event::Trimmed {
         stream: 0,
         before: 5,
@@ -361,11 +361,11 @@ fn what_counts_as_let_go_of_and_was_not_is_seen() {
     };
     let after = || all_stored().chain(holds(ALL, ALL));
     assert_eq!(three([keeps(1)].into_iter().chain(after())), Ok(()));
-    // A mark may be lost with the power: what was let go of is there again.
+    // A mark may be lost with the power: trimmed elements exist again.
     let right = [keeps(1), trimmed(), keeps(1), keeps(2)].into_iter();
     assert_eq!(three(right.chain(after())), Ok(()));
     refused(three([keeps(2)]), "nothing before 2");
-    // Neither is damage right behind it let go of.
+    // Damage right after it does not count as trimmed either.
     let damaged = Event::Damaged {
         stream: 0,
         at: at(1, 2),
@@ -395,7 +395,7 @@ fn lost_numbers_may_reach_from_one_epoch_into_the_next() {
 
 #[test]
 fn a_rollback_must_be_said_and_true() {
-    // The origin goes back to 2 and counts on in epoch 2.
+    // The origin is rolled back to 2 and continues in epoch 2.
     let back = || {
         all_stored()
             .chain([began(2, 2, Allows::Loss)])
@@ -419,7 +419,7 @@ fn a_rollback_must_be_said_and_true() {
         three(all_stored().chain([said.clone()])),
         "but the origin has",
     );
-    // The old state of a branch comes back: only a rollback lets earlier epochs come again.
+    // The old state of a branch returns: only after a rollback may earlier epochs return.
     let branch = Event::Began {
         stream: 0,
         epochs: vec![(1, 1), (3, 4)],
@@ -445,13 +445,13 @@ fn a_rollback_must_be_said_and_true() {
         three(forth().chain([said.clone(), stored(1, 3)])),
         "was stored twice",
     );
-    // Who had not seen the undone element needs no word.
+    // A subscriber that had not seen the undone element needs no notification.
     let behind = [stored(1, 1), stored(1, 2), began(2, 2, Allows::Loss)].into_iter();
     let behind = behind.chain(accepted(2, 3)).chain([stored(2, 3)]);
     assert_eq!(three(behind.chain(holds(origin, origin))), Ok(()));
 }
 
-/// What a store counts that has let go of nothing.
+/// The counts of a store that has trimmed nothing.
 fn counts(last: u64, missing: u64, corrupt: u64, filled: u64) -> Counts {
     Counts {
         first: 1,
@@ -536,7 +536,7 @@ fn what_a_loss_of_power_tore_must_be_named_by_the_store_and_put_back_if_it_can_b
         stream: 0,
         at: at(1, number),
     };
-    // The first is safe; the second is torn, and the third behind it is not.
+    // The first is durable; the second is torn, and the third after it is not.
     let history = |torn, before, origin, missing| {
         let reopened = Event::Reopened {
             subscriber: 0,
@@ -592,7 +592,7 @@ fn the_sum_of_what_is_counted_is_what_is_missing() {
     };
     assert_eq!(there(counts(3, 0, 1, 1)), Ok(()));
     refused(there(counts(4, 1, 1, 0)), "0 are");
-    // The number that is counted as lost was not damaged.
+    // The number counted as lost was not damaged.
     let whole = Event::Counted {
         stream: 0,
         counts: counts(4, 1, 1, 0),

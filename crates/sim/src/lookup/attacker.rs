@@ -1,8 +1,9 @@
-//! The nodes of the simulation: honest ones, and those of an attacker who knows all his own.
+//! The nodes of the simulation: honest ones, and those of an attacker, all of which know each
+//! other.
 //!
-//! An attacker's node takes part as others do, so that it gets into tables. But to whoever looks for
-//! something it names only the attacker's nodes, the nearest of them; records it promises to keep and
-//! drops; and asked for records it has none.
+//! An attacker's node behaves like others, so that it gets into routing tables. But in answers to
+//! lookups it names only the attacker's nodes, nearest first; it accepts records and drops them;
+//! and when asked for records it returns none.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use super::ideal::Ideal;
 use super::world::{address_of, node_of};
 use crate::network::{Node, Wire};
 
-/// Bytes of the headers of IPv4 and UDP, which links carry too.
+/// Length of the headers of IPv4 and UDP, which links carry too, in bytes.
 const HEADERS_BYTES: u32 = 28;
 
 /// The attacker's nodes, by place.
@@ -54,8 +55,8 @@ impl Sybil {
     fn nearest(&self, target: Key, count: usize) -> Vec<Contact> {
         let all = &self.accomplices;
         let at = all.partition_point(|(place, _)| *place < target);
-        // The nearest by XOR are among those that share most bits, which are beside it in order; two
-        // hundred of them hold nearly all.
+        // The nearest by XOR are among those that share most bits, which are adjacent in order; two
+        // hundred of them contain nearly all.
         let near = &all[at.saturating_sub(100)..(at + 100).min(all.len())];
         let mut near: Vec<_> = near.to_vec();
         near.sort_by_key(|(place, _)| place.distance(target));
@@ -63,7 +64,7 @@ impl Sybil {
         near.iter().map(|(_, contact)| *contact).collect()
     }
 
-    /// The answer to a request that the attacker answers in his own way.
+    /// The attacker's own answer to a request.
     fn answer(&self, datagram: &Datagram) -> Option<Datagram> {
         let (asked, _, _) = Packet::read(&datagram.bytes).ok()?;
         let body = match asked.body {
@@ -164,7 +165,7 @@ impl Wire for Actor {
     }
 
     fn transmit(datagram: Datagram) -> (Node, u32, Rc<Vec<u8>>) {
-        // A packet has 1,232 bytes at most.
+        // A packet has at most 1,232 bytes.
         let bytes = datagram.bytes.len() as u32 + HEADERS_BYTES;
         (node_of(datagram.address), bytes, Rc::new(datagram.bytes))
     }

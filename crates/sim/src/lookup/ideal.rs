@@ -1,8 +1,8 @@
-//! Cryptography that nobody breaks because nobody tries, in a few nanoseconds.
+//! Idealized cryptography that takes a few nanoseconds; no simulated node attacks it.
 //!
-//! A public key begins with the place of its node, so that a place can be had without searching for a
-//! key. Secrets, tags and signatures are mixed numbers: a changed or misdirected packet does not pass,
-//! a forger would.
+//! A public key starts with the place of its node, so a place is available without searching for a
+//! key. Secrets, tags and signatures are mixed numbers: a changed or misdirected packet is
+//! rejected, a forged one would not be.
 
 use chappe_identity::PublicKey;
 use chappe_kad::{Cryptography, KEY_BYTES, Key, SECRET_BYTES, SIGNATURE_BYTES, Secret, TAG_BYTES};
@@ -12,7 +12,7 @@ use chappe_kad::{Cryptography, KEY_BYTES, Key, SECRET_BYTES, SIGNATURE_BYTES, Se
 pub struct Ideal(PublicKey);
 
 impl Ideal {
-    /// Of a node at a place.
+    /// For a node at a place.
     #[must_use]
     pub fn at(place: Key) -> Self {
         let mut bytes = [0; 32];

@@ -1,12 +1,12 @@
-//! A Kademlia network of the real machines, from 10 to 100,000 nodes: what is published in it is
-//! searched for, while nodes come and go, packets are lost, an attacker's nodes wait where they
-//! hurt most, and the network falls into parts and comes together again.
+//! A Kademlia network of the real machines, from 10 to 100,000 nodes: published records are
+//! searched for while nodes come and go, packets are lost, an attacker's nodes are where they hurt
+//! most, and the network is partitioned and merges again.
 //!
-//! The machines, their packets and their tables are the product's. Cryptography is an ideal one
+//! The machines, their packets and their tables are the product's. Cryptography is idealized
 //! ([`ideal`]): 100,000 nodes on two processors leave no time for real signatures, and an attacker
-//! shall place nodes anywhere without the search for keys that it takes.
+//! can place nodes anywhere without searching for keys.
 //!
-//! [`run`] plays one network from a seed; the same settings give the same run.
+//! [`run`] simulates one network from a seed; the same settings give the same run.
 
 mod attacker;
 pub mod ideal;
@@ -24,19 +24,19 @@ use chappe_kad::Config;
 
 use crate::network::{Latency, Link};
 
-/// Where an attacker's nodes are.
+/// The positions of an attacker's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
     /// Anywhere, as honest nodes are.
     Scattered,
     /// Nearer to the attacked keys than any honest node.
     Nearest,
-    /// All over the regions of the attacked keys: by one who knows how records are placed.
+    /// All over the regions of the attacked keys: by an attacker who knows how records are placed.
     Region,
 }
 
 impl Attack {
-    /// All of them.
+    /// All positions.
     pub const ALL: [Self; 3] = [Self::Scattered, Self::Nearest, Self::Region];
 
     /// The name on the command line.
@@ -56,25 +56,26 @@ impl Attack {
     }
 }
 
-/// The network falls into parts for a while. Half of the devices are published before, the others
-/// meanwhile, and searches go on in all parts.
+/// The network is partitioned for a while. Half of the devices are published before, the others
+/// meanwhile, and searches continue in all parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Partition {
-    /// When it begins, from when the first half of the devices was published.
+    /// The start, counted from the time when the first half of the devices was published.
     pub start: Duration,
-    /// When it is over, from the same moment; after `start`.
+    /// The end, counted from the same time; after `start`.
     pub end: Duration,
-    /// How many parts, among which the nodes are divided by chance. At least 2.
+    /// The number of parts, among which the nodes are divided at random. At least 2.
     pub parts: u16,
-    /// What a part of a higher number sends arrives at those of lower ones; nothing comes back.
+    /// Messages from a part with a higher number reach those with lower ones; the other direction
+    /// is cut.
     pub one_way: bool,
-    /// How long after its end all parts must find what any of them has published.
+    /// Time after the end by which all parts must find records published in any of them.
     pub heal: Duration,
 }
 
 impl Partition {
-    /// Two parts that do not hear each other, and 25 minutes to come together: five until nodes that have
-    /// lost each other try again, and 20 until every record was renewed since.
+    /// Two parts without connection, and 25 minutes to merge: five until nodes that have lost each
+    /// other retry, and 20 until every record was renewed since.
     #[must_use]
     pub fn new(start: Duration, end: Duration) -> Self {
         Self {
@@ -90,24 +91,24 @@ impl Partition {
 /// What is played.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The seed.
     pub seed: u64,
     /// Nodes, the attacker's included.
     pub nodes: u32,
     /// The share of the attacker's.
     pub sybils: f64,
-    /// Where they are.
+    /// Their positions.
     pub attack: Attack,
-    /// Keys among which they are divided, of those that are published. At least 1.
+    /// Number of attacked keys among the published ones. At least 1.
     pub attacked_keys: u32,
-    /// Devices that are published, each under a key of its own and the one of all devices.
+    /// Devices that are published, each under its own key and the key of all devices.
     pub devices: u32,
     /// Searches for one device; where there is a partition as many while it lasts, as many while it
     /// heals, and as many afterwards.
     pub searches: u32,
     /// Searches for all devices.
     pub full_searches: u32,
-    /// How long nodes stay, on average; others take their places. `None`: for ever.
+    /// Mean time that nodes stay before others replace them. `None`: forever.
     pub session: Option<Duration>,
     /// Simulated time between publishing and searching, without a partition.
     pub settle: Duration,
@@ -115,28 +116,28 @@ pub struct Settings {
     pub partition: Option<Partition>,
     /// Every pair's link.
     pub link: Link,
-    /// Bytes a second that leave a node, over all its links together; `None`: no limit.
+    /// Bytes per second sent by a node over all its links; `None`: no limit.
     pub rate_bytes_per_s: Option<NonZeroU64>,
-    /// Bytes that wait for that at a node; what does not fit is dropped.
+    /// Size of a node's send queue in bytes; further packets are dropped.
     pub queue_bytes: u64,
     /// The share of nodes that are slow.
     pub slow: f64,
-    /// How long those take for each packet and timer.
+    /// Delay of those nodes for each packet and timer.
     pub slow_by: Duration,
-    /// Others by whom a node enters, any: with `n` of them a share of `sybils^n` enters by the attacker's
-    /// alone and sees nothing else, whatever it does.
+    /// Number of random entrances per node: with `n` of them a share of `sybils^n` of the nodes
+    /// enters only through the attacker's and sees nothing else, whatever it does.
     pub entrances: u32,
-    /// The nodes enter one after the other, rather than to begin with the tables of
-    /// a network that has run for long.
+    /// The nodes enter one after another, instead of starting with the tables of a network that has
+    /// run for long.
     pub cold: bool,
     /// Nodes that a record is stored at, about; as in the product's configuration.
     pub region_nodes: u32,
-    /// Credit of a search, in bytes, and of each time that it asks for more.
+    /// Credit of a search in bytes, and of each further grant.
     pub credit: u64,
 }
 
 impl Settings {
-    /// A network of so many nodes on links of 5 to 50 ms, without churn, loss and attacker.
+    /// A network of `nodes` nodes on links of 5 to 50 ms, without churn, loss and attacker.
     #[must_use]
     pub fn new(seed: u64, nodes: u32) -> Self {
         Self {
@@ -173,7 +174,7 @@ impl Settings {
         self.nodes.saturating_sub(sybils)
     }
 
-    /// The command that plays it again.
+    /// The command that repeats it.
     #[must_use]
     pub fn command(&self) -> String {
         let session = self.session.map_or(String::new(), |session| {

@@ -1,9 +1,9 @@
-//! What a run found.
+//! The results of a run.
 
 use super::{Attack, Settings};
 use crate::Distribution;
 
-/// Searches, and those that found.
+/// Number of searches, and of those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// All.
@@ -28,29 +28,31 @@ impl Tally {
 /// What became of a network that fell into parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parted {
-    /// Searches within a part, while it lasts, for what a node of the same part publishes.
+    /// Searches within a part, during the partition, for records published by a node of the same
+    /// part.
     pub own: Tally,
-    /// For what a node of another part published before, as long as its last records may live.
+    /// For records published before by a node of another part, as long as its last records may
+    /// live.
     pub before: Tally,
-    /// For what a node of another part publishes, while the parts come together.
+    /// For records published by a node of another part, while the parts merge.
     pub healing: Tally,
-    /// The same, when they must have come together.
+    /// The same, once they must have merged.
     pub healed: Tally,
-    /// Seconds from the end of the partition to the last search that was begun and did not find.
+    /// Seconds from the end of the partition to the last search that started and failed.
     pub missed_until_s: f64,
     /// The share of contacts that are of another part, mean of the nodes, when the partition ended.
     pub foreign_at_end: f64,
-    /// The same, when the run ended.
+    /// The same at the end of the run.
     pub foreign: f64,
-    /// The share of the nodes that can be reached from contact to contact when the run ended: by a
-    /// node of the part from which it is least.
+    /// The share of the nodes reachable from contact to contact at the end of the run: from a node
+    /// of the part where it is smallest.
     pub reached: f64,
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Searches for one device whose publisher was there, and in reach for long enough.
+    /// Searches for one device whose publisher was present, and reachable for long enough.
     pub searches: u32,
     /// Those that found it.
     pub found: u32,
@@ -58,8 +60,8 @@ pub struct Outcome {
     pub attacked_searches: u32,
     /// Those that found it.
     pub attacked_found: u32,
-    /// Of each device: searches that found it, all searches for it, and honest nodes that keep its
-    /// record at the end.
+    /// For each device: successful searches, all searches, and honest nodes that hold its record at
+    /// the end.
     pub by_device: Vec<(u32, u32, u32)>,
     /// Hops to the region.
     pub hops: Distribution,
@@ -71,9 +73,9 @@ pub struct Outcome {
     pub seconds: Distribution,
     /// Bytes of answers of a search.
     pub inflow: Distribution,
-    /// Bytes that came, as a share of what was granted; above 1 is a broken promise.
+    /// Bytes received as a share of those granted; above 1 is a broken promise.
     pub inflow_share: Distribution,
-    /// Devices that were there when a search for all of them began and when it ended, over all such
+    /// Devices present at the start and at the end of a search for all of them, over all such
     /// searches.
     pub devices: u32,
     /// Those that it found.
@@ -84,17 +86,17 @@ pub struct Outcome {
     pub full_inflow: Distribution,
     /// Seconds that it took.
     pub full_seconds: Distribution,
-    /// Honest nodes that kept a record, of each publication.
+    /// Honest nodes that stored a record, for each publication.
     pub copies: Distribution,
     /// Requests of a publication under one key.
     pub published: u32,
-    /// Bytes that a node's state takes.
+    /// Size of a node's state in bytes.
     pub state_bytes: Distribution,
     /// The size of the network as nodes estimate it, as a share of the true one.
     pub size_share: Distribution,
     /// Contacts of a node.
     pub contacts: Distribution,
-    /// Bytes that a node sends each second over the whole run, mean.
+    /// Mean number of bytes that a node sends per second over the entire run.
     pub bytes_per_s: f64,
     /// What became of the parts, where the network fell into some.
     pub parted: Option<Parted>,
@@ -109,8 +111,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What was asked for and is not judged, because no search of the kind was made that could find
-    /// something: of it the shares say nothing.
+    /// Requested figures that are not judged because no such search could have succeeded: their
+    /// shares mean nothing.
     #[must_use]
     pub fn unjudged(&self, settings: &Settings) -> Vec<&'static str> {
         let one = settings.searches > 0;
@@ -152,7 +154,7 @@ impl Outcome {
         share(self.attacked_found, self.attacked_searches)
     }
 
-    /// The share of all devices that searches for all of them found; 1 without such.
+    /// The share of all devices found by searches for all of them; 1 if there were none.
     #[must_use]
     pub fn devices_share(&self) -> f64 {
         share(self.devices_found, self.devices)

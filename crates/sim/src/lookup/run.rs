@@ -17,21 +17,21 @@ use super::world::World;
 use super::{Attack, Settings};
 use crate::network::Node;
 
-/// How long events gather before they are looked at.
+/// Interval in which events are collected before they are processed.
 const STEP: Duration = Duration::from_millis(50);
-/// How long a search may take; nothing but a mistake takes longer.
+/// Time limit of a search; only a mistake takes longer.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
-/// Searches begun each simulated second.
+/// Searches started per simulated second.
 const SEARCHES_PER_S: f64 = 20.0;
-/// Nodes that enter each simulated second, when they all begin without contacts.
+/// Nodes that enter per simulated second, if they all start without contacts.
 const ENTER_PER_S: f64 = 50.0;
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// What is going on.
     pub phase: &'static str,
-    /// How much of it is done.
+    /// Its completed share.
     pub share: f64,
     /// The simulated time.
     pub at: Instant,
@@ -41,7 +41,7 @@ struct Device {
     key: Key,
     publisher: Node,
     public: PublicKey,
-    /// Which life of the publisher it was.
+    /// The publisher's incarnation.
     life: u32,
     /// Published for the first time.
     there: bool,
@@ -52,12 +52,12 @@ struct Search {
     device: Option<usize>,
     when: When,
     began: Instant,
-    /// Which life of the searcher it is.
+    /// The searcher's incarnation.
     life: u32,
     found: Option<Instant>,
-    /// Of a search for all: the publishers that were found.
+    /// For a search for all: the publishers found.
     publishers: Vec<PublicKey>,
-    /// Devices that were there when it began.
+    /// Devices present at its start.
     there: Vec<usize>,
 }
 
@@ -70,13 +70,13 @@ struct Run<'a> {
     events: Vec<(Instant, Node, Event)>,
     /// When the next node is replaced.
     next_replaced: Option<Instant>,
-    /// When the parts of the network came together.
+    /// The time when the parts of the network merged.
     healed_at: Instant,
     outcome: Outcome,
     progress: &'a mut dyn FnMut(&Progress),
 }
 
-/// Plays one network. `progress` is told about once every simulated second.
+/// Simulates one network. `progress` is called about once per simulated second.
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(&Progress)) -> Outcome {
     let keys: Vec<Key> = (0..settings.devices)
         .map(|index| {
@@ -125,7 +125,7 @@ impl Run<'_> {
         (self.progress)(&Progress { phase, share, at });
     }
 
-    /// Lets one step pass, replaces who is due, and looks at what happened.
+    /// Lets one step pass, replaces nodes that are due, and processes the events.
     fn step(&mut self) {
         let until = self.now() + STEP;
         while let Some(at) = self.next_replaced.filter(|at| *at <= until) {
@@ -170,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a node a command, and keeps what it says to it.
+    /// Passes a command to a node, and keeps its events.
     fn command(&mut self, node: Node, command: Command) {
         let events = &mut self.events;
         self.world
@@ -183,7 +183,7 @@ impl Run<'_> {
     fn enter(&mut self) {
         if self.settings.cold {
             let mut due = 0.0;
-            // Mixed, or all of the attacker's would be the last.
+            // Mixed; otherwise all of the attacker's would be last.
             let mut order: Vec<u32> = (0..self.world.count()).collect();
             self.world.random.shuffle(&mut order);
             // The first ones know each other.
@@ -238,7 +238,7 @@ impl Run<'_> {
         self.command(node, command);
     }
 
-    /// Whether the publisher of a device is there, and has published.
+    /// Whether the publisher of a device is present, and has published.
     fn is_there(&self, device: usize) -> bool {
         let device = &self.devices[device];
         device.there && self.world.life(device.publisher) == device.life
@@ -388,7 +388,7 @@ impl Run<'_> {
             return;
         };
         let there = self.world.life(self.devices[device].publisher) == self.devices[device].life;
-        // Who published may have died meanwhile.
+        // The publisher may have died meanwhile.
         if !there && search.found.is_none() {
             return;
         }

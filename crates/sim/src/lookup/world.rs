@@ -1,4 +1,4 @@
-//! The network's nodes: where they are, what they know at the beginning, how they come and go.
+//! The network's nodes: their positions, their initial contacts, their arrival and departure.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::network::{Network, Node, Nodes};
 
 /// The port of every node.
 const PORT: u16 = 4_000;
-/// The time of day at the beginning, in seconds since 1970.
+/// The time of day at the start, in seconds since 1970.
 const UNIX_S: u64 = 1_800_000_000;
 /// Bits by which the attacker's nodes are nearer to a key than the nearest honest node.
 const NEARER_BITS: u32 = 8;
@@ -50,7 +50,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// The nodes of the settings; `keys` are those that are attacked.
+    /// The nodes of the settings; `keys` are the attacked ones.
     pub(super) fn new(settings: &Settings, keys: &[Key]) -> Self {
         let mut random = fastrand::Rng::with_seed(settings.seed);
         let network = Network::new(random.u64(..), settings.link);
@@ -148,8 +148,8 @@ impl World {
         Actor::Sybil(Box::new(Sybil::new(kad, cryptography, accomplices)))
     }
 
-    /// Gives every node the table that it would have after long: in each bucket somebody of each
-    /// cell, whoever it is.
+    /// Gives every node the table that it would have after a long time: in each bucket some node of
+    /// each cell.
     fn warm(&mut self, places: &[Key]) {
         let mut sorted: Vec<(Key, u32)> = places
             .iter()
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Makes a node slow, if it is one of those.
+    /// Makes a node slow if it is one of the slow ones.
     fn slow_down(&mut self, node: Node) {
         if self.slow.contains(&node.0) {
             let network = &mut self.nodes.network;
@@ -240,7 +240,7 @@ impl World {
         self.parts[node.0 as usize]
     }
 
-    /// The network falls into its parts, or comes together.
+    /// The network is partitioned, or merges.
     pub(super) fn cut(&mut self, cut: bool, one_way: bool) {
         let network = &mut self.nodes.network;
         network.set_one_way(one_way);
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// The contacts of a node that are there, by their nodes.
+    /// The contacts of a node that are present, by node.
     pub(super) fn known_by(&self, node: Node) -> impl Iterator<Item = Node> {
         let actor = self.nodes.machine(node);
         let contacts = actor.into_iter().flat_map(|it| it.kad().contacts());
@@ -283,7 +283,7 @@ impl World {
             .input(node, Input::Command(command), |_, _, _| {});
     }
 
-    /// A node dies, and another one with a place of its own comes at its address.
+    /// A node dies, and another one with a new place arrives at its address.
     pub(super) fn replace(&mut self, node: Node) {
         self.nodes.network.kill(node);
         self.nodes.network.start(node);

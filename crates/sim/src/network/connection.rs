@@ -1,10 +1,10 @@
-//! Connections: what TCP is to a program, without its packets.
+//! Connections: TCP as seen by a program, without its packets.
 //!
-//! Each end sends on a *half*. A message on a half leaves when the rates let it, is late by one or
-//! more retransmission times when it is lost, and never overtakes the one before. Where a cut holds
-//! it back, the half tries again after growing pauses, as TCP does, so that healing is noticed late.
+//! Each end sends on a *half*. A message on a half leaves when the rates allow it, is late by one
+//! or more retransmission times if it is lost, and never overtakes an earlier one. If a cut delays
+//! it, the half retries after growing pauses, as TCP does, so the end of a cut is noticed late.
 //! Bytes count against the sender's buffer until the other program has taken them and the
-//! acknowledgement is back; so a slow or stopped receiver holds its sender back, and lost
+//! acknowledgement has arrived; so a slow or stopped receiver delays its sender, and lost
 //! acknowledgements do the same.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use chappe_machine::Instant;
 use super::nodes::outgoing;
 use super::{Event, Network, Node, State, Step};
 
-/// A connection, by a number that is not given twice.
+/// A connection, by a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection {
     slot: u32,
@@ -27,7 +27,7 @@ pub struct Connection {
 pub enum CloseReason {
     /// The other end closed it; everything it sent before has arrived.
     Ended,
-    /// The other end or its host broke it off; what was under way is lost.
+    /// The other end or its host reset it; messages in flight are lost.
     Reset,
     /// Nobody listens.
     Refused,
@@ -35,10 +35,10 @@ pub enum CloseReason {
     TimedOut,
 }
 
-/// Why a message was not taken.
+/// The reason why a message was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError<P> {
-    /// The buffer is full: here is the message back; [`Step::Writable`] will say when to try again.
+    /// The buffer is full: the message is returned; [`Step::Writable`] signals when to retry.
     Full(P),
     /// The connection has ended, or never was.
     Closed(P),
@@ -71,10 +71,10 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// A message on its way; without payload it is the end of the half.
+/// A message in flight; without payload it is the end of the half.
 #[derive(Debug)]
 struct Flight<P> {
-    /// When it arrives, once it has left.
+    /// The time of its arrival, once it has left.
     at: Instant,
     bytes: u32,
     payload: Option<P>,
@@ -82,15 +82,15 @@ struct Flight<P> {
 
 #[derive(Debug)]
 pub(super) struct Half<P> {
-    /// On the wire, in order; one event each. All of it was sent before what is stalled.
+    /// On the wire, in order; one event each. All of it was sent before the stalled messages.
     in_flight: VecDeque<Flight<P>>,
     /// Held back by a cut.
     stalled: VecDeque<Flight<P>>,
-    /// Bytes of what has arrived and was not taken yet, one number each.
+    /// Sizes of the messages that have arrived and were not taken yet.
     arrived: VecDeque<u32>,
     /// Bytes sent and not acknowledged.
     outstanding: u64,
-    /// Acknowledgements on their way.
+    /// Acknowledgements in flight.
     acknowledgements: VecDeque<(Instant, u64)>,
     /// Bytes taken whose acknowledgement met a cut.
     unheard: u64,
@@ -156,7 +156,7 @@ impl<P> Pipe<P> {
     }
 
     fn end_of(&self, node: Node) -> Option<u8> {
-        // Of a connection to itself the asking end.
+        // For a connection to itself, the opening end.
         (0..2).find(|end| self.ends[usize::from(*end)].node == node)
     }
 }
@@ -191,7 +191,7 @@ impl<P> Connections<P> {
         let find = |(slot, pipe): (usize, &Option<Pipe<P>>)| {
             let pipe = pipe.as_ref()?;
             let end = pipe.end_of(node)?;
-            // Who was asked and has not heard of it yet has no connection.
+            // An accepting end that has not been notified yet has no connection.
             if end == 1 && pipe.ends[1].state == EndState::Connecting {
                 return None;
             }
@@ -266,11 +266,11 @@ impl<P> Network<P> {
         Some(pipe.ends[usize::from(1 - end)].node)
     }
 
-    /// Sends a message of so many bytes over a connection.
+    /// Sends a message of this size over a connection.
     ///
     /// # Errors
-    /// The buffer is full, or the connection has ended; the message comes back. A message larger
-    /// than the whole buffer is taken when the buffer is empty.
+    /// The buffer is full, or the connection has ended; the message is returned. A message larger
+    /// than the entire buffer is accepted if the buffer is empty.
     pub fn write(
         &mut self,
         node: Node,
@@ -309,7 +309,7 @@ impl<P> Network<P> {
         Ok(())
     }
 
-    /// Bytes that an end has sent and the other program has not taken, as far as it is known here.
+    /// Bytes that an end has sent and the other program has not taken, as far as known here.
     pub fn outstanding(&mut self, node: Node, connection: Connection) -> u64 {
         let now = self.now;
         let Some(pipe) = self.connections.pipe(connection) else {
@@ -323,7 +323,8 @@ impl<P> Network<P> {
         half.outstanding
     }
 
-    /// Ends a connection in order: what was sent still arrives, then the other end is told.
+    /// Ends a connection in an orderly way: sent messages still arrive, then the other end is
+    /// notified.
     pub fn close(&mut self, node: Node, connection: Connection) {
         let end = self
             .connections
@@ -335,7 +336,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Breaks a connection off, at both ends: what is under way is lost.
+    /// Resets a connection at both ends: messages in flight are lost.
     pub fn reset(&mut self, connection: Connection) {
         for end in 0..2 {
             let event = Event::Close(connection, end, CloseReason::Reset);
@@ -343,7 +344,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Breaks off what connects two nodes; false when nothing does.
+    /// Resets the connections between two nodes; false if there are none.
     pub fn reset_between(&mut self, one: Node, other: Node) -> bool {
         let mut found = false;
         for (connection, end) in self.connections.of(one) {
@@ -379,7 +380,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// The end's host resets: the other end is told if it can be reached.
+    /// The end's host resets: the other end is notified if it is reachable.
     pub(super) fn abort_end(&mut self, connection: Connection, end: u8) {
         let Some(pipe) = self.connections.pipe(connection) else {
             return;
@@ -412,7 +413,7 @@ impl<P> Network<P> {
         half.stalled.clear();
     }
 
-    /// Tells one end that the connection is over, when the other's word reaches it.
+    /// Notifies one end that the connection is over, when the other's message reaches it.
     fn tell(&mut self, connection: Connection, end: u8, reason: CloseReason) {
         let Some((sender, receiver)) = self.nodes_of(connection, 1 - end) else {
             return;
@@ -424,7 +425,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Who sends and who receives on the half of an end.
+    /// Sender and receiver on the half of an end.
     fn nodes_of(&mut self, connection: Connection, end: u8) -> Option<(Node, Node)> {
         let pipe = self.connections.pipe(connection)?;
         let node = |end: u8| pipe.ends[usize::from(end)].node;
@@ -499,7 +500,7 @@ impl<P> Network<P> {
         };
         let over = pipe.ends[usize::from(1 - end)].state == EndState::Closed;
         let half = outgoing(&mut pipe.halves, end);
-        // Not there: it was held back, its sender lost its power, or the half was reset.
+        // Absent: it was delayed, its sender lost power, or the half was reset.
         if half.in_flight.front().is_none_or(|flight| flight.at > now) {
             return;
         }
@@ -507,7 +508,7 @@ impl<P> Network<P> {
             return;
         };
         if !open || host == State::Off {
-            // Everything behind it waits too, before what was sent later: the order stays.
+            // Everything after it waits too, before later messages: the order stays.
             half.in_flight.push_front(flight);
             half.in_flight.append(&mut half.stalled);
             std::mem::swap(&mut half.in_flight, &mut half.stalled);
@@ -558,7 +559,7 @@ impl<P> Network<P> {
         }
         if there && over {
             self.tell(connection, end, CloseReason::Reset);
-            // Where the word does not come back, it goes on trying.
+            // If the notification cannot return, it keeps retrying.
             if back {
                 return;
             }
@@ -730,7 +731,7 @@ impl<P> Network<P> {
         if pipe.ends[usize::from(end)].state == EndState::Closed {
             return;
         }
-        // What is still on its way to this end is void.
+        // Everything still in flight to this end is void.
         let half = outgoing(&mut pipe.halves, 1 - end);
         half.in_flight.clear();
         half.stalled.clear();
@@ -744,7 +745,7 @@ impl<P> Network<P> {
         );
     }
 
-    /// Applies what handing out a step does to its connection; `None` when it has become void.
+    /// Applies the effect of a returned step to its connection; `None` if it has become void.
     pub(super) fn connection_step(&mut self, step: Step<P>) -> Option<Step<P>> {
         match &step {
             Step::Arrived { .. } | Step::Timer { .. } => {}
@@ -789,7 +790,7 @@ impl<P> Network<P> {
                     CloseReason::TimedOut => self.counters.timed_out += 1,
                     CloseReason::Ended => {}
                 }
-                // Who was asked and never heard of it has no connection.
+                // An accepting end that was never notified has no connection.
                 let refused = end == 0 && *reason != CloseReason::Ended;
                 if refused && pipe.ends[usize::from(1 - end)].state == EndState::Connecting {
                     pipe.ends[usize::from(1 - end)].state = EndState::Closed;

@@ -1,10 +1,10 @@
-//! What one direction between two nodes does to what is sent on it.
+//! The effects of one direction between two nodes on its messages.
 
 use std::time::Duration;
 
 use chappe_machine::Instant;
 
-/// How long a message is on its way, apart from the time that the sender's rate takes.
+/// The latency of a message, without the time for the sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Latency {
     /// Always the same.
@@ -39,21 +39,21 @@ impl Latency {
     }
 }
 
-/// Comes and goes by itself.
+/// Fails and recovers periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flapping {
-    /// When it begins.
+    /// The start.
     pub from: Instant,
-    /// When it is over, and the link stays.
+    /// The end, after which the link stays up.
     pub until: Instant,
-    /// How long the link is gone each time; it begins so.
+    /// Duration of each failure; it starts with one.
     pub down: Duration,
-    /// How long it is there each time.
+    /// Duration of each recovery.
     pub up: Duration,
 }
 
 impl Flapping {
-    /// Whether the link is there.
+    /// Whether the link is up.
     #[must_use]
     pub fn open(&self, now: Instant) -> bool {
         if now < self.from || now >= self.until {
@@ -67,23 +67,23 @@ impl Flapping {
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// How long a message is on its way.
+    /// The latency of a message.
     pub latency: Latency,
-    /// Bytes a second that leave the sender on this link; `None`: no limit.
+    /// Bytes per second that the sender sends on this link; `None`: no limit.
     pub rate_bytes_per_s: Option<u64>,
-    /// Bytes that wait for the rate; what does not fit any more is dropped (tail drop).
+    /// Size of the queue at the rate limit in bytes; further messages are dropped (tail drop).
     pub queue_bytes: u64,
     /// The share of messages that are lost.
     pub loss: f64,
     /// The share of messages that arrive twice.
     pub duplicate: f64,
-    /// The share of messages that are held back and so overtaken.
+    /// The share of messages that are delayed and so overtaken.
     pub reorder: f64,
-    /// The longest time by which one is held back.
+    /// Maximum delay of such a message.
     pub reorder_by: Duration,
     /// Nothing passes.
     pub cut: bool,
-    /// It comes and goes.
+    /// It fails and recovers periodically.
     pub flapping: Option<Flapping>,
 }
 
@@ -113,7 +113,7 @@ impl Link {
     }
 }
 
-/// What leaves through one point, one message after the other: a link's or a node's own rate.
+/// Messages that leave through one point, one after another: the rate of a link or node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Egress {
     busy_until: Instant,
@@ -126,7 +126,7 @@ impl Egress {
         u64::try_from(wait * u128::from(rate) / 1_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// When a message has left, or `None` when it does not fit.
+    /// The time when a message has left, or `None` if it does not fit.
     pub(crate) fn leave(
         &mut self,
         now: Instant,

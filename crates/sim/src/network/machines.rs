@@ -1,4 +1,4 @@
-//! Machines on the raw network: one on each node, run by the one drain loop.
+//! Machines on the raw network: one on each node, run by the common drain loop.
 
 use chappe_machine::{Input, Instant, Machine, Output, drain};
 
@@ -8,15 +8,15 @@ use super::{Network, Node, Step};
 pub trait Wire: Machine {
     /// What is sent.
     type Payload: Clone;
-    /// What the machine is given for a message.
+    /// Converts a message to the machine's input.
     fn receive(from: Node, payload: Self::Payload) -> Self::Receive;
-    /// Where a message goes, how many bytes it has, and the message.
+    /// Destination, size in bytes, and message.
     fn transmit(transmit: Self::Transmit) -> (Node, u32, Self::Payload);
 }
 
 struct Slot<M> {
     machine: Option<M>,
-    /// The earliest timer that is set for it.
+    /// The earliest timer set for it.
     timer: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ pub struct Nodes<M: Wire> {
 }
 
 impl<M: Wire> Nodes<M> {
-    /// Nodes on a network that has none yet.
+    /// Nodes on an empty network.
     #[must_use]
     pub fn new(network: Network<M::Payload>) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl<M: Wire> Nodes<M> {
         }
     }
 
-    /// A new node with its machine. The machine is asked for its deadline; it acts by an input.
+    /// A new node with its machine. The machine's deadline is read; it acts on an input.
     pub fn add(&mut self, machine: M) -> Node {
         let node = self.network.add_node();
         self.slots.push(Slot {
@@ -63,13 +63,13 @@ impl<M: Wire> Nodes<M> {
         self.slots.get(node.0 as usize)?.machine.as_ref()
     }
 
-    /// A node's machine, to be prepared; what it then wants to say or wait for shows with the next
+    /// A node's machine, to be prepared; its new outputs and deadline appear with the next input.
     /// input.
     pub fn machine_mut(&mut self, node: Node) -> Option<&mut M> {
         self.slots.get_mut(node.0 as usize)?.machine.as_mut()
     }
 
-    /// Gives a node's machine an input, and hands its events to `heard`.
+    /// Passes a node's machine an input, and passes its events to `heard`.
     pub fn input(
         &mut self,
         node: Node,
@@ -101,7 +101,7 @@ impl<M: Wire> Nodes<M> {
         }
     }
 
-    /// Lets time pass; events of the machines are handed to `heard`.
+    /// Lets time pass; events of the machines are passed to `heard`.
     pub fn run_until(&mut self, until: Instant, mut heard: impl FnMut(Instant, Node, M::Event)) {
         while let Some(step) = self.network.next(until) {
             match step {

@@ -1,28 +1,27 @@
-//! A network on a virtual clock: nodes, links and connections, from a seed, without input or output.
+//! A network on a virtual clock: nodes, links and connections, from a seed, without I/O.
 //!
-//! [`Network`] is a queue of events and the rules by which sending makes new ones. Its caller asks
-//! for the [`Step`]s one by one, gives each to the node's machine, and sends what that says. Nothing
-//! runs by itself and nothing waits: an hour in which nothing happens costs nothing.
+//! [`Network`] is a queue of events and the rules by which sending creates new ones. Its caller
+//! requests the [`Step`]s one by one, passes each to the node's machine, and sends the outputs.
+//! Nothing runs in the background and nothing waits: an hour without events costs nothing.
 //!
 //! Two ways to send:
-//! - **raw** ([`Network::send`]): a message is lost, doubled, overtaken, or dropped by a full queue,
-//!   as the direction's [`Link`] says;
-//! - **connections** ([`Network::connect`]): as TCP behaves towards a program: in order, complete
-//!   until the connection ends, with a bounded buffer ([`SendError::Full`], then
-//!   [`Step::Writable`]). What is lost on the way comes later, a cut holds everything back until it
-//!   is healed or the connection is given up; who loses its power says nothing, and the other end
-//!   believes itself connected.
+//! - **raw** ([`Network::send`]): a message is lost, duplicated, overtaken, or dropped by a full queue, as the direction's
+//!   [`Link`] specifies;
+//! - **connections** ([`Network::connect`]): as TCP appears to a program: in order, complete until the connection ends, with
+//!   a bounded buffer ([`SendError::Full`], then [`Step::Writable`]). Lost messages arrive later; a cut delays everything
+//!   until it ends or the connection is given up; a node that loses power sends nothing, and the other end considers itself
+//!   connected.
 //!
 //! For each direction of each pair of nodes: latency (a distribution), rate, queue in bytes, loss,
-//! doubling, reordering, cuts, flapping. For each node: a rate of its own, a wall clock that can be
-//! set forward and back, slowness, standing still (SIGSTOP), the death of its process, the loss of
-//! its power. Nodes of different groups do not reach each other, or only from a higher group down.
+//! duplication, reordering, cuts, flapping. For each node: its own rate, a wall clock that can be
+//! set forward and back, slowness, stalls (SIGSTOP), the death of its process, power loss. Nodes of
+//! different groups do not reach each other, or only from a higher group down.
 //!
-//! Made for a million nodes: a node costs about 64 bytes, a pair without settings of its own and
-//! without a rate nothing, an event 24 bytes and its payload, O(log n) each.
+//! Made for a million nodes: a node costs about 64 bytes, a pair without its own settings and
+//! without a rate nothing, an event 24 bytes and its payload; each takes O(log n).
 //!
 //! [`exchange`](crate::exchange), [`study`](crate::study) and [`lookup`](crate::lookup) run on it;
-//! [`tree`](crate::tree) and [`pacing`](crate::pacing) share its [`Queue`] only and say why.
+//! [`tree`](crate::tree) and [`pacing`](crate::pacing) share only its [`Queue`] and explain why.
 //!
 //! Not modelled: packets and their sizes, congestion control, routes with shared bottlenecks other
 //! than a node's own rate, the handshake's bytes, corruption (a checksum makes it a loss).
@@ -68,9 +67,9 @@ use connection::{Connections, Half};
 use link::Egress;
 use nodes::{Held, NodeState};
 
-/// Bytes of raw messages that wait at a node that stands still or is slow; more are dropped.
+/// Maximum size of raw messages queued at a stalled or slow node in bytes; more are dropped.
 ///
-/// Reason: what an operating system gives a UDP socket by default.
+/// Reason: the default receive buffer of a UDP socket.
 pub const RECEIVE_BUFFER_BYTES: u64 = 212_992;
 
 /// A node, by its number.
@@ -82,7 +81,7 @@ pub struct Node(pub u32);
 pub enum Step<P> {
     /// A raw message arrived.
     Arrived {
-        /// Where.
+        /// The node.
         node: Node,
         /// Who sent it.
         from: Node,
@@ -98,23 +97,23 @@ pub enum Step<P> {
     },
     /// Another node has connected.
     Accepted {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
         /// Who.
         from: Node,
     },
-    /// A connection that the node asked for is there.
+    /// A connection that the node opened is established.
     Opened {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
     },
-    /// A message came over a connection.
+    /// A message arrived over a connection.
     Received {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
@@ -123,14 +122,14 @@ pub enum Step<P> {
     },
     /// A connection whose buffer was full has room.
     Writable {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
     },
     /// A connection has ended.
     Closed {
-        /// Where.
+        /// The node.
         node: Node,
         /// The connection.
         connection: Connection,
@@ -155,24 +154,24 @@ impl<P> Step<P> {
     }
 }
 
-/// What was counted since the beginning.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Steps handed out.
+    /// Steps returned.
     pub steps: u64,
     /// Raw messages sent.
     pub sent: u64,
     /// Raw messages that arrived, doubled ones twice.
     pub arrived: u64,
-    /// Raw messages lost on the way.
+    /// Raw messages lost on a link.
     pub lost: u64,
     /// Raw messages doubled.
     pub doubled: u64,
-    /// Raw messages held back.
+    /// Raw messages delayed.
     pub held_back: u64,
     /// Raw messages dropped because a queue was full.
     pub queue_full: u64,
-    /// Raw messages that came to a cut or another group.
+    /// Raw messages that met a cut or another group.
     pub cut: u64,
     /// Raw messages to nodes without process or power, or with a full receive buffer.
     pub unheard: u64,
@@ -186,11 +185,11 @@ pub struct Counters {
     pub timed_out: u64,
     /// Messages that arrived over connections.
     pub received: u64,
-    /// Times that a connection's message had to be sent again by the connection.
+    /// Number of retransmissions on connections.
     pub sent_again: u64,
     /// Times that a connection's buffer was full.
     pub buffer_full: u64,
-    /// Times that a connection met a cut.
+    /// Number of times that a connection met a cut.
     pub stalled: u64,
 }
 
@@ -214,7 +213,7 @@ struct Direction {
     egress: Egress,
 }
 
-/// Multiplies; the keys are node numbers, nobody chooses them to collide.
+/// Multiplies; the keys are node numbers, which nobody chooses to make them collide.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -239,7 +238,7 @@ fn pair(from: Node, to: Node) -> u64 {
     u64::from(from.0) << 32 | u64::from(to.0)
 }
 
-/// The network; `P` is what is sent. See the [module documentation](self).
+/// The network; `P` is the payload. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Network<P> {
     now: Instant,
@@ -253,12 +252,12 @@ pub struct Network<P> {
     lines: ByPair<Direction>,
     connections: Connections<P>,
     counters: Counters,
-    /// The last things that happened; the caller may add its own.
+    /// The last events; the caller may add its own.
     pub trace: Trace,
 }
 
 impl<P> Network<P> {
-    /// A network without nodes; pairs have the link `default` until they get one of their own.
+    /// A network without nodes; pairs have the link `default` until they get their own.
     #[must_use]
     pub fn new(seed: u64, default: Link) -> Self {
         Self {
@@ -295,7 +294,7 @@ impl<P> Network<P> {
         self.queue.len() + self.ready.len()
     }
 
-    /// The next thing that happens at or before `until`; after `None` that is the time.
+    /// The next event at or before `until`; after `None` that is the time.
     pub fn next(&mut self, until: Instant) -> Option<Step<P>> {
         loop {
             if let Some(step) = self.ready.pop_front() {
@@ -322,7 +321,7 @@ impl<P> Network<P> {
         self.queue.put(at.max(self.now), event);
     }
 
-    /// Gives one direction a link of its own.
+    /// Gives one direction its own link.
     pub fn set_link(&mut self, from: Node, to: Node, link: Link) {
         let egress = self
             .lines
@@ -366,8 +365,8 @@ impl<P> Network<P> {
         line.and_then(queued).unwrap_or(0)
     }
 
-    /// When a message has left its sender; `None` when a queue is full. A connection waits instead
-    /// (`patient`), because its buffer bounds what waits.
+    /// The time when a message has left its sender; `None` if a queue is full. A connection waits
+    /// instead (`patient`), because its buffer bounds the queue.
     fn leave(&mut self, from: Node, to: Node, bytes: u32, patient: bool) -> Option<Instant> {
         let mut at = self.now;
         let room = |limit: u64| if patient { u64::MAX } else { limit };
@@ -431,7 +430,7 @@ impl<P> Network<P> {
         );
     }
 
-    /// Notes something with the present time.
+    /// Adds a note with the current time.
     pub fn note(&mut self, node: Node, what: &'static str, numbers: [u64; 3]) {
         let at = self.now;
         self.trace.note(Note {
@@ -444,7 +443,7 @@ impl<P> Network<P> {
 }
 
 impl<P: Clone> Network<P> {
-    /// Sends a raw message of so many bytes. Whether it arrives, the network knows alone.
+    /// Sends a raw message of this size. Only the network knows whether it arrives.
     pub fn send(&mut self, from: Node, to: Node, bytes: u32, payload: P) {
         if !self.state(from).up() {
             return;

@@ -12,7 +12,7 @@ use super::{Egress, Event, Half, Network, Node, Step};
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its process runs.
+    /// Its process is running.
     Up,
     /// Its process is dead; the host answers that nobody listens.
     Killed,
@@ -26,7 +26,7 @@ pub(super) struct NodeState {
     /// Steps go through `held`.
     pub(super) holds: bool,
     pub(super) group: u16,
-    /// Rises when the process ends: timers and connections of the one before are void.
+    /// Rises when the process ends: timers and connections of the previous one are void.
     pub(super) incarnation: u32,
     pub(super) egress: Egress,
     pub(super) rate: Option<NonZeroU64>,
@@ -44,7 +44,7 @@ impl NodeState {
     }
 }
 
-/// What waits for a node that stands still or is slow.
+/// The steps queued for a stalled or slow node.
 #[derive(Debug)]
 pub(super) struct Held<P> {
     steps: VecDeque<(Step<P>, u32)>,
@@ -96,14 +96,14 @@ impl<P> Network<P> {
         self.state(node).state
     }
 
-    /// Bounds what leaves a node over all its links together.
+    /// Limits the rate at which a node sends over all its links.
     pub fn set_node_rate(&mut self, node: Node, bytes_per_s: Option<NonZeroU64>, queue_bytes: u64) {
         let state = self.state_mut(node);
         state.rate = bytes_per_s;
         state.queue_bytes = queue_bytes;
     }
 
-    /// Bytes that wait for a node's own rate.
+    /// Size of the queue at a node's own rate in bytes.
     #[must_use]
     pub fn node_queued(&self, node: Node, rate_bytes_per_s: u64) -> u64 {
         let state = self.state(node);
@@ -115,8 +115,8 @@ impl<P> Network<P> {
         self.state_mut(node).group = group;
     }
 
-    /// Whether what a node of a higher group sends arrives at those of lower ones all the same: a
-    /// partition of one direction. At first it does not.
+    /// Whether messages from a node of a higher group still reach those of lower ones: a one-way
+    /// partition. Initially they do not.
     pub fn set_one_way(&mut self, one_way: bool) {
         self.one_way = one_way;
     }
@@ -139,8 +139,8 @@ impl<P> Network<P> {
         state.clock_offset_ns = state.clock_offset_ns.saturating_add(by_ns);
     }
 
-    /// The process of a node dies (SIGKILL). Its host tells the other ends of its connections, by an
-    /// ordinary end or by a reset.
+    /// The process of a node is killed (SIGKILL). Its host notifies the other ends of its
+    /// connections, by an ordinary end or by a reset.
     pub fn kill(&mut self, node: Node) {
         let open = self.connections.of(node);
         for (connection, end) in open {
@@ -154,7 +154,7 @@ impl<P> Network<P> {
         self.end(node, State::Killed);
     }
 
-    /// A node loses its power: nobody is told.
+    /// A node loses power: nobody is notified.
     pub fn power_off(&mut self, node: Node) {
         let open = self.connections.of(node);
         for (connection, end) in open {
@@ -178,9 +178,9 @@ impl<P> Network<P> {
         self.state_mut(node).state = State::Up;
     }
 
-    /// A node stands still (SIGSTOP) or goes on: what comes meanwhile waits, and all of it happens
-    /// then. Its host goes on: connections are accepted, buffers fill. A node without a running
-    /// process is left alone.
+    /// A node stalls (SIGSTOP) or continues: arriving steps wait, and happen when it continues. Its
+    /// host keeps running: connections are accepted, buffers fill. Has no effect on a node without
+    /// a running process.
     pub fn stand_still(&mut self, node: Node, still: bool) {
         if !self.state(node).up() {
             return;
@@ -192,8 +192,8 @@ impl<P> Network<P> {
         }
     }
 
-    /// A node takes so long for each step; zero makes it fast again. A node without a running
-    /// process is left alone.
+    /// Each step of a node takes this long; zero makes it fast again. Has no effect on a node
+    /// without a running process.
     pub fn slow_down(&mut self, node: Node, cost: Duration) {
         if !self.state(node).up() {
             return;
@@ -255,7 +255,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Lets a step happen now, or when its node gets to it; `bytes` count as a raw message's.
+    /// Runs a step now, or when its node gets to it; `bytes` count as a raw message's.
     pub(super) fn offer(&mut self, step: Step<P>, bytes: u32) {
         let node = step.node();
         if !self.state(node).holds {
@@ -268,7 +268,7 @@ impl<P> Network<P> {
         self.wake(node);
     }
 
-    /// The last look at a step: it may have become void.
+    /// The last check of a step: it may have become void.
     pub(super) fn hand_out(&mut self, step: Step<P>) -> Option<Step<P>> {
         let step = self.connection_step(step)?;
         self.counters.steps += 1;

@@ -1,7 +1,7 @@
-//! The queue of what will happen: ordered by virtual time, then by the order of asking.
+//! The queue of future events: ordered by virtual time, then by insertion.
 //!
-//! A binary heap of 24-byte entries over a slab of events: taking and putting cost O(log n), an
-//! event is moved twice however many others wait, and what waits for nothing costs nothing.
+//! A binary heap of 24-byte entries over a slab of events: insertion and removal cost O(log n), and
+//! an event is moved twice however many others wait.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,8 @@ use chappe_machine::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Instant,
-    /// The order of asking: two events of one instant happen in the order in which they were put.
+    /// The insertion order: two events at the same time happen in the order in which they were
+    /// added.
     order: u64,
     slot: u32,
 }
@@ -50,10 +51,10 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Lets an event happen at a time.
+    /// Schedules an event.
     ///
     /// # Panics
-    /// When four thousand million events wait: memory ends before.
+    /// Four thousand million events are queued: memory is exhausted before.
     pub fn put(&mut self, at: Instant, event: E) {
         let slot = match self.free.pop() {
             Some(slot) => {

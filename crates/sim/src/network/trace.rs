@@ -1,4 +1,4 @@
-//! The last things that happened, kept while a run goes on and printed when it fails.
+//! The last events, kept while a run continues and printed when it fails.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,10 +7,10 @@ use chappe_machine::Instant;
 
 use super::Node;
 
-/// Default of how many notes are kept: some seconds of a busy run, 200 kB.
+/// Default number of notes: some seconds of a busy run, 200 kB.
 pub const TRACE_NOTES: usize = 4_096;
 
-/// Something that happened. Small and without text of its own, so that noting costs next to nothing.
+/// An event. Small and without its own text, so that noting costs next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// When.
@@ -19,7 +19,7 @@ pub struct Note {
     pub node: Node,
     /// What.
     pub what: &'static str,
-    /// Numbers that belong to it, as `what` says.
+    /// Numbers whose meaning `what` names.
     pub numbers: [u64; 3],
 }
 
@@ -50,7 +50,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// A trace of so many notes; 0 keeps none.
+    /// A trace of this many notes; 0 keeps none.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {

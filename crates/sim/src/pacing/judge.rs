@@ -1,4 +1,4 @@
-//! Throughput against latency: the front of what no other setting beats, and the distance to it.
+//! Throughput against latency: the front of unbeaten settings, and the distance to it.
 
 /// What a setting reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,10 +36,10 @@ pub fn front(points: &[Point]) -> Vec<Point> {
     front
 }
 
-/// By which share a point would have to be better in throughput and latency at the same time for no
-/// point of the front to beat it: the least d with throughput·(1+d) ≥ or latency/(1+d) ≤ that of each
-/// point of the front. Logarithms on both axes: 0.05 is "5 % from the front", wherever on it. 0: on
-/// the front or beyond. Infinite: nothing was delivered.
+/// The share by which a point would have to be better in throughput and latency at the same time so
+/// that no point of the front beats it: the least d with throughput·(1+d) ≥ or latency/(1+d) ≤ that
+/// of each point of the front. Logarithms on both axes: 0.05 is "5 % from the front", anywhere on
+/// it. 0: on the front or beyond. Infinite: nothing was delivered.
 #[must_use]
 pub fn beyond_front(point: Point, front: &[Point]) -> f64 {
     if point.throughput_bytes_per_s <= 0.0 || point.latency_s <= 0.0 {
@@ -79,7 +79,7 @@ mod tests {
         assert!(beyond_front(point(10.0, 0.1), &front) <= 0.0);
         let near = beyond_front(point(95.0, 1.1), &front);
         assert!((near - 100.0 / 95.0 + 1.0).abs() < 1e-9, "{near}");
-        // Twice as slow as a point that is twice as quick: far in both.
+        // Half the speed of a point at half its latency: far in both.
         let far = beyond_front(point(45.0, 1.0), &front);
         assert!((far - 1.0).abs() < 1e-9, "{far}");
         assert!(beyond_front(point(0.0, 0.0), &front).is_infinite());

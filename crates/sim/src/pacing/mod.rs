@@ -7,25 +7,25 @@
 //!        <---- acknowledgement of K samples, or after a delay; what is missing -----+
 //! ```
 //!
-//! The pacers are the product's. The rest is a model of what reliable DDS does, with the traits that
-//! make it collapse under flooding:
+//! The pacers are the product's. The rest is a model of reliable DDS, with the traits that make it
+//! collapse under flooding:
 //!
-//! - A sample goes through the bottleneck whole or not at all, and costs its time there either way: of
-//!   a sample that does not fit into what is left of the queue, the packets that fit are sent in vain.
-//! - A receiver handles samples one after the other; what finds its buffer full is dropped.
-//! - It acknowledges every K samples, or after a delay, up to the first missing one. At most once in
-//!   [`Acknowledging::missing_interval`] it names what is missing, within 256 samples, as RTPS does.
-//! - The sender sends again all that is named missing, at once, whole, beside its pace.
-//! - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
+//! - A sample passes the bottleneck completely or not at all, and takes its time there either way: if a sample does not fit
+//!   into the rest of the queue, the packets that fit are sent in vain.
+//! - A receiver handles samples one after another; a sample that finds its buffer full is dropped.
+//! - It acknowledges every K samples, or after a delay, up to the first missing one. At most once per
+//!   [`Acknowledging::missing_interval`] it names the missing ones, within 256 samples, as RTPS does.
+//! - The sender retransmits all missing samples at once, completely, regardless of its pace.
+//! - If nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
 //!
-//! Where it is a session between nodes that is simulated, a frame takes what waits together
+//! In simulations of a session between nodes, a frame takes all queued samples together
 //! ([`Settings::frame_samples`]), sessions share their receiver's processor
-//! ([`Settings::one_processor`]), and what is stored by one commit is acknowledged after it
+//! ([`Settings::one_processor`]), and samples stored by one commit are acknowledged after it
 //! ([`Acknowledging::commit`]).
 //!
-//! Samples to several receivers cross the bottleneck once; what goes again goes to one. A sample's
-//! *latency* is the time from its being written, when the pacer let it go (of what is offered at a rate:
-//! when it was offered), to its being delivered in order. Everything follows from the seed.
+//! Samples to several receivers cross the bottleneck once; a retransmission goes to one. A sample's
+//! *latency* is the time from its writing, when the pacer let it go (at a given rate: from the time
+//! when it was due), to its in-order delivery. Everything follows from the seed.
 
 mod judge;
 mod world;
@@ -36,16 +36,16 @@ use chappe_flow::pacer::{Choice, Waits};
 
 pub use judge::{Point, beyond_front, front};
 
-/// Where samples go through, shared by all.
+/// The bottleneck, shared by all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// One way, beside the time on the bottleneck.
+    /// One-way latency, in addition to the time in the bottleneck.
     pub latency: Duration,
-    /// Bytes that may wait; at least two samples.
+    /// Size of its queue in bytes; at least two samples.
     pub queue_bytes: u64,
-    /// The share of samples that are lost behind it, for each receiver.
+    /// The share of samples lost after it, for each receiver.
     pub loss: f64,
 }
 
@@ -60,46 +60,46 @@ pub struct Service {
     pub bytes_per_s: f64,
     /// The time differs from sample to sample by up to this share, evenly.
     pub jitter: f64,
-    /// Bytes that may wait; at least two samples.
+    /// Size of its buffer in bytes; at least two samples.
     pub buffer_bytes: u64,
 }
 
 /// When receivers acknowledge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acknowledging {
-    /// K: after so many samples.
+    /// K: acknowledge after this many samples.
     pub every: u64,
-    /// After so long, with fewer.
+    /// Acknowledge after this time, with fewer.
     pub delay: Duration,
-    /// How often at most it is said what is missing.
+    /// Minimum interval of naming missing samples.
     pub missing_interval: Duration,
-    /// What is acknowledged is stored before: a commit takes between so long and so long, and holds
-    /// what was handled before it began. None: what was handled is acknowledged.
+    /// Samples are stored before they are acknowledged: a commit takes a time in this range, and
+    /// stores the samples handled before it started. None: handled samples are acknowledged.
     pub commit: Option<(Duration, Duration)>,
-    /// After so long without an acknowledgement the sender asks.
+    /// The sender asks after this time without an acknowledgement.
     pub heartbeat: Duration,
 }
 
-/// Something that changes while it runs.
+/// A change during the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A sender has so many samples a second from now on.
+    /// A sender produces this many samples per second from now on.
     Offered {
-        /// Which.
+        /// The sender.
         sender: usize,
         /// Samples a second.
         per_s: f64,
     },
-    /// A receiver handles nothing for so long.
+    /// A receiver pauses for this long.
     Pause {
-        /// Which.
+        /// The receiver.
         receiver: usize,
         /// How long.
         time: Duration,
     },
-    /// A receiver's service takes so many times as long as at first.
+    /// A receiver's service takes this many times its initial time.
     Slower {
-        /// Which.
+        /// The receiver.
         receiver: usize,
         /// The factor.
         factor: f64,
@@ -109,9 +109,9 @@ pub enum Change {
         /// Which.
         receiver: usize,
     },
-    /// A sender goes on with another pacer; what it has sent is on the way.
+    /// A sender continues with another pacer; its samples stay in flight.
     Pacer {
-        /// Which.
+        /// The sender.
         sender: usize,
         /// The pacer.
         choice: Choice,
@@ -121,38 +121,38 @@ pub enum Change {
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The seed.
     pub seed: u64,
-    /// A pacer for each sender, and when it begins.
+    /// A pacer for each sender, and its start.
     pub senders: Vec<(Choice, Duration)>,
     /// Bytes of a sample.
     pub size_bytes: u64,
-    /// The most samples that a sender may have on the way: the writer's resource limit.
+    /// Maximum number of a sender's samples in flight: the writer's resource limit.
     pub window: u64,
-    /// Samples a second that each sender has; none: as many as may go.
+    /// Samples per second of each sender; none: as many as it may send.
     pub offered_per_s: Option<f64>,
-    /// So many of them come at a time.
+    /// This many of them are produced at a time.
     pub offered_at_once: u64,
-    /// The senders' timers go off at multiples of this; zero: when they are to.
+    /// The senders' timers fire at multiples of this; zero: exactly.
     pub timer: Duration,
-    /// Samples that go in one frame at most, when so many wait.
+    /// Maximum number of queued samples sent in one frame.
     pub frame_samples: u64,
     /// What all share.
     pub bottleneck: Bottleneck,
     /// One for each receiver; each has its own for each sender.
     pub receivers: Vec<Service>,
-    /// Whether a receiver handles what comes from all senders one after the other, as a node does
-    /// with its sessions.
+    /// Whether a receiver handles the samples of all senders one after another, as a node does with
+    /// its sessions.
     pub one_processor: bool,
     /// When they acknowledge.
     pub acknowledging: Acknowledging,
-    /// For whom senders wait.
+    /// The receivers that senders wait for.
     pub waits: Waits,
     /// What changes, and when.
     pub changes: Vec<(Duration, Change)>,
     /// What is before this is not measured.
     pub warm_up: Duration,
-    /// How long it takes in all.
+    /// Total duration.
     pub duration: Duration,
 }
 
@@ -173,9 +173,9 @@ pub struct Outcome {
     pub sent_again: u64,
     /// Samples that found no room in a queue or buffer.
     pub dropped: u64,
-    /// Samples on the way, most.
+    /// Maximum number of samples in flight.
     pub occupation_max: u64,
-    /// Over time, since the beginning.
+    /// Intervals since the start.
     pub moments: Vec<Moment>,
 }
 
@@ -186,11 +186,11 @@ pub struct Moment {
     pub at_s: f64,
     /// Bytes a second delivered in it, mean of the receivers.
     pub throughput_bytes_per_s: f64,
-    /// Median latency of what was delivered in it, seconds; 0: nothing was.
+    /// Median latency of the samples delivered in it in seconds; 0: none.
     pub latency_p50_s: f64,
     /// Samples sent again in it.
     pub sent_again: u64,
-    /// Samples on the way at its end.
+    /// Samples in flight at its end.
     pub occupation: u64,
     /// The pacer's period at its end, seconds.
     pub period_s: f64,
@@ -238,7 +238,7 @@ impl Settings {
         }
     }
 
-    /// Bytes a second that the slowest part of the way lets through, as it is at first.
+    /// Bytes per second of the slowest part of the path, initially.
     #[must_use]
     pub fn capacity_bytes_per_s(&self) -> f64 {
         let size = self.size_bytes as f64;

@@ -1,9 +1,9 @@
-//! The run itself: senders, one bottleneck that they share, and receivers.
+//! The run itself: senders, one shared bottleneck, and receivers.
 //!
-//! The events wait in the queue of [`crate::network`]; the bottleneck is none of its links. There a message
-//! is carried or dropped whole and each sender has a rate of its own. Here all senders share one queue, a
-//! sample that does not fit takes up as many packets as there is room for, and what is missing is named and
-//! sent again as in RTPS.
+//! The events wait in the queue of [`crate::network`]; the bottleneck is none of its links. There a
+//! message is carried or dropped completely and each sender has its own rate. Here all senders
+//! share one queue, a sample that does not fit takes up as many packets as there is room for, and
+//! missing samples are named and retransmitted as in RTPS.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::{Change, Moment, Outcome, Service, Settings};
 use crate::Distribution;
 use crate::network::Queue;
 
-/// Bytes of a packet: of a sample that does not fit, whole packets go in vain.
+/// Size of a packet in bytes: of a sample that does not fit, entire packets are sent in vain.
 const PACKET: u64 = 1_400;
 /// Samples that one acknowledgement can name, from the first missing one on, as in RTPS.
 const NAMED_MAX: u64 = 256;
-/// Most latencies that are kept.
+/// Maximum number of recorded latencies.
 const LATENCIES_MAX: usize = 1 << 20;
 const MOMENT: u64 = 100_000_000;
 
@@ -28,7 +28,7 @@ enum Event {
     Change(usize),
     Moment,
     Begin(usize),
-    /// The sender's timer; only the last that was set counts.
+    /// The sender's timer; only the last one set counts.
     Timer {
         sender: usize,
         number: u64,
@@ -37,7 +37,7 @@ enum Event {
         sender: usize,
         receiver: usize,
         sample: u64,
-        /// Whether a frame begins with it.
+        /// Whether a frame starts with it.
         first: bool,
     },
     /// What was handled before this commit is stored.
@@ -71,7 +71,7 @@ enum Event {
     },
 }
 
-/// First in, first out, at a rate: what waits is what it is still busy with.
+/// First in, first out, at a rate: its queue is the remaining work.
 #[derive(Debug, Clone, Default)]
 struct Line {
     busy_until: u64,
@@ -82,7 +82,7 @@ struct SendingSide {
     receivers: Receivers<usize>,
     begun: bool,
     written: Vec<u64>,
-    /// Samples a second, when so many were offered, and how many.
+    /// Samples per second, since when, and the number offered.
     offered: Option<(f64, u64, u64)>,
     timer: u64,
     heartbeat: u64,
@@ -109,12 +109,12 @@ struct ReceivingSide {
     /// In the buffer, with the time at which each is done.
     buffered: VecDeque<u64>,
     next: u64,
-    /// Up to where the commit stores that runs, and what is stored.
+    /// The position up to which the running commit stores, and the stored position.
     committing: u64,
     stored: u64,
     highest: u64,
     ahead: BTreeSet<u64>,
-    /// What the sender knows of it.
+    /// The sender's knowledge of it.
     known: u64,
     since_acknowledged: u64,
     delay: u64,
@@ -133,7 +133,7 @@ pub(super) struct World<'a> {
     receivers: Vec<Vec<ReceivingSide>>,
     /// By receiver, when it is shared.
     processors: Vec<Line>,
-    /// By receiver: whether a commit runs.
+    /// By receiver: whether a commit is running.
     commits: Vec<bool>,
     warm_up: u64,
     end: u64,
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Writes as many samples as may go now.
+    /// Writes as many samples as are allowed now.
     fn go_on(&mut self, sender: usize) {
         let now = self.instant();
         let size = self.settings.size_bytes;
@@ -386,7 +386,7 @@ impl<'a> World<'a> {
         self.at(at, Event::Timer { sender, number });
     }
 
-    /// When a sample has gone through, or nothing when it did not fit.
+    /// The time when a sample has passed, or nothing if it did not fit.
     fn through_bottleneck(&mut self, sender: usize, size: u64) -> Option<u64> {
         let bottleneck = &self.settings.bottleneck;
         let waits = self.bottleneck.busy_until.saturating_sub(self.now) as f64 / 1e9;
@@ -504,7 +504,7 @@ impl<'a> World<'a> {
         self.acknowledge_until(sender, receiver, at);
     }
 
-    /// A receiver begins to store what it has handled.
+    /// A receiver starts to store the samples that it has handled.
     fn commit(&mut self, receiver: usize) {
         let Some((least, most)) = self.settings.acknowledging.commit else {
             return;
@@ -572,7 +572,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The receiver says what it has, and now and then what is missing.
+    /// The receiver acknowledges its samples, and at intervals names missing ones.
     fn acknowledge(&mut self, sender: usize, receiver: usize) {
         let interval = nanos(self.settings.acknowledging.missing_interval);
         let side = &mut self.receivers[sender][receiver];
@@ -586,7 +586,7 @@ impl<'a> World<'a> {
             missing.extend(range.filter(|sample| !side.ahead.contains(sample)));
         }
         let next = side.stored;
-        // What is missing is named again until it has come.
+        // Missing samples are named again until they arrive.
         let again = side.named_at.filter(|_| side.highest > side.next);
         if let Some(named_at) = again {
             self.acknowledge_until(sender, receiver, named_at + interval);
@@ -699,7 +699,7 @@ impl SendingSide {
         all / at_once.max(1) * at_once.max(1)
     }
 
-    /// When a sample is offered: with the last of those that come together.
+    /// The time when a sample is offered: with the last of its batch.
     fn due(&self, sample: u64, at_once: u64) -> u64 {
         let (per_s, since, before) = self.offered.unwrap_or((1.0, 0, 0));
         let last = sample / at_once.max(1) * at_once.max(1) + at_once.max(1) - 1;

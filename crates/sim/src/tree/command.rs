@@ -1,4 +1,4 @@
-//! The command that runs a network again.
+//! The command that repeats a simulation.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use chappe_notification_tree::{Choice, Plan};
 use super::{Settings, mixed};
 
 impl Settings {
-    /// The command that runs these settings again, or the settings themselves, where `chappe-lab sim tree` has no
-    /// flag for one of them.
+    /// The command that runs these settings again, or the settings themselves, if `chappe-lab sim
+    /// tree` lacks a flag for one of them.
     #[must_use]
     pub fn again(&self) -> String {
         let seed = self.seed;
@@ -23,7 +23,7 @@ impl Settings {
         let (plan, cap) = self.plan_flags()?;
         let order = self.order.name();
         let plain = Self::new(self.seed, self.sinks).planned(self.plan);
-        // What has a flag; all else has to be as it is without.
+        // Settings with a flag; all others must have their defaults.
         let flags = Self {
             pacer: self.pacer.clone(),
             lies: self.lies.clone(),
@@ -133,7 +133,7 @@ impl Settings {
     }
 }
 
-/// A share as percent, which give the same share again, in as few digits as may be.
+/// A share as percent, in as few digits as reproduce it exactly.
 fn percent(share: f64) -> Option<f64> {
     let percent = share * 100.0;
     let rounded = (percent * 1e9).round() / 1e9;

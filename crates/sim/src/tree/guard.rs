@@ -60,7 +60,7 @@ impl Guard for SimGuard {
     }
 
     fn hop_tag(&mut self, _: &[u8; 32], _: &[u8]) -> Option<u128> {
-        // The world knows who sends: nobody can take another's place.
+        // The simulation knows the sender: nobody can impersonate another node.
         Some(0)
     }
 

@@ -1,4 +1,4 @@
-//! Sinks that do not do what they should.
+//! Dishonest sinks.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use chappe_notification_tree::{
     Body, Coverage, Event, EventId, Message, Piece, Pull, Response, Spread, Transmit, TreeEvent,
 };
 
-/// A way to lie.
+/// A kind of lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// Says that it is on its part, and drops it.
     DropsPart,
-    /// Says at once that all of its part has the event.
+    /// Claims at once that all of its part has the event.
     ClaimsCoverage,
-    /// Says at once that all of its part has failed.
+    /// Claims at once that all of its part has failed.
     ClaimsFailure,
     /// Does everything, and answers long after the time-out.
     AnswersLate,
-    /// Answers for ranges that others were given.
+    /// Answers for ranges assigned to others.
     AnswersForOthers,
     /// Changes the event that it sends on.
     Alters,
-    /// Sends everything many times, with ranges of its own invention.
+    /// Sends everything many times, with invented ranges.
     Floods,
 }
 
-/// Messages that a flooding sink sends for each that it gets.
+/// Number of messages that a flooding sink sends for each that it receives.
 const FLOOD: u32 = 16;
 
 impl Lie {
-    /// All of them.
+    /// All lies.
     pub const ALL: [Self; 7] = [
         Self::DropsPart,
         Self::ClaimsCoverage,
@@ -55,13 +55,13 @@ impl Lie {
         }
     }
 
-    /// The lie of this name.
+    /// The lie with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lie| lie.name() == name)
     }
 
-    /// Whether its own machine runs on, so that it gets the event itself.
+    /// Whether its own machine continues, so that it gets the event itself.
     pub(super) fn is_half_honest(self) -> bool {
         matches!(
             self,
@@ -69,8 +69,8 @@ impl Lie {
         )
     }
 
-    /// What it sends for a spread message, to whom it came from or to others (by number): messages,
-    /// each as its number of the receiver.
+    /// Its messages in reaction to a spread message, to its sender or to others: each with the
+    /// number of its receiver.
     pub(super) fn answers(
         self,
         own: u32,
@@ -157,7 +157,7 @@ impl Lie {
         }
     }
 
-    /// Changes what an otherwise honest machine says.
+    /// Changes an output of an otherwise honest machine.
     pub(super) fn twist(self, output: Output<Transmit, TreeEvent>) -> Output<Transmit, TreeEvent> {
         let Output::Transmit(mut transmit) = output else {
             return output;
@@ -165,7 +165,7 @@ impl Lie {
         if let (Self::Alters, Body::Spread(spread)) = (self, &mut transmit.message.body) {
             let id: EventId = spread.event.id();
             let mut bytes = spread.event.bytes().to_vec();
-            // A byte of the body; the signature stays what it was.
+            // A byte of the body; the signature stays unchanged.
             let body = spread.event.body();
             let at = bytes
                 .windows(body.len().max(1))

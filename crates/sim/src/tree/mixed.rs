@@ -10,14 +10,14 @@ use super::{Lie, Report, Settings, run};
 
 /// The largest mixed run.
 const SINKS_MAX: u32 = 300;
-/// Failed runs that a series keeps.
+/// Maximum number of failed runs that a series keeps.
 const FAILED_KEPT: usize = 20;
 
 /// Settings drawn from a seed: 0 to 300 sinks, mostly few; every plan; 0, 1 or 5 % loss; 0, 1 or 10 %
 /// dead; a third with liars, a quarter with crashes; signed or, without liars, trusted.
 ///
-/// `k` is 8 at every loss rate: a message and its answer are both lost with 5 % loss 9.75 times of
-/// 100, so that a live sink is called failed once in 10^8 at most.
+/// `k` is 8 at every loss rate: with 5 % loss, a message or its answer is lost 9.75 times of 100,
+/// so a live sink is reported failed at most once in 10^8.
 #[must_use]
 pub fn mixed(seed: u64) -> Settings {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x7472_6565);
@@ -59,18 +59,18 @@ pub fn mixed(seed: u64) -> Settings {
     settings
 }
 
-/// What many runs found together.
+/// The combined results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     /// Runs.
     pub runs: u64,
-    /// Sinks of all runs.
+    /// Number of sinks in all runs.
     pub sinks: u64,
     /// Events delivered.
     pub delivered: u64,
     /// Sinks that were called failed.
     pub failed_sinks: u64,
-    /// Sinks of which nothing was known.
+    /// Number of sinks with an unknown result.
     pub unknown: u64,
     /// False coverage found out.
     pub lies: u64,
@@ -86,8 +86,9 @@ pub struct Series {
     pub failed: Vec<Report>,
 }
 
-/// Runs `runs` mixed settings, of `seed` and the seeds after it, `jobs` at a time. `broken` is told of
-/// each run that broke a promise as soon as it has; `progress` is asked now and then whether to go on.
+/// Runs `runs` mixed settings, with `seed` and the seeds after it, `jobs` at a time. `broken` is
+/// called at once for each run that broke a promise; `progress` is asked at intervals whether to
+/// continue.
 pub fn series(
     seed: u64,
     runs: u64,

@@ -1,12 +1,12 @@
 //! Notification trees on a virtual clock: the product's machine on each of up to a million sinks.
 //!
-//! A loop of its own beside [`crate::network`], because what a tree is about is the processor: a node
-//! sends one message after the other, each taking its send cost, and handles one after the other.
-//! What arrives while it is busy waits in a receive buffer.
+//! It has its own loop instead of [`crate::network`], because the processor dominates the cost of a
+//! tree: a node sends one message after another, each taking its send cost, and handles one after
+//! another. Messages that arrive while it is busy wait in a receive buffer.
 //!
-//! [`Settings`] says what the network is and what goes wrong, [`run`] runs it and judges it:
-//! *delivered* must be true of every sink that the source says it of, no event is delivered twice,
-//! and no sink that lives and is connected may be left out. [`mixed`] draws settings from a seed.
+//! [`Settings`] describes the network and its faults, [`run`] runs and judges it: *delivered* must
+//! be true of every sink for which the source reports it, no event is delivered twice, and no live,
+//! connected sink may be left out. [`mixed`] draws settings from a seed.
 
 mod command;
 mod guard;
@@ -23,14 +23,14 @@ use chappe_flow::pacer::Choice as Pacer;
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{Choice, Counters, Pace, Plan, TakeOver};
 
-/// A network of sources and sinks, and what goes wrong in it.
+/// A network of sources and sinks, and its faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where chance comes from.
+    /// The seed.
     pub seed: u64,
-    /// Sinks; each takes the events of every source.
+    /// Number of sinks; each subscribes to every source.
     pub sinks: u32,
-    /// Sources, nodes of their own.
+    /// Number of sources, which are separate nodes.
     pub sources: u32,
     /// Events of each source, published at the same moment by all of them.
     pub events: u32,
@@ -44,21 +44,22 @@ pub struct Settings {
     pub plan: Choice,
     /// What becomes of the parts of silent heads.
     pub take_over: TakeOver,
-    /// How each source arranges its list, anew after each outcome; sinks have the new one at once.
+    /// How each source orders its list, again after each outcome; sinks receive the new one at
+    /// once.
     pub order: Order,
     /// The share of sinks that are critical.
     pub critical: f64,
     /// What a send costs a node: `o`.
     pub send_cost: Duration,
-    /// The time on the way: `L`.
+    /// The latency: `L`.
     pub latency: Duration,
-    /// The largest time that comes on top of it, evenly.
+    /// Maximum additional latency, uniformly distributed.
     pub jitter: Duration,
     /// What handling a message costs a node: `r`.
     pub handling: Duration,
     /// The share of messages that are lost.
     pub loss: f64,
-    /// The share of sinks that are dead from the beginning.
+    /// The share of sinks that are dead from the start.
     pub dead: f64,
     /// The share of dead sinks that the sources suspect beforehand.
     pub suspected: f64,
@@ -71,11 +72,11 @@ pub struct Settings {
     pub flaky: f64,
     /// The share of sinks that do not reach the sources and the others, nor are reached, but do each other.
     pub cut_off: f64,
-    /// From when to when, since the beginning.
+    /// Start and end, counted from the start of the run.
     pub cut: (Duration, Duration),
     /// The share of sinks that lie, in all the ways of `lies`.
     pub liars: f64,
-    /// How they lie.
+    /// The lies.
     pub lies: Vec<Lie>,
     /// The share of sinks that are ten times slower.
     pub slow: f64,
@@ -85,26 +86,26 @@ pub struct Settings {
     pub port_queue_bytes: u64,
     /// How fast a source may send.
     pub pace: Option<Pace>,
-    /// Whose word each source waits for before its next event, which it does when the one before has left
-    /// it; `None`: each event goes when it happens.
+    /// The pacer of each source, which may delay its next event until after the previous one has
+    /// left; `None`: each event is sent when it happens.
     pub pacer: Option<Pacer>,
     /// Messages that wait at a busy node; more are dropped.
     pub receive_buffer: usize,
-    /// Whether events are signed, hops authenticated and receipts made; without it liars are not
-    /// caught.
+    /// Whether events are signed, hops authenticated and receipts made; without them liars are not
+    /// detected.
     pub authenticated: bool,
     /// Whether the list travels in the event while it fits.
     pub inline: bool,
     /// `k`: messages of the source itself before it calls a sink failed.
     pub attempts: u8,
-    /// `T`: when the source says what it knows.
+    /// `T`: the time after which the source reports the outcome.
     pub within: Duration,
     /// The floor of time-outs.
     pub timeout_floor: Duration,
 }
 
 impl Settings {
-    /// A local network of small devices where nothing fails: 20 µs a send, 30 µs on the way.
+    /// A local network of small devices without failures: 20 µs per send, 30 µs latency.
     #[must_use]
     pub fn new(seed: u64, sinks: u32) -> Self {
         Self {
@@ -163,7 +164,7 @@ impl Settings {
     }
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The seed.
@@ -174,11 +175,11 @@ pub struct Report {
     pub critical: Vec<Vec<Duration>>,
     /// For each event: messages that made a flaky sink the head of others.
     pub flaky_heads: Vec<u64>,
-    /// For each event: when the source knew all there was to know.
+    /// For each event: the time when the source knew the entire outcome.
     pub known: Vec<Duration>,
-    /// Sinks that the sources said to have failed, over all events.
+    /// Number of sinks that the sources reported failed, over all events.
     pub failed: u64,
-    /// Sinks of which the sources knew nothing in the end.
+    /// Number of sinks whose outcome the sources did not know in the end.
     pub unknown: u64,
     /// Pieces of coverage whose receipts were wrong.
     pub lies: u64,
@@ -186,30 +187,30 @@ pub struct Report {
     pub messages: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Messages that were lost on the way.
+    /// Messages lost on links.
     pub lost: u64,
     /// Messages dropped at ports and receive buffers.
     pub dropped: u64,
     /// Of those: at ports of the switch.
     pub port_dropped: u64,
-    /// The most bytes that waited at a port.
+    /// Maximum number of bytes queued at a port.
     pub port_queue_max: u64,
     /// Of all nodes together.
     pub counters: Counters,
     /// Inputs handled.
     pub steps: u64,
-    /// The worst failure of a promise, in words; empty: none.
+    /// The worst broken promise; empty: none.
     pub violations: Vec<String>,
 }
 
 impl Report {
-    /// When the last sink had the last of the events; the longest of all events.
+    /// The time when the last sink had the last of the events; the longest of all events.
     #[must_use]
     pub fn completion(&self) -> Duration {
         last(&self.arrivals)
     }
 
-    /// When the last critical sink had the last of the events.
+    /// The time when the last critical sink had the last of the events.
     #[must_use]
     pub fn critical_completion(&self) -> Duration {
         last(&self.critical)
@@ -235,8 +236,8 @@ fn last(arrivals: &[Vec<Duration>]) -> Duration {
     last.copied().max().unwrap_or_default()
 }
 
-/// Runs a network and judges it. `progress` is told now and then how many sinks have the event that
-/// is under way.
+/// Runs a network and judges it. `progress` receives at intervals the number of sinks that have the
+/// current event.
 #[must_use]
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(u64)) -> Report {
     world::World::new(settings).run(progress)

@@ -1,9 +1,9 @@
-//! The event loop: processors that do one thing after the other, links, ports, and the judge.
+//! The event loop: sequential processors, links, ports, and the judge.
 //!
-//! The events wait in the queue of [`crate::network`]; the links are not its links. There a node hears at
-//! once what arrives and sends at once. Here both take time of its one processor (`o`, the send cost of the
-//! papers), a message leaves when its sender gets to it, and it waits at the port of its receiver rather than
-//! at its sender: that is what these simulations measure.
+//! The events wait in the queue of [`crate::network`]; the links are not its links. There a node
+//! receives and sends without delay. Here both take time of its one processor (`o`, the send cost
+//! of the papers), a message leaves when its sender gets to it, and it waits at the port of its
+//! receiver rather than at its sender: that is what these simulations measure.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,23 +23,23 @@ use super::liar::Lie;
 use super::{Report, Settings};
 use crate::network::Queue;
 
-/// How long after `T` a run waits for the outcome before it calls it missing.
+/// Time after `T` that a run waits for the outcome before it counts as missing.
 const SLACK: Duration = Duration::from_millis(100);
-/// How much later a late answer comes, in round trips.
+/// Additional time for a late answer, in round trips.
 const LATE_ROUND_TRIPS: u32 = 50;
-/// Steps between two words of progress.
+/// Number of steps between two reports of progress.
 const PROGRESS_STEPS: u64 = 1 << 16;
 /// How often a sink floods, so that floods do not feed each other for ever.
 const FLOODS: u32 = 32;
 /// What a slow sink's work costs, in an ordinary one's.
 const SLOW: u32 = 10;
 
-/// Of what a node keeps so much is checked a step: a node with more is checked every so many steps.
+/// Number of items checked per step: a node with more is checked less often.
 const CHECKED_A_STEP: usize = 8;
 
-/// Bytes of an event's datagram beside its body, about: for the pacer.
+/// Approximate size of an event's datagram without its body in bytes, for the pacer.
 const HEAD_BYTES: u64 = 200;
-/// An event of which nothing is known for so long is counted no more by the pacer.
+/// Time after which the pacer no longer counts an event without an outcome.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What a source has still to publish.
@@ -48,11 +48,11 @@ struct Offers {
     /// When each happened.
     waiting: VecDeque<u64>,
     pacer: Option<Events>,
-    /// When the one that is being published happened.
+    /// The time of the event being published.
     happened: u64,
-    /// The number of the newest; heartbeats are counted, too.
+    /// The number of the newest; heartbeats count too.
     number: u64,
-    /// When it is looked at again.
+    /// The time of its next check.
     wake: u64,
 }
 
@@ -61,13 +61,13 @@ struct Lists {
     arranger: Arranger,
     /// All versions, from 1.
     versions: Vec<Arc<Membership>>,
-    /// The number of each sink in the newest; as listed it is its own.
+    /// The number of each sink in the newest list.
     numbers: Vec<u32>,
 }
 
 impl Lists {
     fn newest(&self) -> &Arc<Membership> {
-        // There is one from the beginning.
+        // There is one from the start.
         &self.versions[self.versions.len() - 1]
     }
 
@@ -97,7 +97,7 @@ struct Node {
     port_free: u64,
     /// What waits for the processor.
     inbox: VecDeque<Message>,
-    /// The earliest timer that is set.
+    /// The earliest timer set.
     timer: u64,
     /// A timer has rung while the node was busy.
     rung: bool,
@@ -108,7 +108,7 @@ struct Node {
     cut_off: bool,
     critical: bool,
     flaky: bool,
-    /// A flaky sink that is away now.
+    /// A flaky sink that is absent now.
     away: bool,
     lie: Option<Lie>,
     /// How often it still floods.
@@ -122,22 +122,22 @@ enum Happening {
     Wake(u32),
     Timer(u32),
     Publish(u32),
-    /// A source looks whether its next event may go.
+    /// A source checks whether it may send its next event.
     Offer(u32),
     Heartbeat(u32),
     Crash(u32),
-    /// Flaky sinks come and go.
+    /// Flaky sinks leave and return.
     Flicker,
-    /// A source looks whether its list is to be arranged anew.
+    /// A source checks whether to reorder its list.
     Arrange(u32),
-    /// What a liar sends on its own account.
+    /// Unsolicited messages of a liar.
     Send(u32, Box<Transmit>),
 }
 
 /// What really happened to an event.
 struct Truth {
     happened: u64,
-    /// When each sink was given it; 0: not.
+    /// The time when each sink received it; 0: never.
     delivered: Vec<u64>,
     flaky_heads: u64,
     outcome: Option<Box<Outcome>>,
@@ -157,7 +157,7 @@ pub(super) struct World<'a> {
     /// Sinks that were never dead, never lied and never crashed.
     report: Report,
     last_publish: u64,
-    /// Of each source.
+    /// For each source.
     offers: Vec<Offers>,
 }
 
@@ -178,7 +178,7 @@ fn contact(node: u32) -> Contact {
     }
 }
 
-/// The sinks as listed, each with how critical it is.
+/// The sinks as listed, each with its criticality.
 fn sinks(settings: &Settings, nodes: &[Node]) -> Vec<(Contact, u8)> {
     let sink = |sink: u32| (contact(sink), u8::from(nodes[sink as usize].critical));
     (0..settings.sinks).map(sink).collect()
@@ -221,7 +221,8 @@ impl<'a> World<'a> {
                     waking: false,
                     dead,
                     slow: sink && chosen(settings.slow, &mut random),
-                    // What is not asked for takes no chance from the rest of a seed.
+                    // Unused features draw no random numbers, so that the rest of a seed stays the
+                    // same.
                     cut_off: sink
                         && settings.cut_off > 0.0
                         && chosen(settings.cut_off, &mut random),
@@ -304,7 +305,7 @@ impl<'a> World<'a> {
                 crashing.push(sink);
             }
         }
-        // Within the time that the events need to spread, more or less.
+        // Within about the time that the events need to spread.
         let span = self.last_publish + nanos(settings.latency + settings.send_cost) * 16;
         for sink in &crashing {
             let at = self.random.u64(..=span);
@@ -481,7 +482,7 @@ impl<'a> World<'a> {
         list.sink(number).map(|sink| node(&sink.key))
     }
 
-    /// Makes a new version of a source's list, if it is to be another; who has begun has it at once.
+    /// Creates a new version of a source's list, if it changes; active sinks receive it at once.
     fn arrange(&mut self, source: u32) {
         let sinks = sinks(self.settings, &self.nodes);
         let topic = u64::from(source - self.settings.sinks) + 1;
@@ -565,7 +566,8 @@ impl<'a> World<'a> {
         Box::new(tree)
     }
 
-    /// Publishes the next event of a source, if there is one and it may go; says whether it did.
+    /// Publishes the next event of a source, if there is one and it is allowed; returns whether it
+    /// did.
     fn offer(&mut self, node: u32) -> bool {
         let (now, busy) = (self.now, self.nodes[node as usize].free);
         let bytes = self.settings.body_bytes as u64 + HEAD_BYTES;
@@ -576,7 +578,7 @@ impl<'a> World<'a> {
         if let Some(pacer) = &mut offers.pacer {
             let moment = Instant::from_nanos(now);
             let wake = match pacer.next(moment) {
-                // One event leaves the source after the other.
+                // One event leaves the source after another.
                 Ok(()) if busy > now => busy,
                 Ok(()) => {
                     offers.number += 1;
@@ -612,7 +614,7 @@ impl<'a> World<'a> {
         self.input(node, Input::Command(publish), 0);
     }
 
-    /// Gives a machine an input, and does what it says: each send takes its time.
+    /// Passes a machine an input, and executes its outputs: each send takes its time.
     fn input(&mut self, node: u32, input: Input<Message, Command>, cost: u64) {
         let slow = if self.nodes[node as usize].slow {
             u64::from(SLOW)
@@ -661,7 +663,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What must hold of a machine after each input; looked at as often as it costs little.
+    /// Checks a machine's invariants after each input, as often as the cost allows.
     fn check(&mut self, node: u32, at: u64, tree: &Tree<SimGuard>) {
         let unchecked = &mut self.nodes[node as usize].unchecked;
         *unchecked += 1;
@@ -684,10 +686,10 @@ impl<'a> World<'a> {
         let bytes = u64::from(transmit.message.wire_bytes());
         self.report.messages += 1;
         self.report.bytes += bytes;
-        // A hop tag says who sends; without authentication anybody can be anyone.
+        // A hop tag proves the sender; without authentication anybody can impersonate others.
         let (topic, version) = (transmit.message.topic(), transmit.message.version());
         let claimed = transmit.message.from;
-        // Who came after a version has no number in it.
+        // A sink that joined after a version has no number in it.
         let honest = claimed >= SOURCE - 1 || self.listed(topic, version, claimed) == Some(from);
         debug_assert!(!settings.authenticated || honest);
         if let Body::Spread(spread) = &transmit.message.body
@@ -760,13 +762,13 @@ impl<'a> World<'a> {
                     self.violation(format!("sink {node} was given {:?} twice", event.id()));
                     return;
                 }
-                // An event at the very beginning would look like none.
+                // An event at the very start would look like none.
                 *delivered = at.max(1);
             }
             TreeEvent::Outcome(mut outcome) => {
                 self.learn(node, at, &mut outcome);
                 if !self.truths.contains_key(&outcome.id) {
-                    // A heartbeat's is nobody else's business.
+                    // A heartbeat's outcome concerns nobody else.
                     return;
                 }
                 self.became_known(node, at, &outcome);
@@ -795,7 +797,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The source's arranger learns what became of an event, whose sinks have the numbers of their nodes then.
+    /// The source's arranger receives the outcome of an event, in which sinks have the numbers of
+    /// their nodes.
     fn learn(&mut self, source: u32, at: u64, outcome: &mut Outcome) {
         if self.settings.order == Order::AsListed {
             return;
@@ -814,7 +817,7 @@ impl<'a> World<'a> {
         self.push(at, Happening::Arrange(source));
     }
 
-    /// The source's pacer hears what became of an event, and the next may go.
+    /// The source's pacer receives the outcome of an event, and the next may be sent.
     fn became_known(&mut self, node: u32, at: u64, outcome: &Outcome) {
         let offers = &mut self.offers[(node - self.settings.sinks) as usize];
         let Some(pacer) = &mut offers.pacer else {

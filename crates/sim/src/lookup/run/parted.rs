@@ -1,4 +1,4 @@
-//! A run in which the network falls into parts for a while and comes together again.
+//! A run in which the network is partitioned for a while and merges again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::lookup::Partition;
 use crate::lookup::outcome::Parted;
 use crate::network::Node;
 
-/// Nodes that are drawn to find one of the wanted part. Reason: of 16 parts none is missed.
+/// Nodes drawn to find one of the wanted part. Reason: of 16 parts none is missed.
 const DRAWS_MAX: u32 = 1_000;
 
 /// When a search is made, and for whose device.
@@ -17,18 +17,18 @@ const DRAWS_MAX: u32 = 1_000;
 pub(super) enum When {
     /// The network is in one piece.
     Whole,
-    /// It is in parts: for a device of the own one.
+    /// During the partition: for a device of the same part.
     Own,
     /// For one of another part, of which records from before live on.
     Before,
-    /// The parts come together: for a device of another one.
+    /// While the parts merge: for a device of another part.
     Healing,
-    /// They must have come together by now.
+    /// They must have merged by now.
     Healed,
 }
 
 impl Run<'_> {
-    /// The whole run from the first publication on, except for the search for all.
+    /// The entire run from the first publication on, except the search for all.
     pub(super) fn fall_apart(&mut self, partition: &Partition, keys: &[Key]) {
         let searches = self.settings.searches.max(1);
         let (before, meanwhile) = keys.split_at(keys.len().div_ceil(2));
@@ -42,14 +42,14 @@ impl Run<'_> {
         let wait = lasts / searches;
         let mut new = meanwhile.iter();
         for number in 0..searches {
-            // Spread over all the time.
+            // Spread over the entire time.
             let due = (number as usize + 1) * meanwhile.len() / searches as usize;
             while meanwhile.len() - new.len() < due
                 && let Some(key) = new.next()
             {
                 self.publish_one(*key);
             }
-            // Renewed at the latest so long before the cut.
+            // Renewed at the latest this long before the partition.
             let lives = self.now() - cut < records_live();
             let when = match number % 2 == 1 && lives {
                 true => When::Before,
@@ -83,7 +83,7 @@ impl Run<'_> {
         self.outcome.parted.get_or_insert_default()
     }
 
-    /// A search for one of the first so many devices, by a node of the same part as its publisher or of
+    /// Searches for one of the first devices, by a node of the same part as its publisher or of
     /// another one.
     fn search_parted(&mut self, among: usize, when: When) {
         if among == 0 {
@@ -105,7 +105,7 @@ impl Run<'_> {
         }
     }
 
-    /// Counts a search of one device. Says whether it has to find.
+    /// Counts a search for one device. Returns whether it must succeed.
     pub(super) fn count_parted(&mut self, search: &Search) -> bool {
         let found = search.found.is_some();
         let Some(parted) = &mut self.outcome.parted else {
@@ -126,7 +126,7 @@ impl Run<'_> {
         matches!(search.when, When::Own | When::Healed)
     }
 
-    /// Looks at the tables when all is over.
+    /// Inspects the tables at the end.
     pub(super) fn count_reached(&mut self) {
         let parts = self.settings.partition.map_or(0, |it| it.parts);
         let first_of = |part| {
@@ -174,7 +174,7 @@ impl Run<'_> {
     }
 }
 
-/// How long records of a publisher that is cut off are found at least.
+/// Minimum time for which records of an unreachable publisher are found.
 fn records_live() -> Duration {
     let config = Config::new(1, [0; 32]);
     config.lifetime.saturating_sub(config.republish)
