@@ -8,46 +8,48 @@ pub const VERSION_MIN: u32 = 2;
 /// The newest version of the protocol that this program speaks.
 pub const VERSION_MAX: u32 = 2;
 
-/// Most bytes of a stream's name, as in the log.
+/// Maximum length of a stream's name in bytes, as in the log.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Most bytes of a schema, as in the log.
+/// Maximum size of a schema in bytes, as in the log.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
-/// Most bytes of a text for people in a refusal; longer ones are cut.
+/// Maximum length of a text for people in a refusal in bytes; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 512;
-/// Most bytes of the name of a serialization.
+/// Maximum length of the name of a serialization in bytes.
 pub const SERIALIZATION_BYTES_MAX: usize = 64;
 /// The largest number of earlier epochs whose newest element a subscription names.
 pub const EARLIER_MAX: usize = 64;
 /// Channel numbers are below this, within one session: ended ones are remembered in a bit each.
 pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
-/// Most schemas announced on one channel in one session. A stream whose schema changes more often
-/// ends the channel; the subscriber subscribes again.
+/// Maximum number of schemas announced on one channel in one session. A stream whose schema changes
+/// more often ends the channel; the subscriber subscribes again.
 pub const SCHEMAS_MAX: u32 = 1_024;
 /// The largest number of unanswered repair requests, in each direction. A peer that exceeds it breaks
 /// the protocol.
 pub const FETCHES_MAX: usize = 16;
-/// A repair request that has no answer after this time counts as unavailable. The answer may wait
-/// behind a full window on a slow path, and in the peer's log.
+/// Time after which a repair request without an answer counts as unavailable. The answer may wait
+/// after a full window on a slow path, and in the peer's log.
 pub const FETCH_WAIT: Duration = Duration::from_secs(60);
-/// The smallest largest frame: names and texts fit. A peer that takes less is refused.
+/// Minimum of the largest frame: names and texts fit. A peer that accepts less is refused.
 pub const FRAME_BYTES_MIN: usize = 4_096;
 
-/// What both ends need.
+/// The settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Versions offered. Default: all that are known. For tests and for refusing old peers.
+    /// Versions offered. Default: all known ones. For tests and for refusing old peers.
     pub versions: (u32, u32),
-    /// Bytes up to which what is there is put into one frame. Default 64 KiB: the frame's own cost
-    /// is below a thousandth, and it is written in half a millisecond at a gigabit.
+    /// Maximum size of a frame that collects available elements, in bytes. Default 64 KiB: the
+    /// frame's overhead is below a thousandth, and it is written in half a millisecond at a
+    /// gigabit.
     pub frame_bytes: usize,
-    /// The largest frame that is taken. Default 2 MiB and 64 KiB: the largest element of a stream in
-    /// a frame of its own. A larger record is named lost (`too_large`).
+    /// Maximum size of a received frame. Default 2 MiB and 64 KiB: the largest element of a stream
+    /// in its own frame. A larger record is named lost (`too_large`).
     pub frame_bytes_max: usize,
-    /// After so much silence this side sends a ping. Default 5 s; more often if the peer wants that.
+    /// Own silence after which this side sends a ping. Default 5 s; more often if the peer requests
+    /// that.
     pub keep_alive: Duration,
-    /// After so much silence of the peer the session fails. Default 20 s.
+    /// Silence of the peer after which the session fails. Default 20 s.
     pub dead_after: Duration,
-    /// How long the handshake may take. Default 10 s.
+    /// Time limit of the handshake. Default 10 s.
     pub handshake: Duration,
 }
 
@@ -80,12 +82,12 @@ impl SessionConfig {
 /// The limits of a [`crate::Sender`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// What both ends need.
+    /// The settings of both ends.
     pub session: SessionConfig,
-    /// Most channels at a time. Default 4,096: each costs about 400 bytes and its schema.
+    /// Maximum number of channels. Default 4,096: each costs about 400 bytes and its schema.
     pub channels_max: usize,
-    /// How long an element may wait for others to share its frame. Default none. An element that
-    /// fills the frame ends the wait. Costs this much latency, saves a frame an element.
+    /// Time that an element may wait for others to share its frame. Default none. An element that
+    /// fills the frame ends the wait. Costs this much latency, saves a frame per element.
     pub linger: Duration,
     /// A channel that lags by more elements than this catches up; it is live again at a tenth.
     /// Default 1,000.
@@ -93,7 +95,7 @@ pub struct SenderConfig {
     /// Bytes in flight, over all channels that catch up. Default 512 KiB: so much may lie before
     /// live data in the connection's buffers.
     pub catch_up_bytes: u64,
-    /// Reads asked of the caller and not answered, over all channels. Default 16.
+    /// Maximum number of unanswered reads, over all channels. Default 16.
     pub reads_max: usize,
 }
 
@@ -113,20 +115,21 @@ impl Default for SenderConfig {
 /// The limits of a [`crate::Receiver`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// What both ends need.
+    /// The settings of both ends.
     pub session: SessionConfig,
-    /// Most channels at a time. Default 4,096.
+    /// Maximum number of channels. Default 4,096.
     pub channels_max: usize,
-    /// Packed bytes that may be unstored over all channels. Default 8 MiB.
+    /// Maximum size of packed elements that are not yet stored, over all channels, in bytes.
+    /// Default 8 MiB.
     pub window_bytes: u64,
     /// The credit of a channel unless its subscription has its own. Default 1 MiB and 16,384
     /// elements.
     pub credit: Credit,
-    /// Acknowledge after so many stored elements of a channel. Default 1,024.
+    /// Acknowledge after this many stored elements of a channel. Default 1,024.
     pub acknowledge_elements: u64,
-    /// Acknowledge after so many stored bytes of a channel. Default 128 KiB.
+    /// Acknowledge after this many stored bytes of a channel. Default 128 KiB.
     pub acknowledge_bytes: u64,
-    /// Acknowledge at the latest so long after something arrived. Default 100 ms: ten
+    /// Acknowledge at the latest this long after an element arrived. Default 100 ms: ten
     /// acknowledgements a second, each for all channels of the session.
     pub acknowledge_delay: Duration,
 }
@@ -145,10 +148,10 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// How much of a channel may be sent and not stored.
+/// The part of a channel that may be sent but not yet stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credit {
-    /// Packed bytes ([`crate::Records::packed_bytes`]). One element may go beyond.
+    /// Packed bytes ([`crate::Records::packed_bytes`]). One element may exceed them.
     pub bytes: u64,
     /// Elements.
     pub elements: u64,

@@ -1,19 +1,19 @@
-//! What can go wrong in a session, and whose fault it is.
+//! The failures of a session, and the side at fault.
 //!
-//! A [`Failure`] ends the session, never more than that: the next connection goes on where storage
-//! ended. Its code goes to the peer in the `Goodbye` frame, so both sides report the same.
+//! A [`Failure`] ends only the session: the next connection continues where storage ended. Its code
+//! is sent to the peer in the `Goodbye` frame, so both sides report the same.
 
 use alloc::string::String;
 use core::fmt;
 
-/// Whose fault a failure is.
+/// The side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// The peer broke the protocol.
     Peer,
     /// This side broke it, as the peer reports.
     Here,
-    /// The program that drives this machine asked for something that makes no sense.
+    /// The program that drives this machine requested something invalid.
     Caller,
     /// Neither side's: the connection is silent, or the versions do not match.
     Connection,
@@ -23,9 +23,9 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// In order: one side wanted to end.
+    /// Orderly: one side wanted to end.
     Closed,
-    /// No version of the protocol is known to both.
+    /// The sides have no common version of the protocol.
     Version,
     /// A frame does not decode.
     Malformed,
@@ -33,13 +33,13 @@ pub enum Code {
     Damaged,
     /// A frame or a field is beyond its limit.
     TooLarge,
-    /// A frame that has no place at this point, such as data before Hello.
+    /// A frame is unexpected at this point, such as data before Hello.
     Unexpected,
     /// A channel that was never subscribed.
     UnknownChannel,
     /// More channels than the limit.
     TooManyChannels,
-    /// An acknowledgement of what was never sent.
+    /// An acknowledgement of elements that were never sent.
     AcknowledgedUnsent,
     /// A credit or an acknowledgement went back.
     WentBack,
@@ -47,7 +47,7 @@ pub enum Code {
     CreditExceeded,
     /// The peer contradicts itself.
     Contradiction,
-    /// Nothing was heard for too long.
+    /// The peer was silent for too long.
     Silent,
     /// The handshake was not finished in time.
     Handshake,
@@ -101,16 +101,18 @@ impl Code {
         found.map_or("other", |(_, _, name)| name)
     }
 
-    /// What to do about it, where that is known.
+    /// The remedy, if known.
     #[must_use]
     pub fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::Version => "update the node with the older version",
-            Self::Damaged => "look at the network between the nodes: it changes bytes",
-            Self::TooLarge => "make the limits of both nodes equal",
+            Self::Damaged => "check the network between the nodes: it changes bytes",
+            Self::TooLarge => "set equal limits on both nodes",
             Self::TooManyChannels => "use a second link, or raise channels_max at the origin",
-            Self::Silent => "look whether the peer runs and the network passes data both ways",
-            Self::Handshake => "look whether a node, and not another program, listens there",
+            Self::Silent => {
+                "check that the peer runs and the network passes data in both directions"
+            }
+            Self::Handshake => "check that a node, and not another program, listens there",
             Self::Misuse => "this is a defect of this program: please report it",
             Self::Closed | Self::Other(_) => return None,
             _ => "this is a defect of the program on the side named: please report it",
@@ -127,15 +129,15 @@ impl fmt::Display for Code {
     }
 }
 
-/// Why a session has failed. The machine takes nothing more after it.
+/// The reason why a session has failed. After it the machine accepts no input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {text}")]
 pub struct Failure {
-    /// Whose fault it is.
+    /// The side at fault.
     pub fault: Fault,
-    /// Which kind of failure.
+    /// The kind of failure.
     pub code: Code,
-    /// What happened, with the values that show it.
+    /// The description, with the values that show it.
     pub text: String,
 }
 
@@ -153,14 +155,14 @@ impl Failure {
         Self::new(Fault::Peer, code, text)
     }
 
-    /// What to do about it, where that is known.
+    /// The remedy, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         self.code.hint()
     }
 }
 
-/// Why numbers of a stream never come.
+/// The reason why numbers of a stream never arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -168,7 +170,7 @@ pub enum LossReason {
     Trimmed,
     /// Their bytes are corrupt at the origin.
     Corrupt,
-    /// A record is larger than the receiver takes.
+    /// A record is larger than the receiver accepts.
     TooLarge,
     /// The origin continued at a later number without a reason.
     Skipped,
@@ -226,11 +228,11 @@ pub enum RefusalReason {
     Unsupported,
     /// The origin has no room for one more.
     Busy,
-    /// The schema does not fit what the subscriber has.
+    /// The schema does not match the subscriber's copy.
     Schema,
     /// The stream was removed.
     Removed,
-    /// The side that sends this no longer wants it.
+    /// The sending side no longer wants the channel.
     Ended,
     /// A reason of a newer version.
     Other(u8),
@@ -283,25 +285,25 @@ impl RefusalReason {
     }
 }
 
-/// Why the subscriber put an element among the dead letters instead of into its stream.
+/// The reason why the subscriber put an element among the dead letters instead of into its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DeadLetterReason {
     /// It does not fit the schema.
     Schema,
-    /// It is larger than the stream takes.
+    /// It is larger than the stream accepts.
     TooLarge,
-    /// Its bytes are no element.
+    /// Its bytes are not an element.
     Unreadable,
     /// Another reason of the application.
     Other,
 }
 
 impl DeadLetterReason {
-    /// All of them, in the order of [`DeadLetterReason::index`].
+    /// All reasons, in the order of [`DeadLetterReason::index`].
     pub const ALL: [Self; 4] = [Self::Schema, Self::TooLarge, Self::Unreadable, Self::Other];
 
-    /// Where its counter is.
+    /// The index of its counter.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

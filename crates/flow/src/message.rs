@@ -1,8 +1,8 @@
 //! Frames and the messages in them.
 //!
-//! A frame is a CRC-32 (IEEE, four bytes, little-endian) over what follows, then one or more
-//! messages: a kind (one byte), the length of the body (varint), the body. Numbers are varints, texts
-//! and byte strings have their length before them. `docs/exchange.md` explains what they are for.
+//! A frame is a CRC-32 (IEEE, four bytes, little-endian) over the rest, then one or more messages:
+//! a kind (one byte), the length of the body (varint), the body. Numbers are varints, texts and
+//! byte strings are prefixed by their length. `docs/exchange.md` explains their purpose.
 //!
 //! Decoding borrows from the frame; records are a slice of it.
 
@@ -20,44 +20,45 @@ use crate::{
 pub use decode::{DecodeError, Messages, decode};
 pub use encode::{FrameWriter, seal};
 
-/// What a frame's first message of a session begins with, so that another protocol is noticed.
+/// The magic number of a session's first message, which reveals another protocol.
 pub const MAGIC: [u8; 4] = *b"CHPF";
 
-/// Bytes of the checksum.
+/// Length of the checksum in bytes.
 pub const CHECKSUM_BYTES: usize = 4;
 
-/// More than all of a [`Message::Records`] but its records takes in a frame, checksum included.
+/// Upper bound of the length of a frame with one [`Message::Records`], without its records,
+/// including the checksum.
 pub const RECORDS_OVERHEAD_MAX: usize = 128;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The subscriber begins.
+    /// Starts the subscriber's side.
     Hello(Hello),
     /// The origin agrees.
     Welcome(Welcome),
-    /// The session ends, here and now.
+    /// Ends the session immediately.
     Goodbye {
         /// Why.
         code: Code,
-        /// The versions that the speaker speaks.
+        /// The versions that the sender supports.
         versions: (u32, u32),
         /// Why, as a text.
         text: &'a str,
     },
-    /// A stream is wanted.
+    /// Requests a stream.
     Subscribe {
         /// The channel.
         channel: Channel,
-        /// Where to begin.
+        /// The start.
         start: Start,
         /// The newest of each earlier epoch.
         earlier: Vec<Position>,
-        /// What an acknowledgement will mean.
+        /// The meaning of an acknowledgement.
         level: Level,
-        /// How much may be in flight.
+        /// The limits in flight.
         credit: Credit,
-        /// How payloads are written.
+        /// The serialization of payloads.
         serialization: &'a str,
         /// The stream's name.
         stream: &'a str,
@@ -70,7 +71,7 @@ pub enum Message<'a> {
         channel: Channel,
         /// Whether the origin went back.
         rollback: Rolled,
-        /// The epoch of what follows.
+        /// The epoch of the following elements.
         epoch: u64,
         /// The first number that follows.
         next: u64,
@@ -94,27 +95,27 @@ pub enum Message<'a> {
     Schema {
         /// The channel.
         channel: Channel,
-        /// Its index, rising by one.
+        /// Its index, increasing by one.
         index: u32,
         /// The schema; its bytes are always there.
         schema: SchemaText<'a>,
     },
     /// Elements.
     Records {
-        /// Where they belong.
+        /// The position of the records.
         place: Place,
         /// The number of the first.
         first: u64,
         /// The index of their schema.
         schema: u32,
-        /// How many more the origin has behind them.
+        /// The number of newer elements at the origin.
         behind: u64,
         /// The records; at least one.
         records: Records,
     },
-    /// Numbers that never come.
+    /// Numbers that never arrive.
     Lost {
-        /// Where they belong.
+        /// The position of the numbers.
         place: Place,
         /// The first.
         from: u64,
@@ -123,17 +124,17 @@ pub enum Message<'a> {
         /// Why.
         reason: LossReason,
     },
-    /// A stage has begun, although there are no elements of it yet.
+    /// A stage has started, although it has no elements yet.
     Stage {
-        /// Which.
+        /// The stage.
         place: Place,
     },
-    /// What is stored, and how much more may be sent.
+    /// The elements stored, and the further credit.
     Acknowledge {
         /// One for each channel with news.
         entries: Entries<'a>,
     },
-    /// Asks whether the peer is there.
+    /// Asks whether the peer is alive.
     Ping {
         /// To be repeated in the answer.
         token: u64,
@@ -169,7 +170,7 @@ pub enum Message<'a> {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// So many bytes at most, but at least one record.
+        /// Maximum size in bytes, but at least one record.
         bytes: u64,
     },
     /// Answers that.
@@ -178,7 +179,7 @@ pub enum Message<'a> {
         request: u64,
         /// The number of the first record.
         first: u64,
-        /// The records; none when the speaker has none of them.
+        /// The records; none if the sender has none of them.
         records: Records,
     },
 }
@@ -186,41 +187,41 @@ pub enum Message<'a> {
 /// The subscriber's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The versions that it speaks.
+    /// The supported versions.
     pub versions: (u32, u32),
     /// A random number that names the session.
     pub session: u64,
-    /// The largest frame that it takes.
+    /// The largest frame that it accepts.
     pub frame_bytes_max: u64,
-    /// Packed bytes that may be unstored over all channels.
+    /// Maximum size of packed elements that are not yet stored, over all channels, in bytes.
     pub window_bytes: u64,
-    /// How long it waits before it acknowledges, milliseconds.
+    /// The delay of its acknowledgements in milliseconds.
     pub acknowledge_ms: u64,
-    /// After how much silence it takes the peer for dead, milliseconds.
+    /// The silence after which it considers the peer dead, in milliseconds.
     pub dead_after_ms: u64,
 }
 
 /// The origin's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version that both speak from here on.
+    /// The version used from here on.
     pub version: u32,
     /// The number of Hello.
     pub session: u64,
-    /// The largest frame that it takes.
+    /// The largest frame that it accepts.
     pub frame_bytes_max: u64,
-    /// After how much silence it takes the peer for dead, milliseconds.
+    /// The silence after which it considers the peer dead, in milliseconds.
     pub dead_after_ms: u64,
 }
 
-/// Whether an origin went back behind a subscriber.
+/// Whether an origin was rolled back before a subscriber's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rolled {
     /// It did not.
     No,
     /// It does not know the subscriber's epoch.
     Unknown,
-    /// This is the last that both have.
+    /// The last position that both have.
     Kept(Position),
 }
 
@@ -229,24 +230,24 @@ pub enum Rolled {
 pub struct SchemaText<'a> {
     /// The origin's version of it.
     pub version: u32,
-    /// Which one.
+    /// The schema's identifier.
     pub id: SchemaId,
-    /// Its bytes; `None` when the subscriber said that it knows it.
+    /// Its bytes; `None` if the subscriber stated that it knows the schema.
     pub bytes: Option<&'a [u8]>,
 }
 
-/// A stretch of a channel within which numbers rise. A new one begins with a new epoch.
+/// A part of a channel within which numbers increase. A new epoch starts a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stage {
     /// Its number, from 0.
     pub number: u32,
-    /// The number that it begins with; in stage 0 that of the grant, not repeated here.
+    /// The number with which it starts; in stage 0 that of the grant, not repeated here.
     pub first: u64,
-    /// The last number of the stage before that the origin still has; 0 when it does not know.
+    /// The last number of the previous stage that the origin still has; 0 if it does not know.
     pub kept: u64,
 }
 
-/// Where elements belong.
+/// The position of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The channel.
@@ -257,7 +258,7 @@ pub struct Place {
     pub epoch: u64,
 }
 
-/// What one channel acknowledges. All numbers are of the stage.
+/// The acknowledgement of one channel. All numbers are of the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {
     /// The channel's number.
@@ -278,11 +279,11 @@ pub struct Entry {
     pub refused: u64,
 }
 
-/// The entries of an acknowledgement, decoded as they are asked for. They were checked.
+/// The entries of an acknowledgement, decoded on demand. They were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries<'a>(pub(crate) &'a [u8]);
 
-/// The numbers of the kinds. Version 1 had 11 and 12 too; they stay unused.
+/// The numbers of the kinds. Version 1 also had 11 and 12, which stay unused.
 mod kind {
     pub(super) const HELLO: u8 = 1;
     pub(super) const WELCOME: u8 = 2;
@@ -334,7 +335,7 @@ impl Message<'_> {
 }
 
 impl SchemaText<'_> {
-    /// With bytes of its own.
+    /// With its own bytes.
     pub(crate) fn to_schema(&self) -> crate::Schema {
         crate::Schema {
             id: self.id,
@@ -345,7 +346,7 @@ impl SchemaText<'_> {
 }
 
 impl Rolled {
-    /// From what an offer says.
+    /// From the fields of an offer.
     pub(crate) fn of(kept: Option<Position>) -> Self {
         kept.map_or(Self::Unknown, Self::Kept)
     }

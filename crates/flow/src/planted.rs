@@ -1,5 +1,5 @@
-//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
-//! is none: the question is constant and its answer compiled away.
+//! Deliberate defects, one at a time, for the simulation to find. Without the feature `planted`
+//! there are none: the check is constant and compiled away.
 
 #![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
 
@@ -7,26 +7,26 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Defect {
-    /// What is handed out is acknowledged before it is stored.
+    /// Elements are acknowledged when handed out, before they are stored.
     AcknowledgesEarly = 1,
-    /// A subscription begins one element too far.
+    /// A subscription starts one element too far.
     ResumesTooFar,
     /// Elements of a new epoch are dropped because their numbers were there in an earlier one.
     IgnoresEpoch,
     /// A session that resumes never raises its credit.
     CreditStuck,
-    /// Lost numbers are passed over without an event.
+    /// Lost numbers are skipped without an event.
     HidesGaps,
     /// A rollback is not reported.
     HidesRollback,
-    /// A peer that requests damaged records gets none.
+    /// A peer that requests damaged records receives none.
     KeepsRecords,
-    /// Lost numbers are passed over while elements before them wait for room in the log's queue.
+    /// Lost numbers are skipped while elements before them wait for room in the log's queue.
     LostOvertakes,
 }
 
 impl Defect {
-    /// All of them.
+    /// All defects.
     pub const ALL: [Self; 8] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,

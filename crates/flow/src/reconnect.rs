@@ -1,9 +1,9 @@
-//! When the dialling side dials again.
+//! Decides when the dialling side dials again.
 //!
 //! The wait doubles from attempt to attempt and is drawn at random from its upper half, so that
-//! nodes that lost the same peer at the same time do not come back at the same time. A budget bounds
+//! nodes that lost the same peer at the same time do not return at the same time. A budget bounds
 //! attempts by the load that connections have carried: at most a tenth as many attempts as units of
-//! work, in addition to one attempt for each [`ReconnectConfig::wait_max`], which is always allowed.
+//! work, in addition to one attempt per [`ReconnectConfig::wait_max`], which is always allowed.
 
 use core::time::Duration;
 
@@ -16,9 +16,9 @@ pub struct ReconnectConfig {
     pub wait_first: Duration,
     /// The longest wait. Default 30 s.
     pub wait_max: Duration,
-    /// A connection that held so long starts again with the first wait. Default 10 s.
+    /// Duration of a connection after which the next attempt uses the first wait. Default 10 s.
     pub stable_after: Duration,
-    /// Attempts that may be saved up. Default 10: a short outage costs none of the speed.
+    /// Maximum number of saved attempts. Default 10: a short outage causes no delay.
     pub budget_max: u32,
     /// Units of work that earn one attempt. Default 10: a tenth of the load.
     pub work_per_attempt: u32,
@@ -36,14 +36,14 @@ impl Default for ReconnectConfig {
     }
 }
 
-/// What the link's program tells.
+/// A report of the link's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconnectCommand {
-    /// Begin to dial.
+    /// Start to dial.
     Start,
-    /// The connection stands.
+    /// The connection is established.
     Connected,
-    /// So many units of work were done: frames received, for instance.
+    /// This many units of work were done, for instance frames received.
     Worked(u32),
     /// The attempt failed, or the connection was lost.
     Failed,
@@ -51,7 +51,7 @@ pub enum ReconnectCommand {
     Stop,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReconnectEvent {
     /// Dial now.
@@ -81,11 +81,11 @@ pub struct Reconnect {
     state: State,
     /// Attempts since the last stable connection.
     attempts: u32,
-    /// Attempts that may be made, in units of work.
+    /// Attempts allowed by the budget, in units of work.
     budget: u64,
-    /// When the last attempt was made.
+    /// The time of the last attempt.
     dialled_at: Option<Instant>,
-    /// Attempts that the budget has put off.
+    /// Attempts that the budget has delayed.
     put_off: u64,
     event: Option<ReconnectEvent>,
 }
@@ -122,7 +122,7 @@ impl Reconnect {
         self.attempts
     }
 
-    /// How often the budget has put off an attempt.
+    /// The number of attempts that the budget has delayed.
     #[must_use]
     pub fn put_off(&self) -> u64 {
         self.put_off
@@ -132,7 +132,7 @@ impl Reconnect {
         u64::from(self.config.work_per_attempt.max(1))
     }
 
-    /// Between half and all of the wait that belongs to the number of attempts.
+    /// A random time between half and all of the wait for this number of attempts.
     fn wait(&mut self) -> Duration {
         let doubled = 1_u32 << self.attempts.saturating_sub(1).min(20);
         let most = self.config.wait_first.saturating_mul(doubled);
@@ -142,7 +142,8 @@ impl Reconnect {
     }
 
     fn dial(&mut self, now: Instant) {
-        // One attempt in the longest wait is free: however little a link carries, it is not given up.
+        // One attempt per longest wait is free: a link is never given up, however little it
+        // carries.
         let free_at = self.dialled_at.map(|at| at + self.config.wait_max);
         let free = free_at.is_none_or(|at| at <= now);
         if !free && self.budget < self.per_attempt() {
@@ -247,7 +248,7 @@ mod tests {
             self.input(Input::Command(command));
         }
 
-        /// Every attempt fails at once, for so long.
+        /// Every attempt fails at once, for this long.
         fn outage(&mut self, duration: Duration) {
             let end = self.now + duration;
             self.command(ReconnectCommand::Failed);

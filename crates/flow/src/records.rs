@@ -1,7 +1,8 @@
-//! Records packed one after the other: written once, shared without copying, read by borrowing.
+//! Records packed one after another: written once, shared without copying, read by borrowing.
 //!
 //! A packed record is its time (eight bytes, little-endian), the length of its payload (varint) and
-//! the payload. It does not depend on its place, so any run of whole records is [`Records`] too.
+//! the payload. It does not depend on its position, so any run of complete records is [`Records`]
+//! too.
 
 use alloc::vec::Vec;
 
@@ -34,25 +35,25 @@ pub struct Record<'a> {
 }
 
 impl Records {
-    /// Bytes that a record of so long a payload takes when packed. Windows count these.
+    /// The packed size of a record with a payload of this length in bytes. Windows count these.
     #[must_use]
     pub const fn packed_bytes(payload: usize) -> usize {
         8 + varint_len(payload as u64) + payload
     }
 
-    /// How many records.
+    /// The number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes as packed, which is what windows count.
+    /// The packed bytes, which windows count.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
@@ -108,7 +109,7 @@ impl Records {
         &self.bytes
     }
 
-    /// Takes over packed bytes; `None` unless they are `count` whole records.
+    /// Takes over packed bytes; `None` unless they are `count` complete records.
     pub(crate) fn from_packed(bytes: Bytes, count: u64) -> Option<Self> {
         let count = u32::try_from(count).ok()?;
         let mut reader = Reader::new(&bytes);
@@ -186,7 +187,7 @@ impl RecordsBuilder {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Adds records that are packed already.
+    /// Adds packed records.
     pub fn append(&mut self, records: &Records) {
         self.bytes.extend_from_slice(&records.bytes);
         self.count = self.count.saturating_add(records.count);

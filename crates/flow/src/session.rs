@@ -1,4 +1,4 @@
-//! What both ends of a session share: frames in and out, signs of life, repairs, the end.
+//! The common part of both ends of a session: frames in and out, keep-alive, repairs, the end.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -16,8 +16,8 @@ use crate::{
     Channel, Code, Counters, Failure, Fault, Records, SessionCommand, SessionConfig, SessionEvent,
 };
 
-/// A peer that wants signs of life more often gets them this often; reason: a hostile peer must not
-/// make this side busy.
+/// Minimum interval of keep-alives for a peer that requests more; reason: a hostile peer must not
+/// keep this side busy.
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(200);
 
 /// A repair: a range of one epoch of a channel's stream, by the origin's numbers.
@@ -25,10 +25,10 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_millis(200);
 pub(crate) struct Repair {
     pub(crate) channel: Channel,
     pub(crate) epoch: u64,
-    /// Where it began.
+    /// The start of the range.
     pub(crate) from: u64,
     pub(crate) next: u64,
-    /// How many the peer does not have.
+    /// The number of elements that the peer does not have.
     pub(crate) missing: u64,
     /// The next number to request.
     at: u64,
@@ -57,18 +57,18 @@ pub(crate) struct Session<E> {
     frames: VecDeque<Bytes>,
     events: VecDeque<E>,
     writer: FrameWriter,
-    /// The largest frame that the peer takes.
+    /// The largest frame that the peer accepts.
     peer_frame_max: usize,
     started: bool,
     ended: bool,
-    /// Whether signs of life are given and expected.
+    /// Whether keep-alives are sent and expected.
     open: bool,
     last_received_at: Instant,
     last_sent_at: Instant,
     keep_alive: Duration,
     /// Pings sent: the token of the last.
     pings: u64,
-    /// Repairs that this side asks for, by the number of the present question.
+    /// Repairs requested by this side, by the number of the current request.
     repairs: BTreeMap<u64, Repair>,
     next_request: u64,
     /// The peer's questions that the caller has not answered.
@@ -114,17 +114,17 @@ impl<E: From<SessionEvent>> Session<E> {
         self.ended
     }
 
-    /// The handshake is done: the peer takes frames of so many bytes, and hears from this side at least
-    /// three times in the silence after which it would give up.
+    /// Completes the handshake: the peer accepts frames of this size, and receives at least three
+    /// keep-alives within the silence after which it would give up.
     pub(crate) fn opened(&mut self, peer_frame_max: u64, peer_dead_after_ms: u64) {
         self.open = true;
         self.peer_frame_max = usize::try_from(peer_frame_max).unwrap_or(usize::MAX);
         let third = Duration::from_millis(peer_dead_after_ms / 3);
-        // A peer that wants signs of life all the time does not get them.
+        // A peer that requests continuous keep-alives does not get them.
         self.keep_alive = self.config.keep_alive.min(third.max(KEEP_ALIVE_MIN));
     }
 
-    /// Bytes of a frame's largest content now.
+    /// Maximum size of a frame's content now, in bytes.
     pub(crate) fn frame_max(&self) -> usize {
         self.peer_frame_max
     }
@@ -168,7 +168,7 @@ impl<E: From<SessionEvent>> Session<E> {
         }
     }
 
-    /// Ends the present frame; to be called at the end of each input.
+    /// Ends the current frame; called at the end of each input.
     pub(crate) fn flush(&mut self) {
         let frame = self.writer.finish();
         self.transmit(frame);
@@ -176,7 +176,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     // -- the end --
 
-    /// Ends the session by a fault and tells both sides.
+    /// Ends the session with a fault and notifies both sides.
     pub(crate) fn fail(&mut self, failure: Failure) {
         if self.ended {
             return;
@@ -238,7 +238,7 @@ impl<E: From<SessionEvent>> Session<E> {
 
     // -- in --
 
-    /// Looks at a frame before its messages; `false`: it is not to be used.
+    /// Checks a frame before its messages; `false`: it must not be used.
     pub(crate) fn check_frame(&mut self, frame: &Bytes) -> bool {
         self.counters.frames_received += 1;
         self.counters.bytes_received += frame.len() as u64;
@@ -251,12 +251,12 @@ impl<E: From<SessionEvent>> Session<E> {
         true
     }
 
-    /// A frame is sound.
+    /// Records a valid frame.
     pub(crate) fn accept_frame(&mut self) {
         self.last_received_at = self.now;
     }
 
-    /// A frame or a message of it cannot be used. Nothing is sent twice, so the session ends.
+    /// Handles an unusable frame or message. Nothing is sent twice, so the session ends.
     pub(crate) fn decode_failed(&mut self, error: DecodeError) {
         let text = error.to_string();
         self.fail(match error {
@@ -265,7 +265,7 @@ impl<E: From<SessionEvent>> Session<E> {
         });
     }
 
-    /// The messages that both ends treat alike; `false`: it is another.
+    /// Handles the messages that are common to both ends; `false`: another message.
     pub(crate) fn common(&mut self, message: &Message<'_>) -> bool {
         match message {
             Message::Goodbye {
@@ -277,14 +277,14 @@ impl<E: From<SessionEvent>> Session<E> {
                 let token = *token;
                 self.push(&Message::Pong { token });
             }
-            // That the peer was heard is all that counts.
+            // Only the sign of life counts.
             Message::Pong { .. } => {}
             _ => return false,
         }
         true
     }
 
-    /// A message that has no place here.
+    /// Handles an unexpected message.
     pub(crate) fn unexpected(&mut self, message: &Message<'_>, when: &str) {
         let text = format!("{} {when}", message.name());
         self.fail(Failure::peer(Code::Unexpected, text));
@@ -304,12 +304,12 @@ impl<E: From<SessionEvent>> Session<E> {
         }
         if self.last_received_at + self.config.dead_after <= self.now {
             let silent = self.now - self.last_received_at;
-            let text = format!("nothing was heard of the peer for {silent:?}");
+            let text = format!("the peer was silent for {silent:?}");
             return self.fail(Failure::new(Fault::Connection, Code::Silent, text));
         }
         if self.ping_at() <= self.now {
             self.ping();
-            // What is pushed now goes out with this input.
+            // Messages pushed now are sent with this input.
             self.last_sent_at = self.now;
         }
         while let Some(request) = self.fetch_due() {
@@ -320,7 +320,7 @@ impl<E: From<SessionEvent>> Session<E> {
         }
     }
 
-    /// When this side has been silent for too long and pings the peer.
+    /// The time at which this side has been silent for too long and pings the peer.
     fn ping_at(&self) -> Instant {
         self.last_sent_at + self.keep_alive
     }
@@ -338,12 +338,12 @@ impl<E: From<SessionEvent>> Session<E> {
 
     // -- repairs --
 
-    /// How many more repairs may be asked for.
+    /// The number of further repairs that may be requested.
     pub(crate) fn fetch_room(&self) -> usize {
         FETCHES_MAX.saturating_sub(self.repairs.len())
     }
 
-    /// Commands of both ends; `is_open` tells whether records of a channel can be requested.
+    /// Commands of both ends; `is_open` returns whether records of a channel can be requested.
     pub(crate) fn command(
         &mut self,
         command: SessionCommand,
@@ -411,7 +411,7 @@ impl<E: From<SessionEvent>> Session<E> {
             .map(|(request, _)| *request)
     }
 
-    /// The peer asks for records of a channel that has ended: there are none.
+    /// The peer requests records of a channel that has ended: there are none.
     pub(crate) fn answer_none(&mut self, request: u64, first: u64) {
         self.push(&Message::Fetched {
             request,
@@ -420,7 +420,7 @@ impl<E: From<SessionEvent>> Session<E> {
         });
     }
 
-    /// The peer asks for records.
+    /// Handles the peer's request for records.
     pub(crate) fn fetch_requested(
         &mut self,
         request: u64,
@@ -432,7 +432,7 @@ impl<E: From<SessionEvent>> Session<E> {
         if self.answering.len() >= FETCHES_MAX || !self.answering.insert(request) {
             let open = self.answering.len();
             let text = format!(
-                "repair request {request} with {open} open: the limit is {FETCHES_MAX}, each with a number of its own"
+                "repair request {request} with {open} open: the limit is {FETCHES_MAX}, each with a unique number"
             );
             return self.fail(Failure::peer(Code::TooLarge, text));
         }
@@ -466,8 +466,8 @@ impl<E: From<SessionEvent>> Session<E> {
         });
     }
 
-    /// The peer answers. An answer that contradicts the request ends the session; one that comes after
-    /// [`FETCH_WAIT`] is dropped.
+    /// Handles the peer's answer. An answer that contradicts the request ends the session; one that
+    /// arrives after [`FETCH_WAIT`] is dropped.
     pub(crate) fn fetched(&mut self, request: u64, first: u64, records: Records) {
         let Some(mut repair) = self.repairs.remove(&request) else {
             self.counters.stale += 1;
@@ -513,7 +513,7 @@ impl<E: From<SessionEvent>> Session<E> {
     }
 }
 
-/// Both sides' versions do not meet.
+/// The two sides have no common version.
 pub(crate) fn version_failure(own: (u32, u32), peer: (u32, u32)) -> Failure {
     let text = format!(
         "this side speaks versions {} to {} of the protocol, the peer {} to {}",
@@ -522,7 +522,7 @@ pub(crate) fn version_failure(own: (u32, u32), peer: (u32, u32)) -> Failure {
     Failure::new(Fault::Connection, Code::Version, text)
 }
 
-/// The longest beginning of a text that may be sent.
+/// The longest prefix of a text that may be sent.
 pub(crate) fn truncated(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
@@ -531,7 +531,7 @@ pub(crate) fn truncated(text: &str) -> &str {
     &text[..end]
 }
 
-/// Which channel numbers were used and are ended: a bit each, as far as they were used.
+/// Channel numbers that were used and are ended: one bit each, as far as they were used.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EndedChannels(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! What a session tells of itself: counters that only rise, and the present state of a channel.
+//! The status of a session: counters that only increase, and the current state of a channel.
 
 use crate::{DeadLetterReason, Position};
 
@@ -13,7 +13,7 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes of frames received.
     pub bytes_received: u64,
-    /// Elements sent (sender), or handed out to be stored (receiver).
+    /// Elements sent (sender), or passed on to be stored (receiver).
     pub elements: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,
@@ -30,9 +30,9 @@ pub struct Counters {
     /// Elements put among the dead letters, by reason; see [`DeadLetterReason::index`]. A sender only
     /// knows the sum, under `Other`.
     pub refused: [u64; DeadLetterReason::ALL.len()],
-    /// Repairs asked for by this side.
+    /// Repairs requested by this side.
     pub fetches: u64,
-    /// Answers of the caller that came too late to be used.
+    /// Answers of the caller that came too late.
     pub answers_unused: u64,
 }
 
@@ -46,7 +46,7 @@ impl Counters {
 /// A channel of a sender at a status_of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {
-    /// The epoch that is being sent.
+    /// The epoch being sent.
     pub epoch: u64,
     /// The newest number here.
     pub last: u64,
@@ -58,7 +58,7 @@ pub struct SenderChannel {
     pub in_flight_elements: u64,
     /// Packed bytes in flight.
     pub in_flight_bytes: u64,
-    /// How much may be in flight.
+    /// The limits in flight.
     pub window_bytes: u64,
     /// Whether it catches up.
     pub catching_up: bool,
@@ -73,13 +73,13 @@ pub struct SenderChannel {
 pub struct ReceiverChannel {
     /// Whether the origin has accepted it.
     pub accepted: bool,
-    /// The last element handed out to be stored.
+    /// The last element passed on to be stored.
     pub delivered: Position,
     /// The last number stored.
     pub stored: u64,
-    /// How many elements are at the origin and not yet here, as last heard.
+    /// The number of elements at the origin that have not arrived here, as last reported.
     pub behind: u64,
-    /// Packed bytes handed out and not stored.
+    /// Packed bytes passed on but not yet stored.
     pub held_bytes: u64,
     /// The credit, bytes.
     pub window_bytes: u64,

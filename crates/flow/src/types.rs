@@ -21,13 +21,13 @@ impl fmt::Display for Channel {
 
 /// An element's identity within its stream at the origin.
 ///
-/// Numbers begin at 1 and rise by one, on through epochs. A new epoch says that the origin may have
-/// gone back: what it numbers from then on is not what it once numbered so.
+/// Numbers start at 1 and increase by one, across epochs. A new epoch means that the origin may
+/// have been rolled back: its numbers from then on may have belonged to other elements before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The epoch.
     pub epoch: u64,
-    /// The sequence number; 0 stands before the first.
+    /// The sequence number; 0 is before the first.
     pub sequence: u64,
 }
 
@@ -37,7 +37,8 @@ impl fmt::Display for Position {
     }
 }
 
-/// What *stored* means at the subscriber: elements are acknowledged when they have reached it.
+/// The meaning of *stored* at the subscriber: elements are acknowledged when they have reached this
+/// level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// In memory.
@@ -63,15 +64,15 @@ impl Level {
     }
 }
 
-/// Identifies a schema: the first eight bytes of the SHA-256 of its bytes, or whatever
-/// both callers agree upon.
+/// Identifies a schema: the first eight bytes of the SHA-256 of its bytes, or any value that both
+/// callers agree upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SchemaId(pub [u8; 8]);
 
 /// The structure of a stream's elements, as bytes that only the callers understand.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schema {
-    /// Which one.
+    /// The identifier.
     pub id: SchemaId,
     /// The origin's version of it.
     pub version: u32,
@@ -80,20 +81,21 @@ pub struct Schema {
     pub bytes: Bytes,
 }
 
-/// Where a subscription begins.
+/// The start of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// With the oldest element that the origin keeps.
+    /// At the oldest element that the origin keeps.
     First,
-    /// With the next new element. Who has stored none of them when the connection is lost goes on with
-    /// [`Start::After`] the number before [`Grant::next`], or misses what comes in between.
+    /// At the next new element. A subscriber that has stored none of them when the connection is
+    /// lost continues with [`Start::After`] the number before [`Grant::next`], or misses those in
+    /// between.
     New,
     /// Behind this one, which is the newest that the subscriber has stored.
     After(Position),
 }
 
 impl Start {
-    /// What the subscriber has.
+    /// The subscriber's last position.
     #[must_use]
     pub const fn have(self) -> Option<Position> {
         match self {
@@ -103,21 +105,20 @@ impl Start {
     }
 }
 
-/// What a subscriber wants.
+/// A subscriber's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     /// The stream's global name.
     pub stream: String,
-    /// Where to begin.
+    /// The start.
     pub start: Start,
-    /// With [`Start::After`]: the newest stored element of each earlier epoch of the origin, the
-    /// newest first, at most [`crate::EARLIER_MAX`]. An origin that went back to before its present
-    /// epoch finds in them the last element that both have; without them it sends
-    /// everything again.
+    /// With [`Start::After`]: the newest stored element of each earlier epoch of the origin, newest
+    /// first, at most [`crate::EARLIER_MAX`]. An origin that was rolled back to before its current
+    /// epoch finds in them the last element that both have; without them it sends everything again.
     pub earlier: Vec<Position>,
-    /// What an acknowledgement will mean.
+    /// The meaning of an acknowledgement.
     pub level: Level,
-    /// How payloads are written, such as `postcard`.
+    /// The serialization of payloads, such as `postcard`.
     pub serialization: String,
     /// The schema that the subscriber already has: it is not sent again.
     pub known: Option<SchemaId>,
@@ -141,12 +142,12 @@ impl Subscription {
     }
 }
 
-/// What a subscriber is granted.
+/// The grant of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The epoch of the element numbered `next` (or of the next to be written).
     pub epoch: u64,
-    /// The number with which the channel begins.
+    /// The number with which the channel starts.
     pub next: u64,
     /// The newest number of the stream now; `next - 1` when there is nothing to catch up.
     pub last: u64,
@@ -161,13 +162,13 @@ pub struct Grant {
 pub enum Offer {
     /// Granted.
     Accept(Grant),
-    /// The subscriber has more than the origin remembers: the origin went back. It goes on with
-    /// `grant`; the last that both have is `kept`.
+    /// The subscriber has more than the origin remembers: the origin was rolled back. It continues
+    /// with `grant`; the last position that both have is `kept`.
     Rollback {
         /// The last element that the subscriber has and the origin too; `None`: the origin does not
         /// know the subscriber's epoch.
         kept: Option<Position>,
-        /// How it goes on.
+        /// The grant with which it continues.
         grant: Grant,
     },
     /// Not granted, or no longer.
@@ -179,7 +180,7 @@ pub enum Offer {
     },
 }
 
-/// Commands that the programs of both ends give.
+/// Commands from the programs of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionCommand {
     /// Asks the peer for records of this channel that are damaged here. Positions are the origin's.
@@ -197,24 +198,24 @@ pub enum SessionCommand {
     Fetched {
         /// The question's number.
         request: u64,
-        /// The number of the first record: the first of the range that is kept here.
+        /// The number of the first record: the first of the range that exists here.
         first: u64,
-        /// Records with consecutive numbers from `first` on; none when none of the range is here.
+        /// Records with consecutive numbers from `first`; none if none of the range exists here.
         records: Records,
     },
-    /// Ends in order: a receiver acknowledges what is stored, then both send Goodbye.
+    /// Ends in an orderly way: a receiver acknowledges stored elements, then both send Goodbye.
     Close,
 }
 
-/// Events that the programs of both ends get.
+/// Events for the programs of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The handshake is done.
     Welcomed {
-        /// The version that both speak.
+        /// The negotiated version.
         version: u32,
     },
-    /// The peer asks for records that are damaged there, by the origin's positions; answer with
+    /// The peer requests records that are damaged there, by the origin's positions; answer with
     /// [`SessionCommand::Fetched`].
     Fetch {
         /// The number of the question.
@@ -227,10 +228,10 @@ pub enum SessionEvent {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// So many packed bytes at most, but at least one record.
+        /// Maximum packed size in bytes, but at least one record.
         bytes: u64,
     },
-    /// Records that were asked for with [`SessionCommand::Fetch`].
+    /// Records requested with [`SessionCommand::Fetch`].
     Fetched {
         /// The channel.
         channel: Channel,
@@ -241,22 +242,22 @@ pub enum SessionEvent {
         /// The records.
         records: Records,
     },
-    /// Nothing more comes for what was asked for.
+    /// The request has ended; no more records arrive.
     FetchEnded {
         /// The channel.
         channel: Channel,
         /// The epoch.
         epoch: u64,
-        /// The first number that was asked for.
+        /// The first number requested.
         from: u64,
         /// The number after the last one requested.
         next: u64,
-        /// How many of them the peer does not have either.
+        /// The number of elements that the peer does not have either.
         missing: u64,
     },
     /// The session has ended in order; nothing more follows.
     Closed {
-        /// Whether the peer wanted that.
+        /// Whether the peer requested it.
         by_peer: bool,
         /// The text that it sent.
         text: String,

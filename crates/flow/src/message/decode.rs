@@ -1,4 +1,4 @@
-//! Frames into messages. Whatever the bytes are: no panic, and no memory but the frame's own.
+//! Decodes frames to messages. For any bytes: no panic, and no memory beyond the frame's own.
 
 use bytes::Bytes;
 
@@ -15,25 +15,25 @@ use crate::{
 };
 use chappe_machine::wire::Reader;
 
-/// Why bytes are no frame.
+/// The reason why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The checksum does not fit: the frame was changed in transit.
-    #[error("the frame of {0} bytes does not fit its checksum")]
+    #[error("the frame of {0} bytes has a wrong checksum")]
     Checksum(usize),
-    /// The checksum is right, and a message is wrong: a defect of the program that wrote it.
+    /// The checksum is right but a message is malformed: a defect of the program that wrote it.
     #[error("byte {offset} of the frame: the message of kind {kind} does not decode")]
     Malformed {
-        /// Where the message begins.
+        /// The offset of the message.
         offset: usize,
         /// Its kind.
         kind: u8,
     },
-    /// The checksum is right, and no version spoken here has messages of this kind.
+    /// The checksum is right, but no supported version has messages of this kind.
     #[error("byte {offset} of the frame: unknown message kind {kind}")]
     UnknownKind {
-        /// Where the message begins.
+        /// The offset of the message.
         offset: usize,
         /// Its kind.
         kind: u8,
@@ -87,7 +87,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Reads a message; `at` is where `body` lies in `frame`.
+/// Decodes a message; `at` is the offset of `body` in `frame`.
 fn read<'a>(kind: u8, frame: &'a Bytes, at: usize, body: &'a [u8]) -> Option<Message<'a>> {
     let reader = &mut Reader::new(body);
     let message = match kind {
@@ -268,7 +268,7 @@ fn read_acknowledge<'a>(reader: &mut Reader<'a>, body: &'a [u8]) -> Option<Messa
     Some(Message::Acknowledge { entries })
 }
 
-/// A count, then so many records to the end of the body.
+/// A count, then that many records to the end of the body.
 fn packed(frame: &Bytes, at: usize, body: &[u8], reader: &mut Reader<'_>) -> Option<Records> {
     let count = reader.varint()?;
     let bytes = frame.slice(at + reader.offset()..at + body.len());
@@ -287,7 +287,7 @@ fn position(reader: &mut Reader<'_>) -> Option<Position> {
     })
 }
 
-/// A range of numbers that is not empty.
+/// A non-empty range of numbers.
 fn range(reader: &mut Reader<'_>) -> Option<(u64, u64)> {
     let (from, next) = (reader.varint()?, reader.varint()?);
     (from > 0 && from < next && next < u64::MAX).then_some((from, next))

@@ -8,7 +8,7 @@ use super::{CHECKSUM_BYTES, Entry, MAGIC, Message, Place, Rolled, SchemaText, ki
 use crate::{Channel, Position, Records, SchemaId, Start};
 use chappe_machine::wire::{varint_len, write_bytes, write_varint};
 
-/// Bytes of the buffer that frames are cut from.
+/// Size of the buffer from which frames are cut, in bytes.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Writes one frame after the other.
@@ -29,7 +29,7 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Bytes of the frame so far; 0 when nothing was pushed.
+    /// Length of the frame so far in bytes; 0 if nothing was pushed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.frame.len()
@@ -41,7 +41,7 @@ impl FrameWriter {
         self.frame.is_empty()
     }
 
-    /// The frame, if there is something in it; the next begins.
+    /// The frame, if it has messages; the next one starts.
     pub fn finish(&mut self) -> Option<Bytes> {
         if self.frame.is_empty() {
             return None;
@@ -57,8 +57,8 @@ impl FrameWriter {
         debug_assert!(none.is_none(), "no frame is that long");
     }
 
-    /// Adds a message. When the frame would become longer than `limit` by it, the frame so far is
-    /// finished and given back, and the message begins the next.
+    /// Adds a message. If the frame would exceed `limit` with it, the frame so far is finished and
+    /// returned, and the message starts the next one.
     pub fn push_within(&mut self, message: &Message<'_>, limit: usize) -> Option<Bytes> {
         self.body.clear();
         let (kind, records) = write_body(&mut self.body, message);
@@ -103,7 +103,7 @@ impl FrameWriter {
     }
 }
 
-/// Puts the checksum before the bytes of messages, whatever they are: for tests of a peer.
+/// Prefixes any bytes with their checksum: for tests of a peer.
 #[must_use]
 pub fn seal(messages: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(CHECKSUM_BYTES + messages.len());

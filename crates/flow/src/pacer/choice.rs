@@ -11,7 +11,7 @@ use super::{
     Adaptive, AdaptiveConfig, FixedPeriod, FixedWindow, Flood, Napa, NapaConfig, PERIOD_MAX, Pacer,
 };
 
-/// Which pacer, and what it has to be told.
+/// A pacer and its settings.
 ///
 /// ```
 /// use chappe_flow::pacer::Choice;
@@ -43,7 +43,7 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// How each of them is written, for hints.
+    /// The text form of each, for hints.
     pub const WORDS: &'static str = "flood, fixed_window:16, fixed_period:1ms (1s at most), \
         napa, napa:125000000:10 (bytes a second, K), or adaptive";
 
@@ -53,7 +53,7 @@ impl Choice {
         !matches!(self, Self::Flood | Self::FixedPeriod(_))
     }
 
-    /// The pacer, at its beginning.
+    /// The pacer in its initial state.
     #[must_use]
     pub fn build(&self) -> Box<dyn Pacer> {
         match self {
@@ -77,7 +77,7 @@ impl FromStr for Choice {
     fn from_str(text: &str) -> Result<Self, ChoiceError> {
         let wrong = || {
             let words = Self::WORDS;
-            ChoiceError(format!("`{text}` names no pacer; hint: {words}"))
+            ChoiceError(format!("`{text}` is not a pacer; hint: {words}"))
         };
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! One source, events of which each goes to many: which of them are in flight, for a pacer.
+//! The events of one source, each sent to many sinks: tracks those in flight, for a pacer.
 //!
-//! A session acknowledges bytes; of an event that is spread to many the source learns what became of it as
-//! a whole. Here it says when an event went and when that is known, and is told when the next may go.
+//! A session acknowledges bytes; for an event sent to many, the source learns the outcome as a
+//! whole. The caller reports when an event was sent and when its outcome is known, and asks when
+//! the next may be sent.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -31,16 +32,17 @@ use super::{AdaptiveConfig, Choice, InFlight, Pace, Pacer};
 pub struct Events {
     pacer: Box<dyn Pacer>,
     patience: Duration,
-    /// Which, since when, bytes; the oldest first.
+    /// Event, time and bytes; oldest first.
     on_the_way: VecDeque<(u64, Instant, u64)>,
 }
 
 impl Events {
-    /// None is in flight. One of which nothing is known for as long as `patience` waits for a receiver
-    /// that is silent, and not for the network: it is counted no more.
+    /// None is in flight. An event whose outcome stays unknown for as long as `patience` waits for
+    /// a silent receiver, and not for the network, no longer counts.
     ///
-    /// `adaptive` holds nothing back while nothing is in flight. It takes the time until a silent receiver is
-    /// known for the network's, and would send its next event a second later.
+    /// `adaptive` does not delay anything while nothing is in flight. Otherwise it would attribute
+    /// the time until a silent receiver is detected to the network, and delay its next event by a
+    /// second.
     #[must_use]
     pub fn new(pacer: &Choice, patience: Duration) -> Self {
         let pacer = match pacer {
@@ -56,10 +58,10 @@ impl Events {
         }
     }
 
-    /// Whether the next may go now.
+    /// Whether the next may be sent now.
     ///
     /// # Errors
-    /// When to ask again; sooner when something became known.
+    /// The time to ask again; sooner when an outcome becomes known.
     pub fn next(&mut self, now: Instant) -> Result<(), Instant> {
         let in_flight = self.in_flight(now);
         match self.pacer.next(now, in_flight) {
@@ -72,13 +74,14 @@ impl Events {
         }
     }
 
-    /// One went: `event` names it, and it has so many bytes for each receiver.
+    /// Records that an event was sent: `event` identifies it, with this many bytes for each
+    /// receiver.
     pub fn sent(&mut self, now: Instant, event: u64, bytes: u64) {
         self.pacer.sent(now, bytes, 1);
         self.on_the_way.push_back((event, now, bytes));
     }
 
-    /// What became of one is known; `measured`: the time that it took says something of the network.
+    /// Records an outcome; `measured`: its duration is a measurement of the network.
     pub fn known(&mut self, now: Instant, event: u64, measured: bool) {
         let Some(at) = self.on_the_way.iter().position(|one| one.0 == event) else {
             return;

@@ -1,4 +1,4 @@
-//! The paces that do not adapt: what an expert would set by hand, and none at all.
+//! The paces that do not adapt: settings made by hand, and none at all.
 
 use core::time::Duration;
 
@@ -42,18 +42,18 @@ impl Pacer for Flood {
     }
 }
 
-/// Sends whenever fewer than so many are in flight.
+/// Sends while the number in flight is below a bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedWindow {
-    /// The bound, elements; 0 is taken for 1.
+    /// The bound in elements; 0 means 1.
     pub elements: u64,
-    /// The bound, bytes; 0 is taken for 1.
+    /// The bound in bytes; 0 means 1.
     pub bytes: u64,
     occupation: u64,
 }
 
 impl FixedWindow {
-    /// So many elements at most.
+    /// A bound in elements.
     #[must_use]
     pub const fn of_elements(elements: u64) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl FixedWindow {
         }
     }
 
-    /// So many bytes, and the one that goes beyond.
+    /// A bound in bytes, which one sample may exceed.
     #[must_use]
     pub const fn of_bytes(bytes: u64) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Pacer for FixedWindow {
     }
 }
 
-/// Sends one after the other, so far apart.
+/// Sends at a fixed interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedPeriod {
     period: Duration,
@@ -122,7 +122,7 @@ pub struct FixedPeriod {
 }
 
 impl FixedPeriod {
-    /// So far apart, at most [`PERIOD_MAX`].
+    /// A fixed interval, at most [`PERIOD_MAX`].
     #[must_use]
     pub fn new(period: Duration) -> Self {
         Self {

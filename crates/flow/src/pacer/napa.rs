@@ -1,16 +1,16 @@
 //! NAPA, after its paper ("NAPA: An algorithm to auto-tune unicast reliable communications over
 //! DDS"): the time T between samples follows the window's occupation N.
 //!
-//! The paper's symbols, and where they are here:
+//! The paper's symbols, and their names here:
 //!
 //! | symbol | meaning | here |
 //! |---|---|---|
 //! | N | the window's occupation: samples sent and not acknowledged | [`InFlight::elements`] |
 //! | T | the time between two samples | [`PacerStatus::period`] |
 //! | C | the capacity of the link | [`NapaConfig::capacity_bytes_per_s`] |
-//! | K | one acknowledgement for so many samples | [`NapaConfig::acknowledged_at_once`] |
-//! | t_m = size/C | the time that a sample takes on the link | computed from what is sent |
-//! | t_prop, t_proc, t_ack | propagation one way, processing, acknowledgement | not told apart: measured together |
+//! | K | number of samples per acknowledgement | [`NapaConfig::acknowledged_at_once`] |
+//! | t_m = size/C | the time that a sample takes on the link | computed from the samples sent |
+//! | t_prop, t_proc, t_ack | propagation one way, processing, acknowledgement | measured together |
 //! | RTT_K = t_m + 2·t_prop + t_proc + t_ack + (K−1)·t_m | from the first of K samples to their acknowledgement | measured before the communication |
 //! | RTT_1 | the same for K = 1 | RTT_K − (K−1)·t_m |
 //! | W = RTT_1·C/size + K − 1 | the window that fills the link | `high_threshold` |
@@ -21,10 +21,10 @@
 //! N < low_threshold shortens T, N > high_threshold lengthens it, between them T stays. It changes
 //! once in a control period.
 //!
-//! **Ours**, since the paper does not print it: the change is ΔT = gain · stability factor · t_m, T
-//! begins at t_m, N is read just before a sample would be sent (right after one it is at least 1),
-//! and the measurement before the communication sends K samples at once, five times, and takes the
-//! shortest RTT_K.
+//! **Ours**, since the paper does not specify it: the change is ΔT = gain · stability factor · t_m,
+//! T starts at t_m, N is read just before a sample would be sent (right after one it is at least
+//! 1), and the measurement before the communication sends K samples at once, five times, and takes
+//! the shortest RTT_K.
 
 use core::time::Duration;
 
@@ -33,29 +33,29 @@ use chappe_machine::Instant;
 use super::schedule::Schedule;
 use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, time_of};
 
-/// How often RTT_K is measured before the communication.
+/// Number of measurements of RTT_K before the communication.
 const MEASUREMENTS: u32 = 5;
 
-/// What NAPA has to be told.
+/// The settings of NAPA.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NapaConfig {
     /// C: the capacity of the link, bytes a second. Default: a gigabit a second, 125,000,000.
     pub capacity_bytes_per_s: f64,
-    /// K: one acknowledgement for so many samples. Default 1; the paper had 10.
+    /// K: number of samples per acknowledgement. Default 1; the paper had 10.
     pub acknowledged_at_once: u64,
     /// Below this occupation T becomes shorter, samples. Default 1.
     pub low_threshold: u64,
-    /// RTT_1 when it is known; else it is measured. Default: measured.
+    /// RTT_1 if known. Default: measured.
     pub round_trip: Option<Duration>,
-    /// How often T changes. Default: once in an RTT_K.
+    /// Interval at which T changes. Default: RTT_K.
     pub control_period: Option<Duration>,
-    /// The gain at the beginning. Default 1.
+    /// The initial gain. Default 1.
     pub gain: f64,
     /// The gain later. Default 0.2.
     pub gain_later: f64,
     /// When it is later. Default 30 s.
     pub gain_until: Duration,
-    /// The stability factor: ΔT is so much of t_m at a gain of 1. Default 0.05.
+    /// The stability factor: ΔT is this fraction of t_m at a gain of 1. Default 0.05.
     pub stability_factor: f64,
 }
 
@@ -79,7 +79,7 @@ impl Default for NapaConfig {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measuring {
     left: u32,
-    /// Samples of this measurement that have gone, and when the first went.
+    /// Samples of this measurement that were sent, and the time of the first.
     gone: u64,
     began: Instant,
 }
@@ -94,7 +94,7 @@ pub struct Napa {
     /// The time between samples, seconds; below zero never.
     period: f64,
     schedule: Schedule,
-    /// When the communication began, and when T changed last.
+    /// The time when the communication started, and that of the last change of T.
     began: Option<Instant>,
     changed_at: Instant,
     /// Bytes of a sample, smoothed.
@@ -105,7 +105,7 @@ pub struct Napa {
 }
 
 impl Napa {
-    /// At the beginning. What makes no sense in the configuration is taken for its default.
+    /// The initial state. Invalid settings are replaced by their defaults.
     #[must_use]
     pub fn new(mut config: NapaConfig) -> Self {
         let default = NapaConfig::default();
@@ -159,7 +159,7 @@ impl Napa {
     /// RTT_1, as configured or from RTT_K.
     fn rtt_1(&self) -> Option<Duration> {
         let measured = self.rtt_k.map(|rtt_k| {
-            // No shorter than a sample takes: what is acknowledged sooner went together with others.
+            // No shorter than a sample takes: earlier acknowledgements covered several samples.
             rtt_k.saturating_sub(self.batch_time()).max(self.t_m())
         });
         self.config.round_trip.or(measured)

@@ -1,8 +1,8 @@
-//! One to many: how far the receivers are that the sender waits for.
+//! One to many: the progress of the receivers that the sender waits for.
 //!
-//! A reliable sender with several receivers goes at the pace of the slowest, unless policy says
-//! otherwise: one that has died or stands still would stall the others. This counts, for each
-//! receiver, what it has acknowledged, and says what is in flight to the slowest that is waited for.
+//! A reliable sender with several receivers goes at the pace of the slowest, unless its policy
+//! differs: one that has died or stalled would stall the others. This counts the acknowledgements
+//! of each receiver, and returns the amount in flight to the slowest that is waited for.
 
 use alloc::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use chappe_machine::Instant;
 use super::InFlight;
 use core::time::Duration;
 
-/// For whom a sender waits.
+/// The receivers that a sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// For all.
     All,
-    /// For those that acknowledged something within this time, or have nothing outstanding for
+    /// Those that acknowledged something within this time, or have had nothing outstanding for
     /// longer; a silent one is left behind until it acknowledges again.
     Silence(Duration),
-    /// For those that are at most so many elements behind the fastest.
+    /// Those that are at most this many elements behind the fastest.
     Behind(u64),
 }
 
-/// What one receiver has.
+/// The state of one receiver.
 #[derive(Debug, Clone, Copy)]
 struct Receiver {
     elements: u64,
     bytes: u64,
-    /// Since when there was no word of it while something was in flight to it.
+    /// Since when it has been silent with data in flight to it.
     since: Instant,
 }
 
@@ -54,7 +54,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         }
     }
 
-    /// A receiver came; what was sent before does not concern it.
+    /// Adds a receiver; earlier samples do not concern it.
     pub fn add(&mut self, now: Instant, key: Key) {
         let (elements, bytes) = (self.elements, self.bytes);
         self.receivers.entry(key).or_insert(Receiver {
@@ -69,7 +69,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         self.receivers.remove(key);
     }
 
-    /// So much was sent to all.
+    /// Records that this much was sent to all.
     pub fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
         for receiver in self.receivers.values_mut() {
             if receiver.elements == self.elements {
@@ -80,7 +80,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// A receiver has acknowledged so much more. What was never sent to it is not counted.
+    /// Records a receiver's acknowledgement. Samples that were never sent to it do not count.
     pub fn acknowledged(&mut self, now: Instant, key: &Key, bytes: u64, elements: u64) {
         if let Some(receiver) = self.receivers.get_mut(key) {
             receiver.elements = receiver
@@ -100,7 +100,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         receiver.is_some_and(|one| self.waits_for(now, one, fastest.unwrap_or_default()))
     }
 
-    /// What is in flight to the slowest that is waited for; nothing when there is none.
+    /// The amount in flight to the slowest that is waited for; nothing if there is none.
     #[must_use]
     pub fn in_flight(&self, now: Instant) -> InFlight {
         let fastest = self.receivers.values().map(|one| one.elements).max();
@@ -116,7 +116,7 @@ impl<Key: Ord + Copy> Receivers<Key> {
         in_flight
     }
 
-    /// How many receivers there are, and how many of them are left behind now.
+    /// The number of receivers, and of those currently left behind.
     #[must_use]
     pub fn counts(&self, now: Instant) -> (usize, usize) {
         let fastest = self.receivers.values().map(|one| one.elements).max();

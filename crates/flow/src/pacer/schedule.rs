@@ -1,4 +1,4 @@
-//! Samples one after the other, so far apart.
+//! Samples at a fixed interval.
 
 use core::time::Duration;
 
@@ -6,21 +6,21 @@ use chappe_machine::Instant;
 
 use super::{LATE_MAX, PERIOD_MAX, Pace};
 
-/// When the next is due.
+/// The time when the next is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Schedule {
     due: Instant,
 }
 
 impl Schedule {
-    /// One has gone; the next is due `period` after it was due, or after now when it was too late for
-    /// that to be made up for.
+    /// Records that one was sent; the next is due `period` after it was due, or after now if it was
+    /// too late to compensate.
     pub(super) fn sent(&mut self, now: Instant, period: Duration) {
         let late = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(LATE_MAX)));
         self.due = self.due.max(late).min(now + PERIOD_MAX) + period.min(PERIOD_MAX);
     }
 
-    /// Whether the next is due, or when it is. A clock that went back makes nobody wait.
+    /// Whether the next is due, or when. A clock that was set back delays nobody.
     pub(super) fn pace(&self, now: Instant) -> Pace {
         if self.due <= now {
             Pace::Now

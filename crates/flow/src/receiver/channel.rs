@@ -1,4 +1,4 @@
-//! What a receiver knows of one channel.
+//! The state of one channel at the receiver.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -17,44 +17,44 @@ pub(super) struct ChannelState {
     pub(super) epoch: u64,
     /// The last number handed out.
     pub(super) delivered: u64,
-    /// The last number stored or refused without one missing before it.
+    /// The last number stored or refused without a missing one before it.
     pub(super) stored: u64,
-    /// What was handed out and is not stored, in order.
+    /// The elements handed out and not yet stored, in order.
     pub(super) unstored: VecDeque<Run>,
-    /// Refused elements after the first that is not stored.
+    /// Refused elements after the first one that is not stored.
     pub(super) refused_ahead: BTreeSet<u64>,
     /// Elements and packed bytes handed out and stored in this stage.
     pub(super) handed_out: Credit,
     pub(super) stored_total: Credit,
-    /// Bytes of earlier stages that are handed out and not known to be stored.
+    /// Bytes of earlier stages that were handed out and are not known to be stored.
     pub(super) residue: VecDeque<Run>,
     /// The versions of the schemas, by their index.
     pub(super) schemas: Vec<u32>,
-    /// How many elements the origin has after the last one handed out.
+    /// The number of elements at the origin after the last one handed out.
     pub(super) behind: u64,
     pub(super) refused: u64,
     /// Whether there is something to acknowledge.
     pub(super) news: bool,
-    /// What was stored and not acknowledged.
+    /// The elements stored and not yet acknowledged.
     pub(super) unacknowledged: Credit,
     /// The limits last announced to the origin.
     pub(super) announced: Credit,
 }
 
-/// How far a subscription is.
+/// The state of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The handshake is not done.
     Waiting,
-    /// It was asked for.
+    /// It was requested.
     Asked,
     /// It was granted.
     Open,
-    /// Its end was asked for.
+    /// Its end was requested.
     Leaving,
 }
 
-/// A run of numbers that was handed out.
+/// A run of numbers handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) epoch: u64,
@@ -101,7 +101,7 @@ impl ChannelState {
         }
     }
 
-    /// How much may be sent in this stage, as it would be announced now.
+    /// The current limits of this stage, to be announced.
     pub(super) fn limit(&self) -> Credit {
         if planted::is(Defect::CreditStuck) && self.subscription.start.have().is_some() {
             return self.credit;
@@ -120,17 +120,17 @@ impl ChannelState {
         self.handed_out.bytes - self.stored_total.bytes
     }
 
-    /// Packed bytes that the caller holds.
+    /// Packed bytes held by the caller.
     pub(super) fn held_bytes(&self) -> u64 {
         let residue: u64 = self.residue.iter().map(|run| run.bytes).sum();
         self.unstored_bytes() + residue
     }
 
-    /// What was handed out in earlier stages is stored up to here. Returns the bytes freed.
+    /// Records that elements of earlier stages are stored up to here. Returns the bytes freed.
     pub(super) fn store_residue(&mut self, position: Position) -> u64 {
         let present = position.epoch == self.epoch;
         let mut freed = 0;
-        // The caller stores in order: with an element of this stage all of the earlier are stored.
+        // The caller stores in order: with an element of this stage all earlier ones are stored.
         while let Some(run) = self.residue.front() {
             if !present && (run.epoch != position.epoch || run.next - 1 > position.sequence) {
                 break;
@@ -141,7 +141,7 @@ impl ChannelState {
         freed
     }
 
-    /// Begins a stage: what was handed out before stays with the caller.
+    /// Starts a stage: elements handed out before stay with the caller.
     pub(super) fn begin_stage(&mut self, stage: Stage, epoch: u64, next: u64) {
         self.residue.append(&mut self.unstored);
         self.stage = stage;
@@ -155,7 +155,7 @@ impl ChannelState {
         self.announced = self.credit;
     }
 
-    /// Notes that everything up to here is stored; returns the packed bytes freed.
+    /// Records that everything up to here is stored; returns the packed bytes freed.
     pub(super) fn store(&mut self, sequence: u64) -> u64 {
         let mut stored = self.stored.max(sequence);
         let mut freed = 0;
@@ -167,7 +167,7 @@ impl ChannelState {
                 break;
             };
             if run.elements == 0 {
-                // Numbers that never come need not be stored; all before them is.
+                // Numbers that never arrive need not be stored; all numbers before them are.
                 stored = stored.max(run.next - 1);
             }
             if run.next > stored + 1 {
@@ -191,7 +191,7 @@ impl ChannelState {
         freed
     }
 
-    /// What is acknowledged now.
+    /// The current acknowledgement.
     pub(super) fn entry(&self, channel: u32) -> Entry {
         let limit = self.limit();
         let early = planted::is(Defect::AcknowledgesEarly);

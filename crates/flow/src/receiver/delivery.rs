@@ -50,7 +50,7 @@ impl Receiver {
         false
     }
 
-    /// Whether elements belong to the stage of their channel, or begin the next.
+    /// Whether elements belong to the stage of their channel, or start the next.
     pub(super) fn in_place(&mut self, place: &Place, first: u64) -> bool {
         let channel = place.channel;
         if !self.is_open(channel, "Records") {
@@ -76,7 +76,7 @@ impl Receiver {
         result.is_ok()
     }
 
-    /// The origin begins a stage: what it sent before is stored here, or does not exist any more.
+    /// The origin starts a stage: everything sent before is stored here, or no longer exists.
     fn begin_stage(&mut self, place: &Place) -> Result<(), &'static str> {
         let channel = place.channel;
         let Some(state) = self.channels.get_mut(&channel) else {
@@ -85,11 +85,11 @@ impl Receiver {
         let have = state.position();
         let (first, kept) = (place.stage.first, place.stage.kept);
         if first <= have.sequence && place.epoch == have.epoch {
-            return Err("the origin went back without a new epoch");
+            return Err("the origin was rolled back without a new epoch");
         }
         let unstored = state.residue.iter().chain(&state.unstored);
         if place.epoch != have.epoch && unstored.into_iter().any(|run| run.epoch == place.epoch) {
-            return Err("an epoch comes back");
+            return Err("an epoch is repeated");
         }
         state.begin_stage(place.stage, place.epoch, first);
         if first <= have.sequence {
@@ -120,7 +120,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Hands out what comes next.
+    /// Hands out the next elements.
     fn hand_out(&mut self, channel: Channel, schema: u32, behind: u64, records: Records) {
         let (bytes, elements) = (records.byte_len() as u64, records.len() as u64);
         let window = self.config.window_bytes;
@@ -159,8 +159,8 @@ impl Receiver {
         self.needs_acknowledgement(channel);
     }
 
-    /// What an honest origin never exceeds: a window and one record beyond it, once more for what
-    /// stages that were left have handed out.
+    /// The maximum that an honest origin never exceeds: a window and one record beyond it, and once
+    /// more for elements of previous stages.
     pub(super) fn held_bytes_max(&self) -> u64 {
         let frame = self.config.session.frame_bytes_max as u64;
         self.config
@@ -169,7 +169,7 @@ impl Receiver {
             .saturating_mul(2)
     }
 
-    /// Names what never comes.
+    /// Reports numbers that never arrive.
     fn lose(&mut self, channel: Channel, next: u64, reason: LossReason) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
@@ -183,7 +183,7 @@ impl Receiver {
             bytes: 0,
         });
         let epoch = state.epoch;
-        // Behind what is all stored it counts as stored at once.
+        // If everything before is stored, it counts as stored at once.
         state.store(0);
         self.session.counters.lose(next - from);
         if !planted::is(Defect::HidesGaps) {
@@ -199,7 +199,7 @@ impl Receiver {
     }
 }
 
-/// Whether the origin had no right to send more.
+/// Whether the origin exceeded its credit.
 fn exceeded(state: &ChannelState, window: u64, held: (u64, u64)) -> Option<String> {
     let limit = state.limit();
     let sent = state.handed_out;

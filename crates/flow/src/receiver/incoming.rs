@@ -100,7 +100,9 @@ impl Receiver {
         }
         if welcome.frame_bytes_max < FRAME_BYTES_MIN as u64 {
             let taken = welcome.frame_bytes_max;
-            let text = format!("it takes frames of {taken} bytes, the least is {FRAME_BYTES_MIN}");
+            let text = format!(
+                "the peer accepts frames of {taken} bytes, the minimum is {FRAME_BYTES_MIN}"
+            );
             return self.session.fail(Failure::peer(Code::TooLarge, text));
         }
         self.phase = Greeting::Done(version);
@@ -114,8 +116,8 @@ impl Receiver {
         }
     }
 
-    /// Whether a channel that the origin mentions is open. If not, it has ended or is being left, which
-    /// the origin may not know yet; or the session has failed.
+    /// Whether a channel named by the origin is open. If not, it has ended or is ending, which the
+    /// origin may not know yet; or the session has failed.
     pub(super) fn is_open(&mut self, channel: Channel, what: &str) -> bool {
         match self.channels.get(&channel).map(|state| state.phase) {
             Some(Phase::Open) => return true,
@@ -185,7 +187,7 @@ impl Receiver {
         self.needs_acknowledgement(channel);
     }
 
-    /// Compares what this side has with what it is offered: tells a rollback, gives back a gap.
+    /// Compares the local state with the offer: reports a rollback, returns a gap.
     fn compare(
         &mut self,
         channel: Channel,
@@ -197,7 +199,7 @@ impl Receiver {
         let kept = match rollback {
             Rolled::Kept(position) => Some(position),
             Rolled::Unknown => None,
-            // It does not say so, but what it offers was numbered before.
+            // It does not state it, but the offered elements were numbered before.
             Rolled::No if next <= have.sequence => {
                 let before = Position {
                     epoch,
@@ -258,7 +260,7 @@ impl Receiver {
                 self.session.event(ReceiverEvent::Unsubscribed { channel });
             }
             Some(_) => {
-                let text = format!("{channel} is ended, which was not asked for");
+                let text = format!("{channel} is ended without a request");
                 self.session.fail(Failure::peer(Code::Contradiction, text));
             }
             None => {

@@ -1,8 +1,8 @@
 //! The subscriber's end of a session: one for each connection that it makes.
 //!
-//! It hands out elements in order and once, and acknowledges those that its program has stored.
-//! It keeps nothing beyond the connection: where to go on is known by the newest stored element,
-//! which carries its origin's position.
+//! It hands out elements in order and once, and acknowledges those that its program has stored. It
+//! keeps nothing beyond the connection: the newest stored element, which carries its origin's
+//! position, determines where to continue.
 
 mod channel;
 mod delivery;
@@ -28,7 +28,7 @@ use channel::{ChannelState, Phase};
 
 pub use types::{ReceiverCommand, ReceiverEvent, ReceiverReceive};
 
-/// The subscriber's end. The [crate documentation](crate) has the whole picture.
+/// The subscriber's end. The [crate documentation](crate) gives an overview.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -40,7 +40,7 @@ pub struct Receiver {
     ended: EndedChannels,
     /// When the handshake counts as failed; `None` before and after it.
     handshake_until: Option<Instant>,
-    /// Packed bytes that the caller holds, over all channels.
+    /// Packed bytes held by the caller, over all channels.
     held_bytes: u64,
     /// Channels with something to acknowledge, and until when.
     news: Vec<Channel>,
@@ -50,7 +50,7 @@ pub struct Receiver {
     entries: Vec<Entry>,
 }
 
-/// How far the handshake is.
+/// The state of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Greeting {
     /// Hello was not sent.
@@ -62,7 +62,7 @@ enum Greeting {
 }
 
 impl Receiver {
-    /// An end without channels. `seed` is random and different for each session.
+    /// A receiver without channels. `seed` is random and different for each session.
     #[must_use]
     pub fn new(mut config: ReceiverConfig, seed: u64) -> Self {
         config.session = config.session.sane();
@@ -83,14 +83,14 @@ impl Receiver {
         }
     }
 
-    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
-    /// open at a time.
+    /// The number of further repairs that may be requested: at most
+    /// [`FETCHES_MAX`](crate::FETCHES_MAX) are open at a time.
     #[must_use]
     pub fn fetch_room(&self) -> usize {
         self.session.fetch_room()
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.session.counters
@@ -105,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// Packed bytes that were handed out and are not stored.
+    /// Packed bytes that were handed out and are not yet stored.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes

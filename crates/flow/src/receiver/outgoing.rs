@@ -1,4 +1,4 @@
-//! What the caller gives, and what time brings: subscriptions, storage, acknowledgements.
+//! The inputs of the caller and of time: subscriptions, storage, acknowledgements.
 
 use alloc::format;
 use core::time::Duration;
@@ -14,7 +14,8 @@ use crate::{
     Subscription,
 };
 
-/// Entries of one acknowledgement; more go into another. They fit into the smallest frame.
+/// Maximum number of entries of one acknowledgement; more are sent in another. They fit into the
+/// smallest frame.
 const ENTRIES_MAX: usize = 40;
 
 /// Stored bytes after which a channel that catches up is acknowledged.
@@ -111,7 +112,8 @@ impl Receiver {
                 self.session.event(ReceiverEvent::Unsubscribed { channel });
             }
             Phase::Asked | Phase::Open => {
-                // What comes now is not wanted, what is held is the caller's own affair.
+                // New elements are unwanted; elements handed out before are the caller's
+                // responsibility.
                 let left = ChannelState::new(state.subscription.clone(), state.credit);
                 self.held_bytes -= state.held_bytes();
                 *state = left;
@@ -152,7 +154,7 @@ impl Receiver {
             return;
         };
         if position.epoch != state.epoch {
-            // Of an earlier stage, which is not acknowledged any more.
+            // It belongs to an earlier stage, which is no longer acknowledged.
             let freed = state.store_residue(position);
             self.held_bytes -= freed;
             return;
@@ -206,7 +208,7 @@ impl Receiver {
             return;
         };
         let waiting = state.unacknowledged;
-        // What catches up waits for each acknowledgement; what is live does not.
+        // Channels that catch up wait for each acknowledgement; live ones do not.
         let bytes = if state.behind > 0 {
             bytes.min(BEHIND_BYTES)
         } else {
@@ -221,7 +223,7 @@ impl Receiver {
 
     // -- acknowledgements --
 
-    /// There is something to tell of a channel.
+    /// Marks a channel for the next acknowledgement.
     pub(super) fn needs_acknowledgement(&mut self, channel: Channel) {
         let Some(state) = self.channels.get_mut(&channel) else {
             return;
@@ -274,7 +276,7 @@ impl Receiver {
         }
         self.session.timers();
         if self.handshake_until.is_some_and(|at| at <= now) {
-            let text = "no answer to Hello came in time";
+            let text = "no answer to Hello arrived in time";
             let failure = Failure::new(Fault::Connection, Code::Handshake, text);
             self.session.fail(failure);
         }

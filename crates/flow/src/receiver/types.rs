@@ -9,24 +9,24 @@ use crate::{
     SessionCommand, SessionEvent, Subscription,
 };
 
-/// What arrives at the subscriber.
+/// The input of a subscriber from its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverReceive {
     /// One frame, as the connection kept its boundaries.
     Frame(Bytes),
 }
 
-/// What the subscriber's program asks of its receiver.
+/// The commands of the subscriber's program to its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverCommand {
-    /// Begins the handshake. Any other command begins it too; a session without channels yet needs
-    /// this one.
+    /// Starts the handshake. Any other command starts it too; a session without channels needs this
+    /// one.
     Open,
-    /// Asks for a stream. May be given at once, before the handshake is done.
+    /// Requests a stream. May be sent at once, before the handshake is done.
     Subscribe {
         /// The channel; its number was not used in this session.
         channel: Channel,
-        /// What is wanted.
+        /// The request.
         subscription: Subscription,
     },
     /// Wants the stream no more.
@@ -54,18 +54,18 @@ pub enum ReceiverCommand {
         /// Why.
         reason: DeadLetterReason,
     },
-    /// A command that both ends take.
+    /// A command of both ends.
     Session(SessionCommand),
 }
 
 /// The events of a receiver for the subscriber's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The subscription is granted. A [`ReceiverEvent::Rollback`] may come before.
+    /// The subscription is granted. A [`ReceiverEvent::Rollback`] may precede.
     Accepted {
         /// The channel.
         channel: Channel,
-        /// What is granted.
+        /// The grant.
         grant: Grant,
     },
     /// The subscription is not granted, or was ended by the origin.
@@ -77,12 +77,12 @@ pub enum ReceiverEvent {
         /// Why, as a text.
         text: String,
     },
-    /// The channel is ended, as was asked by [`ReceiverCommand::Unsubscribe`].
+    /// The channel is ended, as requested by [`ReceiverCommand::Unsubscribe`].
     Unsubscribed {
         /// The channel.
         channel: Channel,
     },
-    /// Store these, then give [`ReceiverCommand::Stored`]. They arrive in order, each once.
+    /// Store these, then send [`ReceiverCommand::Stored`]. They arrive in order, each once.
     Store {
         /// The channel.
         channel: Channel,
@@ -101,7 +101,7 @@ pub enum ReceiverEvent {
     Lost {
         /// The channel.
         channel: Channel,
-        /// Their epoch, as far as that is known.
+        /// Their epoch, if known.
         epoch: u64,
         /// The first.
         from: u64,
@@ -115,11 +115,11 @@ pub enum ReceiverEvent {
     Rollback {
         /// The channel.
         channel: Channel,
-        /// What this side has.
+        /// The subscriber's last position.
         have: Position,
         /// The last one that both have, if the origin knows.
         kept: Option<Position>,
-        /// How it goes on.
+        /// The grant with which it continues.
         next: Position,
     },
     /// The stream's schema changed.
@@ -134,7 +134,7 @@ pub enum ReceiverEvent {
 }
 
 impl ReceiverEvent {
-    /// The channel that it is about; none of one about the session.
+    /// The channel of the event; none if it concerns the session.
     #[must_use]
     pub const fn channel(&self) -> Option<Channel> {
         match self {

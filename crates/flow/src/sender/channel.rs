@@ -1,4 +1,4 @@
-//! What a sender knows of one channel: a few numbers, whatever the stream holds.
+//! The state of one channel at the sender: a few numbers, whatever the stream's size.
 
 use alloc::vec::Vec;
 
@@ -28,13 +28,13 @@ pub(super) struct Open {
     pub(super) last: u64,
     /// One after the highest number sent in this stage; above `next` after a rollback.
     pub(super) sent_next: u64,
-    /// The last acknowledgement of the stage, at first what follows from the grant.
+    /// The last acknowledgement of the stage, initially derived from the grant.
     pub(super) acknowledged: Entry,
     /// Elements and packed bytes sent in this stage.
     pub(super) sent: Credit,
     /// The caller's answer is awaited.
     pub(super) reading: Option<Reading>,
-    /// A new stage begins when everything sent is stored.
+    /// A new stage starts when everything sent is stored.
     pub(super) switch: Option<Switch>,
     /// The versions of the schemas announced, by their index.
     pub(super) schemas: Vec<u32>,
@@ -42,7 +42,7 @@ pub(super) struct Open {
     pub(super) queued: Queued,
     pub(super) catching_up: bool,
     pub(super) stalled: bool,
-    /// Records at hand that wait for more.
+    /// Available records that wait for more.
     pub(super) lingering: Option<Lingering>,
     /// The element whose round trip is being measured, and when it was sent.
     pub(super) timed: Option<(u64, Instant)>,
@@ -58,7 +58,7 @@ pub(super) struct Reading {
     pub(super) outdated: bool,
 }
 
-/// How the next stage begins.
+/// The start of the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Switch {
     pub(super) epoch: u64,
@@ -76,7 +76,7 @@ pub(super) enum Queued {
     CatchUp,
 }
 
-/// Records that are at hand and not yet sent.
+/// Records that are available and not yet sent.
 #[derive(Debug)]
 pub(super) struct Lingering {
     pub(super) first: u64,
@@ -109,7 +109,7 @@ impl Open {
         }
     }
 
-    /// What is in flight: sent and not stored.
+    /// The amount in flight: sent and not yet stored.
     pub(super) fn in_flight(&self) -> Credit {
         Credit {
             bytes: self.sent.bytes - self.acknowledged.bytes,
@@ -117,7 +117,7 @@ impl Open {
         }
     }
 
-    /// How many numbers were not sent yet.
+    /// The number of elements that were not sent yet.
     pub(super) fn lag(&self) -> u64 {
         (self.last + 1).saturating_sub(self.next)
     }
@@ -152,7 +152,7 @@ impl Open {
         self.acknowledged.stage == self.stage.number && self.acknowledged.stored + 1 >= self.next
     }
 
-    /// Begins the next stage.
+    /// Starts the next stage.
     pub(super) fn begin_stage(&mut self, switch: Switch, credit: Credit) {
         self.stage = Stage {
             number: self.stage.number + 1,
@@ -166,7 +166,7 @@ impl Open {
             bytes: 0,
             elements: 0,
         };
-        // The stage that the subscriber has confirmed stays, and what is counted over all stages.
+        // The stage that the subscriber has confirmed stays, and the counters over all stages.
         self.acknowledged = Entry {
             stage: self.acknowledged.stage,
             refused: self.acknowledged.refused,
@@ -183,7 +183,7 @@ impl Open {
     }
 }
 
-/// The acknowledgement that a stage starts with: nothing of it is stored.
+/// The initial acknowledgement of a stage: nothing of it is stored.
 fn initial_entry(next: u64, credit: Credit) -> Entry {
     Entry {
         stored: next - 1,

@@ -78,7 +78,7 @@ impl Sender {
         }
         if hello.frame_bytes_max < FRAME_BYTES_MIN as u64 || hello.window_bytes == 0 {
             let text = format!(
-                "it takes frames of {} bytes and {} bytes in all, the least is {FRAME_BYTES_MIN} and 1",
+                "the peer accepts frames of {} bytes and {} bytes in total, the minimum is {FRAME_BYTES_MIN} and 1",
                 hello.frame_bytes_max, hello.window_bytes
             );
             return self.session.fail(Failure::peer(Code::TooLarge, text));
@@ -166,7 +166,7 @@ impl Sender {
         }
     }
 
-    /// A channel that is not there: either it was, or the peer is wrong.
+    /// Handles a channel that does not exist: it has ended, or the peer is wrong.
     fn unknown(&mut self, channel: Channel, what: &str) {
         if self.ended.contains(channel) {
             self.session.counters.stale += 1;
@@ -244,11 +244,11 @@ impl Sender {
 }
 
 impl Open {
-    /// Refuses what no honest subscriber sends, however late.
+    /// Rejects acknowledgements that no honest subscriber sends, however late.
     fn check_entry(&self, entry: &Entry) -> Result<(), (Code, alloc::string::String)> {
         let unsent = |text| Err((Code::AcknowledgedUnsent, text));
         if entry.stage > self.stage.number {
-            return unsent(format!("stage {} was never begun", entry.stage));
+            return unsent(format!("stage {} was never started", entry.stage));
         }
         if entry.stage < self.stage.number {
             return Ok(());
@@ -269,11 +269,11 @@ impl Open {
         Ok(())
     }
 
-    /// What a later acknowledgement never takes back.
+    /// The values that a later acknowledgement never decreases.
     fn check_forward(&self, entry: &Entry) -> Result<(), alloc::string::String> {
         let before = &self.acknowledged;
         let forward = [
-            ("what is stored", before.stored, entry.stored),
+            ("the number stored", before.stored, entry.stored),
             ("the elements", before.elements, entry.elements),
             ("the bytes", before.bytes, entry.bytes),
             (
@@ -287,7 +287,7 @@ impl Open {
         let back = forward.iter().find(|(_, before, after)| after < before);
         match back {
             Some((what, before, after)) => {
-                Err(format!("{what} goes back from {before} to {after}"))
+                Err(format!("{what} decreases from {before} to {after}"))
             }
             None => Ok(()),
         }

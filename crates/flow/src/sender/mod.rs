@@ -1,7 +1,7 @@
 //! The origin's end of a session: one for each connection that a subscriber made.
 //!
-//! It holds no records: it sends what it has just been given, and the log is the only buffer. For each
-//! channel it keeps a few numbers, so a slow subscriber costs no more than a fast one.
+//! It holds no records: it sends the records just passed to it, and the log is the only buffer. It
+//! keeps a few numbers per channel, so a slow subscriber costs no more than a fast one.
 
 mod channel;
 mod incoming;
@@ -30,9 +30,10 @@ use channel::{ChannelState, Open};
 
 pub use types::{SenderCommand, SenderEvent, SenderReceive};
 
-/// The origin's end. The [crate documentation](crate) has the whole picture.
+/// The origin's end. The [crate documentation](crate) gives an overview.
 ///
-/// Give it [`Input::Timeout`] when the connection stands: from then on the handshake has its time.
+/// Pass it [`Input::Timeout`] when the connection is established: the time limit of the handshake
+/// starts then.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -50,10 +51,10 @@ pub struct Sender {
     /// Channels that wait for more records; all wait equally long.
     lingering: VecDeque<(Instant, Channel)>,
     reads: usize,
-    /// Bytes asked of the caller, of all channels and of those that catch up.
+    /// Bytes requested of the caller, over all channels and over those that catch up.
     reserved: u64,
     reserved_catch_up: u64,
-    /// On the way, of all channels and of those that catch up.
+    /// Bytes in flight, over all channels and over those that catch up.
     in_flight: Credit,
     in_flight_catch_up: u64,
     pace_at: Option<Instant>,
@@ -67,8 +68,8 @@ struct Peer {
 }
 
 impl Sender {
-    /// An end without channels, at the pace of [`Adaptive`], which does not hold back while less than
-    /// some frames are in flight ([`AdaptiveConfig::of_session`]).
+    /// A sender without channels, at the pace of [`Adaptive`], which does not delay anything while
+    /// less than some frames are in flight ([`AdaptiveConfig::of_session`]).
     #[must_use]
     pub fn new(config: SenderConfig) -> Self {
         let pacer = AdaptiveConfig::of_session(config.session.frame_bytes as u64);
@@ -105,14 +106,14 @@ impl Sender {
         }
     }
 
-    /// How many more repairs may be asked for now: at most [`FETCHES_MAX`](crate::FETCHES_MAX) are
-    /// open at a time.
+    /// The number of further repairs that may be requested: at most
+    /// [`FETCHES_MAX`](crate::FETCHES_MAX) are open at a time.
     #[must_use]
     pub fn fetch_room(&self) -> usize {
         self.session.fetch_room()
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.session.counters
@@ -124,7 +125,7 @@ impl Sender {
         self.peer.map(|peer| peer.version)
     }
 
-    /// What is in flight over all channels.
+    /// The amount in flight over all channels.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
         InFlight {
@@ -135,7 +136,7 @@ impl Sender {
         }
     }
 
-    /// What the pacer does at present.
+    /// The pacer's current state.
     #[must_use]
     pub fn pacer(&self) -> PacerStatus {
         self.pacer.status()

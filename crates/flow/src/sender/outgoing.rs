@@ -66,12 +66,14 @@ impl Sender {
     /// The log went back while the channel is open.
     fn rolled_back(&mut self, channel: Channel, kept: u64, grant: Grant) {
         if grant.next == 0 || kept >= grant.next {
-            return self.fail_caller(format!("{channel} goes back to before what is kept"));
+            return self.fail_caller(format!(
+                "{channel} is rolled back to before the kept elements"
+            ));
         }
         let Some(open) = self.open_mut(channel) else {
             return;
         };
-        // Without a common past nothing more is sent of it.
+        // Without a common position nothing more of it is sent.
         let until = match kept {
             0 => open.acknowledged.stored + 1,
             kept => kept + 1,
@@ -87,16 +89,16 @@ impl Sender {
             kept,
         };
         match &mut open.switch {
-            // The next stage was to begin before what is gone, and still does.
+            // The next stage was to start before the lost numbers, and still does.
             Some(pending) if kept >= pending.first => {}
             Some(pending) if until >= open.next => {
                 pending.epoch = grant.epoch;
                 pending.first = grant.next;
             }
-            // Nothing that is gone was sent: the new epoch is met when it is read.
+            // None of the lost numbers was sent: the new epoch appears when it is read.
             None if kept > 0 && open.sent_next <= until => {}
             _ => {
-                // Only what both have needs to be stored before the next stage.
+                // Only elements that both have need to be stored before the next stage.
                 open.next = open.next.min(until);
                 open.switch = Some(begins);
             }
@@ -157,7 +159,7 @@ impl Sender {
     }
 
     fn schema_too_large(&mut self, channel: Channel) {
-        let text = "the schema is larger than the subscriber takes";
+        let text = "the schema is larger than the subscriber accepts";
         self.refuse(channel, RefusalReason::Schema, text.into());
     }
 
@@ -194,7 +196,7 @@ impl Sender {
         self.channels.get_mut(&channel)?.open.as_mut()
     }
 
-    /// Begins the next stage, if one is due and everything sent is stored.
+    /// Starts the next stage, if one is due and everything sent is stored.
     pub(super) fn switch_if_drained(&mut self, channel: Channel) {
         let Some(ChannelState {
             credit,

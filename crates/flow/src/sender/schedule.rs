@@ -1,5 +1,5 @@
-//! Which channel sends next: live channels first, then those that catch up, each kind round robin; and
-//! the deadlines.
+//! The order in which channels send: live channels first, then those that catch up, each kind round
+//! robin; and the deadlines.
 
 use super::Sender;
 use super::channel::{ChannelState, Queued, Reading};
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// What waited for more goes with the next turn.
+    /// Records that waited for more are sent with the next turn.
     pub(super) fn stop_lingering(&mut self, channel: Channel) {
         let Some(open) = self
             .channels
@@ -116,7 +116,7 @@ impl Sender {
         }
     }
 
-    /// Asks for a channel's next records, or sends those at hand.
+    /// Requests a channel's next records, or sends available ones.
     fn read(&mut self, channel: Channel) {
         let room = self.room();
         let fill = self.records_fill() as u64;
@@ -180,7 +180,7 @@ impl Sender {
         });
     }
 
-    /// A question to the caller is no longer open.
+    /// A request to the caller is no longer open.
     pub(super) fn unreserve(&mut self, reading: Reading, catching_up: bool) {
         self.reads -= 1;
         self.reserved -= reading.bytes;
@@ -198,7 +198,7 @@ impl Sender {
         }
         if self.peer.is_none() {
             if self.handshake_until <= now {
-                let text = "no Hello came in time";
+                let text = "no Hello arrived in time";
                 let failure = Failure::new(Fault::Connection, Code::Handshake, text);
                 self.session.fail(failure);
             }
@@ -226,8 +226,8 @@ impl Sender {
     }
 }
 
-/// Whether what is left of a window is worth a frame: a quarter of one, or of the window. Crumbs
-/// would cost a frame each. When nothing is in flight, anything is.
+/// Whether the rest of a window justifies a frame: a quarter of one, or of the window. Smaller
+/// parts would cost a frame each. When nothing is in flight, any rest does.
 fn worth_a_frame(used: u64, window: u64, fill: u64) -> bool {
     used == 0 || window.saturating_sub(used) >= (window.min(fill) / 4).max(1)
 }

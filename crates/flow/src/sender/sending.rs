@@ -1,4 +1,4 @@
-//! Records out: what the caller reads, what it has at hand, what is lost.
+//! Sends records: those that the caller reads, those available, and reports of lost ones.
 
 use alloc::format;
 
@@ -73,7 +73,7 @@ impl Sender {
         };
         self.unreserve(reading, catching_up);
         let open = self.open_mut(channel)?;
-        // A rollback, or a new stage, came between.
+        // A rollback, or a new stage, intervened.
         if reading.outdated || open.next != reading.from {
             self.session.counters.answers_unused += 1;
             self.enqueue(channel);
@@ -82,7 +82,7 @@ impl Sender {
         Some((reading, schema))
     }
 
-    /// The log has a new epoch from here on. It begins when all of the old one is stored.
+    /// The log has a new epoch from here. It starts when everything of the old one is stored.
     fn other_epoch(&mut self, channel: Channel, epoch: u64) {
         let Some(open) = self.open_mut(channel) else {
             return;
@@ -169,7 +169,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is at hand as far as there is room; the rest is read later.
+    /// Sends available records as far as there is room; the rest is read later.
     fn send_live(&mut self, channel: Channel, mut first: u64, schema: u32, records: &Records) {
         let fill = self.records_fill();
         let mut rest = records.clone();
@@ -212,7 +212,7 @@ impl Sender {
         self.enqueue(channel);
     }
 
-    /// Bytes of records that fill a frame.
+    /// Size of records that fill a frame, in bytes.
     pub(super) fn records_fill(&self) -> usize {
         self.session
             .frame_fill()
@@ -260,7 +260,7 @@ impl Sender {
         self.session.push(&message);
     }
 
-    /// Names numbers that never come.
+    /// Reports numbers that never arrive.
     fn send_lost(&mut self, channel: Channel, from: u64, next: u64, reason: LossReason) {
         let Some(open) = self.open_mut(channel) else {
             return;
@@ -280,7 +280,7 @@ impl Sender {
 
     pub(super) fn may_pace(&mut self) -> bool {
         let (now, in_flight) = (self.session.now, self.in_flight());
-        // Nothing will be acknowledged when nothing is in flight: no pacer may wait for it.
+        // With nothing in flight no acknowledgement will arrive: no pacer may wait for one.
         let idle = in_flight.bytes == 0 && self.reads == 0;
         match self.pacer.next(now, in_flight) {
             Pace::Now => {
@@ -305,7 +305,7 @@ impl Open {
         }
     }
 
-    /// The number that follows those that wait for more.
+    /// The number after those that wait for more.
     fn expected(&self) -> u64 {
         let waiting = self
             .lingering

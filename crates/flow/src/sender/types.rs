@@ -9,28 +9,28 @@ use crate::{
     SessionEvent, Subscription,
 };
 
-/// What arrives at the origin.
+/// The input of an origin from its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderReceive {
     /// One frame, as the connection kept its boundaries.
     Frame(Bytes),
 }
 
-/// What the origin's program asks of its sender.
+/// The commands of the origin's program to its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderCommand {
     /// Answers [`SenderEvent::Subscribe`]. Later, on an accepted channel: `Refuse` ends it, and
-    /// `Rollback` says that the log went back while the session was open; give it before any
-    /// record of the new epoch.
+    /// `Rollback` reports that the log was rolled back while the session was open; send it before
+    /// any record of the new epoch.
     Answer {
         /// The channel.
         channel: Channel,
         /// The answer.
         offer: Offer,
     },
-    /// Answers [`SenderEvent::Read`]: records from its `from` on, consecutive numbers, one epoch. No
-    /// more than asked for is used, at least one is. None at all means: not now, ask again when the
-    /// next is appended.
+    /// Answers [`SenderEvent::Read`]: records from its `from`, with consecutive numbers of one
+    /// epoch. No more than requested are used, at least one is. None at all means: not now, repeat
+    /// the request when the next is appended.
     Records {
         /// The channel.
         channel: Channel,
@@ -44,8 +44,8 @@ pub enum SenderCommand {
         /// The records.
         records: Records,
     },
-    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here. They are
-    /// numbers of one epoch: the subscriber goes on from the last of them.
+    /// Answers [`SenderEvent::Read`]: the numbers from its `from` up to `next` are lost here. They
+    /// belong to one epoch: the subscriber continues from the last of them.
     Gap {
         /// The channel.
         channel: Channel,
@@ -58,15 +58,15 @@ pub enum SenderCommand {
         /// Why they are lost.
         reason: LossReason,
     },
-    /// New records can be read, up to `last`. May be left out for some if a later one follows.
+    /// New records can be read, up to `last`. May be omitted for some if a later one follows.
     Appended {
         /// The channel.
         channel: Channel,
         /// The newest number.
         last: u64,
     },
-    /// Like [`SenderCommand::Appended`], with the new records at hand: a channel that is up to date
-    /// sends them without a read. Otherwise they are read later.
+    /// Like [`SenderCommand::Appended`], with the new records: a channel that is up to date sends
+    /// them without a read. Otherwise they are read later.
     Live {
         /// The channel.
         channel: Channel,
@@ -86,30 +86,31 @@ pub enum SenderCommand {
         /// The schema.
         schema: Schema,
     },
-    /// A command that both ends take.
+    /// A command of both ends.
     Session(SessionCommand),
 }
 
 /// The events of a sender for the origin's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A subscriber wants a stream; answer with [`SenderCommand::Answer`].
+    /// A subscriber requests a stream; answer with [`SenderCommand::Answer`].
     Subscribe {
         /// The channel.
         channel: Channel,
-        /// What is wanted.
+        /// The request.
         subscription: Subscription,
     },
-    /// Records are wanted; answer with [`SenderCommand::Records`] or [`SenderCommand::Gap`], once.
-    /// At most one question is open for a channel, at most [`crate::SenderConfig::reads_max`] in all.
+    /// Records are requested; answer once with [`SenderCommand::Records`] or
+    /// [`SenderCommand::Gap`]. At most one request is open for a channel, at most
+    /// [`crate::SenderConfig::reads_max`] in total.
     Read {
         /// The channel.
         channel: Channel,
         /// The first number.
         from: u64,
-        /// So many packed bytes at most, but at least one record.
+        /// Maximum packed size in bytes, but at least one record.
         bytes: u64,
-        /// So many records at most.
+        /// Maximum number of records.
         elements: u64,
     },
     /// Everything up to this element is stored at the subscriber's level, or among its dead letters.
@@ -118,10 +119,10 @@ pub enum SenderEvent {
         channel: Channel,
         /// The last one.
         position: Position,
-        /// How many of the channel's elements are among the dead letters so far.
+        /// The number of the channel's elements among the dead letters so far.
         refused: u64,
     },
-    /// The subscriber wants the stream no more.
+    /// The subscriber no longer wants the stream.
     Unsubscribed {
         /// The channel.
         channel: Channel,

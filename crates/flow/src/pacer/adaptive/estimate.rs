@@ -1,32 +1,34 @@
-//! What a sender sees of the way without asking: round trips, the rate of delivery, and how many are
-//! acknowledged at once.
+//! The measurements that a sender makes of the path without extra messages: round trips, the rate
+//! of delivery, and the number of samples acknowledged at once.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use chappe_machine::Instant;
 
-/// Most samples whose time of sending is remembered. Beyond, every second one is forgotten.
+/// Maximum number of samples whose sending time is remembered. Beyond it, every second one is
+/// dropped.
 const MARKS_MAX: usize = 512;
-/// A control period has at least so many elements acknowledged, and so many acknowledgements.
+/// Minimum number of elements acknowledged, and of acknowledgements, in a control period.
 const ELEMENTS_MIN: u64 = 6;
 const ACKNOWLEDGEMENTS_MIN: u32 = 2;
-/// And so many of the largest batches: the rate must not depend on how many of them it happens to see.
+/// And of the largest batches: the rate must not depend on how many of them it happens to include.
 const BATCHES_MIN: Range = (3.0, 4.0);
-/// But where so little is known that a mistake costs more than waiting, it lasts no longer, seconds.
+/// With so little data that a mistake costs more than waiting, maximum duration in seconds.
 const LONG_S: f64 = 0.2;
-/// Who had nothing to send for a larger share of a control period has not shown what might be sent.
+/// A sender that had nothing to send for a larger share of a control period has not shown the
+/// path's capacity.
 const IDLE: f64 = 0.25;
-/// How much of the largest batch is forgotten with each control period.
+/// Share of the largest batch that is forgotten with each control period.
 const BATCH_KEPT: f64 = 0.9;
-/// Samples acknowledged at once up to which they are few, and from which on they are many.
+/// Samples acknowledged at once: up to the first number they are few, from the second on many.
 const BATCH: Range = (20.0, 60.0);
-/// Who sends this share again of what is in flight, and so many samples more, is in a storm: what is
-/// missing is asked for again before it can have come.
+/// A sender that retransmits this share of the amount in flight, plus some samples, is in a storm:
+/// missing samples are requested again before they can have arrived.
 const STORM: f64 = 0.3;
 const STORM_SAMPLES: f64 = 16.0;
 
-/// A constant where few samples are acknowledged at once, and where many are.
+/// A constant for few samples acknowledged at once, and for many.
 pub(super) type Range = (f64, f64);
 
 /// When a sample went.
@@ -52,23 +54,23 @@ pub(super) struct Estimate {
     pub(super) round_trip_min: Option<(f64, Instant)>,
     /// The last one.
     pub(super) round_trip: Option<f64>,
-    /// The most that was acknowledged at once, slowly forgotten: bytes and elements (K).
+    /// The maximum acknowledged at once, slowly decaying: bytes and elements (K).
     pub(super) batch_bytes: f64,
     pub(super) batch_elements: f64,
     batch: (Instant, u64, u64),
     period: Option<Running>,
 }
 
-/// The present control period.
+/// The current control period.
 #[derive(Debug, Clone, Copy)]
 struct Running {
     began: Instant,
     delivered: u64,
-    /// It lasts until what was sent before it is acknowledged.
+    /// It lasts until everything sent before it is acknowledged.
     until: u64,
     acknowledgements: u32,
     elements: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     again: u64,
     round_trip: f64,
     round_trip_max: f64,
@@ -76,14 +78,14 @@ struct Running {
     idle: f64,
 }
 
-/// What a control period has shown.
+/// The measurements of a control period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Period {
-    /// Bytes a second between its first and its last acknowledgement.
+    /// Bytes per second between its first and its last acknowledgement.
     pub(super) rate: f64,
     /// The shortest round trip in it, seconds.
     pub(super) round_trip: f64,
-    /// By how much the longest was longer, seconds.
+    /// The excess of the longest one in seconds.
     pub(super) spread: f64,
     /// Whether the sender had less to send than it might have.
     pub(super) limited: bool,
@@ -107,26 +109,26 @@ impl Estimate {
         self.marks.push_back(Mark { end, at: now });
     }
 
-    /// For so long the sender had nothing to send and might have.
+    /// Time for which the sender was allowed to send and had nothing.
     pub(super) fn idle(&mut self, time: Duration) {
         if let Some(period) = self.period.as_mut() {
             period.idle += time.as_secs_f64();
         }
     }
 
-    /// What one acknowledgement acknowledges beyond one sample: (K − 1) · size.
+    /// The bytes that one acknowledgement covers beyond one sample: (K − 1) · size.
     pub(super) fn batch(&self) -> f64 {
         (self.batch_bytes - self.size).max(0.0)
     }
 
-    /// The value of a constant for as many as are acknowledged at once.
+    /// The value of a constant for the number of samples acknowledged at once.
     pub(super) fn within(&self, (few, many): Range) -> f64 {
         let samples = self.batch() / self.size.max(1.0);
         let share = ((samples - BATCH.0) / (BATCH.1 - BATCH.0)).clamp(0.0, 1.0);
         few + (many - few) * share
     }
 
-    /// So much was sent again. Says whether that is a storm.
+    /// Records a retransmission. Returns whether that is a storm.
     pub(super) fn sent_again(&mut self, bytes: u64) -> bool {
         let Some(period) = self.period.as_mut() else {
             return false;
@@ -136,7 +138,7 @@ impl Estimate {
         period.again as f64 > STORM * sent + STORM_SAMPLES * self.size
     }
 
-    /// Begins the control period anew: what comes is not to be mixed with what was.
+    /// Restarts the control period: new data must not be mixed with old.
     pub(super) fn restart(&mut self, now: Instant) {
         self.period = Some(Running {
             began: now,
@@ -151,8 +153,8 @@ impl Estimate {
         });
     }
 
-    /// Something was acknowledged; gives the control period if that was its end. `quickly`: also when
-    /// it is long and has seen little.
+    /// Records an acknowledgement; returns the control period if that ended it. `quickly`: also if
+    /// it is long with little data.
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -161,7 +163,7 @@ impl Estimate {
         delay: Option<Duration>,
         quickly: bool,
     ) -> Option<Period> {
-        // What was sent before this pacer was asked is no mark of its own.
+        // Samples sent before this pacer started are not its own marks.
         self.delivered = self.delivered.saturating_add(bytes).min(self.sent);
         let mut newest = None;
         while let Some(mark) = self.marks.front() {
@@ -202,7 +204,7 @@ impl Estimate {
             && (enough || (quickly && took >= LONG_S))
             && period.round_trip.is_finite()
             && took > 0.0;
-        // A clock that went back begins anew.
+        // A clock that was set back restarts it.
         if now < period.began {
             self.restart(now);
             return None;
@@ -222,7 +224,7 @@ impl Estimate {
         })
     }
 
-    /// Forgets what was learnt of batches and round trips.
+    /// Forgets batches and round trips.
     pub(super) fn forget(&mut self, now: Instant) {
         self.batch_bytes = 0.0;
         self.batch_elements = 0.0;

@@ -1,39 +1,40 @@
-//! A pacer that is told nothing and finds its pace by what it measures.
+//! A pacer without settings that finds its pace by measuring.
 //!
-//! Like NAPA it holds the window's occupation between two thresholds by the time between samples.
-//! Unlike NAPA it measures what these depend on while it sends, so that nothing has to be configured
-//! and the pace follows the way:
+//! Like NAPA it keeps the window's occupation between two thresholds by the time between samples.
+//! Unlike NAPA it measures the inputs of these thresholds while it sends, so nothing has to be
+//! configured and the pace follows the path:
 //!
-//! - **rate of delivery**: bytes acknowledged in a control period. While samples stand in flight, that
-//!   is the rate C of its slowest part; otherwise it only is what was sent.
+//! - **rate of delivery**: bytes acknowledged in a control period. While samples are queued on the path, that is the rate C of
+//!   its slowest part; otherwise it is only the rate of sending.
 //! - **shortest round trip**: of the last of each batch of acknowledged samples.
-//! - **K**: the most elements acknowledged at once, slowly forgotten. What a receiver acknowledges
-//!   late, or after a repair, counts as a batch.
+//! - **K**: the maximum number of elements acknowledged at once, slowly decaying. Elements acknowledged late, or after a
+//!   repair, count as a batch.
 //!
-//! What is queued on the path is C · (round trip − shortest round trip). The thresholds are
-//! low = C · shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample.
-//! Beyond `high` nothing is sent.
+//! The queue on the path is C · (round trip − shortest round trip). The thresholds are low = C ·
+//! shortest round trip (below it the receiver idles) and high = low + K − 1 + one sample. Above
+//! `high` nothing is sent.
 //!
-//! Round trips also differ where nothing is queued on the path: acknowledgements come late, many at once,
-//! and after a disk has stored. By how much they differ within a control period, and K, say how much
-//! of what seems to stand there is chance; C falls to no less than the best of three control periods;
-//! and as long as more in flight brings a higher rate of delivery, it rises, whatever stands there.
+//! Round trips also vary without a queue on the path: acknowledgements are late, many at once, and
+//! after a disk has stored. Their variation within a control period, and K, show how much of the
+//! apparent queue is chance. C falls no lower than the best of three control periods; and as long
+//! as a larger amount in flight increases the rate of delivery, it rises whatever the queue.
 //!
-//! | state | what it does | until |
+//! | state | action | until |
 //! |---|---|---|
-//! | measuring | twice as many in flight in each control period | samples stand in flight (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
-//! | holding | sends at [`CRUISE`] of C | now and then; or something is queued on the path |
+//! | measuring | twice the amount in flight in each control period | samples are queued on the path (with many acknowledged at once: and the rate no longer grows), or it did not grow for three of them |
+//! | holding | sends at [`CRUISE`] of C | at intervals; or a queue on the path |
 //! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
-//! | draining | sends less than C | nothing is queued on the path |
+//! | draining | sends less than C | the queue on the path is empty |
 //!
-//! A sender that takes over a collapsed window drains it before it begins, and one that sends more again
-//! than can have been lost drains its own.
+//! A sender that takes over a collapsed window drains it before it starts, and one that retransmits
+//! more than can have been lost drains its own.
 //!
-//! Where many samples are acknowledged at once, as after a repair on a lossy way, chance is a larger part
-//! of what is measured, and the constants that depend on it differ ([`Range`]: few, many).
+//! If many samples are acknowledged at once, for example after a repair on a lossy path, chance is
+//! a larger part of the measurements, and the constants that depend on it differ ([`Range`]: few,
+//! many).
 //!
-//! Two senders that share the slowest part find the same rate, since each rises until one sample *of
-//! its own* stands there, and falls when more than that does: the larger share falls first.
+//! Two senders that share the slowest part find the same rate: each rises until one *of its own*
+//! samples is queued there, and falls when there are more. The larger share falls first.
 
 mod estimate;
 
@@ -45,56 +46,56 @@ use super::schedule::Schedule;
 use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, seconds_of, time_of};
 use estimate::{Estimate, Period, Range};
 
-/// The share of C at which it holds: what is left over keeps the way empty.
+/// The share of C at which it holds: the rest keeps the path's queue empty.
 const CRUISE: Range = (0.97, 0.98);
-/// The share of C at which it finds out whether there is more.
+/// The share of C at which it probes for more.
 const PROBE: f64 = 1.25;
 /// The same after more was delivered than before.
 const PROBE_MORE: f64 = 2.0;
 /// A rate that grew by less than this in a probe did not grow.
 const GAIN: f64 = 1.1;
-/// The share of C while what is queued on the path drains.
+/// The share of C while the queue on the path drains.
 const DRAIN: Range = (0.75, 0.85);
 /// Control periods from one probe to the next.
 const PROBE_EVERY: u32 = 16;
 /// Of a session also the longest time from one to the next: its control periods are long where
 /// acknowledgements are late. (Those of others are long after repairs, where a probe loses more.)
 const PROBE_AGE: Duration = Duration::from_secs(1);
-/// How much of what round trips differ by is chance; and when as much is in flight as may be.
+/// Share of the variation of round trips that is chance; also when the maximum is in flight.
 const NOISE: Range = (0.5, 0.7);
 const NOISE_BOUND: Range = (0.125, 0.3);
-/// So many of the largest batches may be in flight beside what fills it: a bound that is too small
-/// would keep batches small.
+/// Number of the largest batches allowed in flight in addition to the path's capacity: a bound that
+/// is too small would keep batches small.
 const BATCHES: Range = (2.0, 2.3);
-/// Control periods after which draining ends, whatever is queued on the path: it is not ours.
+/// Control periods after which draining ends even with a queue on the path: it is not ours.
 const DRAIN_PERIODS: u32 = 4;
-/// After so many findings between two probes that something is queued on the path, it is emptied.
+/// Number of observed queues between two probes after which the queue is drained.
 const STANDING_MAX: u32 = 3;
 /// A rate of delivery below this share of C, with much in flight, is a collapse.
 const COLLAPSED: f64 = 0.7;
-/// Control periods of a probe that finds no end.
+/// Control periods of a probe that finds no limit.
 const PROBE_PERIODS: u32 = 4;
 /// A rate that grew by less than this while it measures did not grow.
 const GROWTH: f64 = 1.25;
-/// After so many control periods without growth, measuring is over.
+/// Number of control periods without growth after which measuring ends.
 const FLAT_PERIODS: u32 = 3;
-/// A shortest round trip is measured anew after so long.
+/// Interval at which the shortest round trip is measured again.
 const ROUND_TRIP_AGE: Duration = Duration::from_secs(10);
-/// Samples in flight at the beginning.
+/// Initial number of samples in flight.
 const FIRST_SAMPLES: f64 = 2.0;
 
-/// What may be told to [`Adaptive`].
+/// The settings of [`Adaptive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdaptiveConfig {
-    /// While less than this is in flight, nothing is held back, bytes. Default 0: one sample. For
+    /// Amount in flight below which nothing is delayed, in bytes. Default 0: one sample. For
     /// sessions see [`AdaptiveConfig::of_session`].
     pub least_bytes: u64,
 }
 
 impl AdaptiveConfig {
-    /// For a session that puts so many bytes into a frame: four frames are never held back. A receiver
-    /// acknowledges after two of them, or after a quarter of a second: with less in flight it would
-    /// be these that bound the rate, and nothing could be learnt of the way.
+    /// For a session with this frame size: four frames are never delayed. A receiver acknowledges
+    /// after two of them, or after a quarter of a second: with less in flight these would bound the
+    /// rate, and the path could not be measured.
     #[must_use]
     pub const fn of_session(frame_bytes: u64) -> Self {
         Self {
@@ -103,12 +104,13 @@ impl AdaptiveConfig {
     }
 }
 
-/// What it is about.
+/// The activity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// What was in flight before it began goes first.
+    /// It drains the amount that was in flight before it started.
     Inherited,
-    /// So many bytes may be in flight; the best rate so far, and for how long there was no better.
+    /// This many bytes may be in flight; the best rate so far, and for how long there was no better
+    /// one.
     Start {
         window: f64,
         best: f64,
@@ -117,11 +119,11 @@ enum Phase {
     },
     /// Just below C.
     Cruise,
-    /// Above C, for so many control periods already.
+    /// Above C, for this many control periods.
     Probe { periods: u32, gained: bool },
-    /// Below C, for so many control periods already.
+    /// Below C, for this many control periods.
     Drain { periods: u32 },
-    /// Until nearly nothing is in flight: then the shortest round trip is measured anew.
+    /// Until almost nothing is in flight: then the shortest round trip is measured again.
     Empty,
 }
 
@@ -134,7 +136,7 @@ impl Phase {
     };
 }
 
-/// The share of C at which it finds out whether there is more; after there was, more at once.
+/// The share of C at which it probes for more; after a success, a larger one.
 fn probe(gained: bool) -> f64 {
     if gained { PROBE_MORE } else { PROBE }
 }
@@ -148,18 +150,18 @@ pub struct Adaptive {
     phase: Phase,
     /// C, bytes a second.
     rate: f64,
-    /// Consecutive findings that something is queued on the path while it holds.
+    /// Consecutive observations of a queue on the path while it holds.
     standing: u32,
     /// The rates of delivery of the last control periods that could show C.
     recent: [f64; 2],
-    /// Control periods since the last probe, and when it began.
+    /// Control periods since the last probe, and its start.
     since_probe: u32,
     probed_at: Instant,
-    /// When the last went, and the time from then to the next.
+    /// The time of the last sample, and the time from then to the next.
     last: Option<(Instant, Duration)>,
-    /// Whether less was in flight than is never held back when it was asked last.
+    /// Whether the amount in flight was below the minimum at the last question.
     free: bool,
-    /// Whether it held back since the last was sent.
+    /// Whether it delayed anything since the last sample.
     held: bool,
     /// Since when nothing was acknowledged while it waits for that.
     waiting_since: Option<Instant>,
@@ -176,7 +178,7 @@ impl Default for Adaptive {
 }
 
 impl Adaptive {
-    /// At the beginning.
+    /// The initial state.
     #[must_use]
     pub fn new(config: AdaptiveConfig) -> Self {
         Self {
@@ -203,17 +205,17 @@ impl Adaptive {
         self.estimate.round_trip_min.map_or(0.0, |(least, _)| least)
     }
 
-    /// What fills the way, bytes: C · the shortest round trip.
+    /// The path's capacity in bytes: C · the shortest round trip.
     fn low(&self) -> f64 {
         self.rate * self.round_trip_min()
     }
 
-    /// What may be in flight at the beginning, bytes.
+    /// Maximum initial amount in flight in bytes.
     fn first_window(&self) -> f64 {
         (FIRST_SAMPLES * self.estimate.size).max(self.config.least_bytes as f64)
     }
 
-    /// What may be in flight, bytes.
+    /// Maximum amount in flight in bytes.
     fn high(&self) -> f64 {
         let size = self.estimate.size;
         let batch = self.estimate.within(BATCHES) * self.estimate.batch();
@@ -242,8 +244,8 @@ impl Adaptive {
         }
     }
 
-    /// Nothing more until something was acknowledged, but not for ever: what would acknowledge may
-    /// have been lost, and the next sample asks for it again.
+    /// Nothing more until an acknowledgement, but not forever: the acknowledgement may have been
+    /// lost, and the next sample requests it again.
     fn wait(&mut self, now: Instant) -> Pace {
         let since = *self.waiting_since.get_or_insert(now);
         if now < since {
@@ -256,9 +258,9 @@ impl Adaptive {
         }
     }
 
-    /// How far what is queued on the path may be mistaken, bytes: where much is acknowledged at once, and
-    /// where acknowledgements wait for a disk, round trips differ by themselves. When as much is on the
-    /// way as may be, less of it is by chance.
+    /// The uncertainty of the queue on the path in bytes: if much is acknowledged at once, and if
+    /// acknowledgements wait for a disk, round trips vary anyway. With the maximum in flight, less
+    /// of it is chance.
     fn noise(&mut self, period: Period) -> f64 {
         let bound = core::mem::take(&mut self.bound);
         let noise = self.estimate.batch().max(period.spread * period.rate);
@@ -273,7 +275,7 @@ impl Adaptive {
         let noise = self.noise(period);
         self.limited = period.limited;
         self.since_probe = self.since_probe.saturating_add(1);
-        // What three control periods agree on: one alone may have seen a pause.
+        // The result of three control periods: a single one may have seen a pause.
         let [before, earlier] = self.recent;
         let shown = period.rate.max(before).max(earlier);
         let waits = !matches!(
@@ -288,7 +290,7 @@ impl Adaptive {
             self.recent = [period.rate, before];
         }
         if waits && period.limited {
-            // It sees what is sent, not what might be: which is less than C.
+            // It sees the rate of sending, not the capacity, which is higher.
             self.rate = self.rate.max(period.rate);
             if matches!(self.phase, Phase::Cruise) {
                 return;
@@ -324,7 +326,7 @@ impl Adaptive {
                     self.rate = self.rate.min(shown);
                     self.phase = Phase::Drain { periods: 0 };
                     if self.standing > STANDING_MAX {
-                        // It does not go away: the way itself has become longer.
+                        // It does not drain: the path itself has become longer.
                         self.standing = 0;
                         self.phase = Phase::Empty;
                     }
@@ -332,7 +334,7 @@ impl Adaptive {
             }
             Phase::Probe { periods, gained } => {
                 if period.rate > self.rate * GAIN {
-                    // Whatever stands there: more is delivered.
+                    // Whatever the queue: more is delivered.
                     self.rate = period.rate;
                     self.phase = Phase::Probe {
                         periods: 0,
@@ -369,14 +371,14 @@ impl Adaptive {
     ) {
         let size = self.estimate.size;
         if !filled {
-            // There was less to send than might have gone: nothing is learnt.
+            // There was less to send than allowed: nothing is learnt.
             self.limited = true;
             return;
         }
         let grew = period.rate > best * GROWTH;
         let best = best.max(period.rate);
         let flat = if grew { 0 } else { flat + 1 };
-        // The last round trip: what goes at once finds an empty way before itself at first.
+        // The last round trip: the first samples of a burst find an empty queue.
         let last = self.estimate.round_trip.unwrap_or(period.round_trip);
         let last = (last - self.round_trip_min()).max(0.0) * period.rate;
         let low = period.rate * self.round_trip_min();
@@ -385,8 +387,8 @@ impl Adaptive {
             return self.phase = Phase::Inherited;
         }
         let full = last > (2.0 * size).max(0.25 * low);
-        // Where more than a third of it is acknowledged at once, samples wait for each other, or for a
-        // disk: then a round trip says little, and the rate may grow with what is in flight.
+        // If more than a third of it is acknowledged at once, samples wait for each other, or for a
+        // disk: then a round trip means little, and the rate may grow with the amount in flight.
         let batched = 3.0 * self.estimate.batch() >= window.max(self.first_window());
         let before = core::mem::replace(&mut self.recent, [period.rate, 0.0])[0];
         if (full && (!grew || !batched)) || flat >= FLAT_PERIODS {
@@ -397,7 +399,7 @@ impl Adaptive {
             self.schedule.reset(now);
             return;
         }
-        // Twice what fills the way at this rate is enough to see whether there is more.
+        // Twice the path's capacity at this rate suffices to see whether there is more.
         let most = 2.0 * (period.rate * self.round_trip_min() + self.estimate.batch_bytes + size);
         let window = window.max(self.first_window());
         self.phase = Phase::Start {
@@ -430,7 +432,7 @@ impl Pacer for Adaptive {
         let (used, high) = (used as f64, self.high());
         let half = 0.5 * self.estimate.size;
         if used > 0.0 && used + half > high {
-            // What is reserved is mostly more than will be sent.
+            // The reserved amount is usually more than will be sent.
             let bound = in_flight.bytes as f64 + half > high;
             self.held |= bound;
             match &mut self.phase {
@@ -446,8 +448,8 @@ impl Pacer for Adaptive {
     }
 
     fn sent(&mut self, now: Instant, bytes: u64, elements: u64) {
-        // Who was not held back and sends late had nothing to send. Who was held back and was woken
-        // late sends some at once.
+        // A sender that was not delayed and sends late had nothing to send. One that was delayed
+        // and woke late sends several at once.
         if !self.held
             && let Some((at, period)) = self.last
         {
@@ -490,7 +492,7 @@ impl Pacer for Adaptive {
         }
         let nearly_none = self.estimate.size.max(self.config.least_bytes as f64);
         if self.phase == Phase::Empty && in_flight.bytes as f64 <= nearly_none {
-            // What comes now sees an empty way.
+            // New samples see an empty path.
             self.estimate.round_trip_min = None;
             self.estimate.restart(now);
             self.phase = Phase::Cruise;
