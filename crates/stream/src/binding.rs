@@ -69,9 +69,11 @@ pub struct BindingChange {
 /// Bounds of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingLimits {
-    /// Most streams bound at once under [`BindingPolicy::All`]. 1,000: a ward's or a hall's worth.
+    /// Maximum number of streams bound at once under [`BindingPolicy::All`]. 1,000: those of a ward
+    /// or a hall.
     pub streams: usize,
-    /// Changes remembered. 100: a day of a device that comes and goes every half hour.
+    /// Number of remembered changes. 100: a day of a device that appears and leaves every half
+    /// hour.
     pub history: usize,
 }
 
@@ -114,8 +116,8 @@ impl Binding {
 
     /// Applies the streams that match now; returns the changes, unbinding first.
     ///
-    /// A bound stream whose schema or device changed is unbound and bound again. Of two candidates with
-    /// the same stream the earlier registered counts.
+    /// A bound stream whose schema or device changed is unbound and bound again. Of two candidates
+    /// with the same stream, the one registered earlier counts.
     pub fn update(&mut self, now: Timestamp, candidates: &[Candidate]) -> Vec<BindingChange> {
         let chosen = self.choose(candidates);
         let mut changes = Vec::new();
@@ -135,8 +137,8 @@ impl Binding {
                     format!("the source takes no more than {}", self.limits.streams)
                 }
                 None => match &bound.candidate.device {
-                    Some(device) => format!("it is gone, or matches no more; its device: {device}"),
-                    None => "it is gone, or matches no more".to_owned(),
+                    Some(device) => format!("it was removed, or no longer matches; its device: {device}"),
+                    None => "it was removed, or no longer matches".to_owned(),
                 },
             };
             changes.push(self.change(now, BindingChangeKind::Unbound, bound.candidate, reason));
@@ -223,7 +225,7 @@ impl Binding {
         }
         self.matching = by_stream.len();
         let mut order: Vec<&Candidate> = by_stream.into_values().collect();
-        // What is bound goes first, so that nothing is let go for a newcomer.
+        // Bound streams come first, so that none is unbound for a new one.
         order.sort_by_key(|c| (!self.bound.contains_key(&c.stream), rank(c)));
         let most = match self.policy {
             BindingPolicy::One => 1,

@@ -2,9 +2,10 @@
 //!
 //! A record is a varint, then the element without its position and source time (the log keeps
 //! both), in `postcard`. The varint's low eight bits are the version of the schema; its ninth bit
-//! says that the element came over a link, and that its position there follows (epoch, sequence
-//! number, both as varints). The receive time is written as its distance from the source time, which
-//! is short. Bytes after the element are an error: a record is read whole or not at all.
+//! marks an element that came over a link, whose position at the origin follows (epoch and sequence
+//! number, both as varints). The receive time is encoded as its distance from the source time,
+//! which is short. Bytes after the element are an error: a record is decoded entirely or not at
+//! all.
 
 mod validate;
 
@@ -16,11 +17,12 @@ use validate::{read_varint, write_varint};
 
 use crate::{Epoch, Position, Quality, SCHEMA_VERSIONS_MAX, StreamElement, Timestamp, Value};
 
-/// Largest record in bytes, without the origin; reason: a reader holds one whole, and the longest
-/// honest waveform stretch (100,000 samples) takes 800 kB.
+/// Maximum length of a record in bytes, without the origin; reason: a reader holds an entire one,
+/// and the longest honest waveform (100,000 samples) takes 800 kB.
 pub const RECORD_BYTES_MAX: usize = 2 << 20;
 
-/// Most bytes that an origin adds: two for the flag in the leading varint, ten a number.
+/// Maximum number of bytes added by an origin: two for the flag in the leading varint, ten per
+/// number.
 const ORIGIN_BYTES_MAX: usize = 22;
 
 /// Set in the leading varint when an origin follows.
@@ -42,12 +44,12 @@ struct Body {
     values: Vec<Value>,
 }
 
-/// Bytes that are no element, or an element that is no record.
+/// Bytes that are not an element, or an element that cannot be a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The bytes do not decode.
-    #[error("the record does not decode: {0}")]
+    #[error("the record cannot be decoded: {0}")]
     Malformed(String),
     /// The element takes more than [`RECORD_BYTES_MAX`].
     #[error("the element takes {0} bytes, more than {RECORD_BYTES_MAX}")]
@@ -57,22 +59,22 @@ pub enum CodecError {
     Version(u32),
 }
 
-/// What stands before the body of a record.
+/// The part of a record before its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     /// The version of the schema.
     pub(crate) schema_version: u32,
-    /// Where the element stands at the node that it came from.
+    /// The position of the element at its origin.
     pub(crate) origin: Option<Position>,
 }
 
 impl RecordHead {
-    /// The head of a record and the body behind it.
+    /// Splits a record into head and body.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
-        let cut = || CodecError::Malformed("it ends within its head".into());
+        let cut = || CodecError::Malformed("the record ends within its head".into());
         let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
         if lead >= ORIGIN_FOLLOWS << 1 {
-            let why = format!("its head is {lead:#x}, which a newer program may know");
+            let why = format!("unknown head {lead:#x}, possibly of a newer program");
             return Err(CodecError::Malformed(why));
         }
         let mut origin = None;
@@ -109,10 +111,10 @@ impl RecordHead {
     }
 }
 
-/// The version of the schema that a record names.
+/// The version of the schema stated in a record.
 ///
 /// # Errors
-/// Bytes that begin no record.
+/// Bytes that do not start a record.
 pub fn record_version(bytes: &[u8]) -> Result<u32, CodecError> {
     Ok(RecordHead::decode(bytes)?.0.schema_version)
 }
@@ -127,7 +129,7 @@ pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Ve
     Ok(bytes)
 }
 
-/// Bytes that are written to behind what is there.
+/// Bytes to which an encoding is appended.
 struct Behind<'a>(&'a mut Vec<u8>);
 
 impl Extend<u8> for Behind<'_> {
@@ -136,7 +138,7 @@ impl Extend<u8> for Behind<'_> {
     }
 }
 
-/// As [`encode_element`], behind what is in `bytes`; after an error there is more or less of it.
+/// Like [`encode_element`], appended to `bytes`; after an error `bytes` holds a part of it.
 pub(crate) fn write_element(
     element: &StreamElement,
     schema_version: u32,
@@ -163,12 +165,12 @@ pub(crate) fn write_element(
     }
 }
 
-/// Appends a checked `body` with another delay between source time and receive time. Where the new one
-/// takes more bytes than there is room for, the body stays as it is.
+/// Appends a checked `body` with another delay between source time and receive time. If the new
+/// delay takes more bytes than available, the body is unchanged.
 pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     let before = bytes.len();
     if let Some((_, rest)) = read_varint(body) {
-        // As postcard writes a signed number.
+        // Like postcard encodes a signed number.
         write_varint(((delay_ns << 1) ^ (delay_ns >> 63)) as u64, bytes);
         bytes.extend_from_slice(rest);
         if bytes.len() - before < RECORD_BYTES_MAX {
@@ -183,7 +185,7 @@ pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
 /// version of its schema.
 ///
 /// # Errors
-/// Bytes that are no record, or more than one.
+/// Bytes that are not a record, or more than one.
 pub fn decode_element(
     bytes: &[u8],
     position: Position,
@@ -197,7 +199,7 @@ pub fn decode_element(
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     if !rest.is_empty() {
         let rest = rest.len();
-        return Err(CodecError::Malformed(format!("{rest} bytes too many")));
+        return Err(CodecError::Malformed(format!("{rest} surplus bytes")));
     }
     let element = StreamElement {
         position,

@@ -1,22 +1,22 @@
 //! Names of streams.
 //!
-//! A name is global: it says the same on every node. It is made of one to sixteen parts, joined by
-//! dots, each of lower-case letters, digits, `_` and `-`, beginning with a letter or a digit:
+//! A name is global: it means the same on every node. It consists of one to sixteen parts, joined
+//! by dots, each of lower-case letters, digits, `_` and `-`, starting with a letter or a digit:
 //! `ward.bed1.ecg`. At most 128 bytes.
 
-/// Longest name in bytes; reason: it stands in paths, labels and every live message.
+/// Maximum length of a name in bytes; reason: it is part of paths, labels and every live message.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Most parts of a name; reason: a name is read by people.
+/// Maximum number of parts of a name; reason: people read names.
 pub const NAME_PARTS_MAX: usize = 16;
 
-/// A text that is no name of a stream.
+/// A text that is not a name of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no stream name: {why}")]
+#[error("{name:?} is not a stream name: {why}")]
 pub struct NameError {
-    /// The beginning of the text.
+    /// The first characters of the text.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: &'static str,
 }
 
@@ -48,7 +48,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
             return error("a part between dots is empty");
         };
         if !first.is_ascii_lowercase() && !first.is_ascii_digit() {
-            return error("a part begins with something other than a-z or 0-9");
+            return error("a part does not start with a-z or 0-9");
         }
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
         if !part.bytes().all(fits) {
@@ -58,10 +58,10 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// The nearest name to `text`: what a device calls itself, made fit to be a part of a name.
+/// The name most similar to `text`: a device's own name, converted to a part of a stream name.
 ///
 /// Upper case becomes lower case, any run of other characters one `-`; an empty result is
-/// `unnamed`. Two texts may give the same part: the caller keeps them apart.
+/// `unnamed`. Two texts may give the same part: the caller distinguishes them.
 ///
 /// ```
 /// assert_eq!(chappe_stream::name_part("Bed 1 / ECG (II)"), "bed-1-ecg-ii");

@@ -1,8 +1,8 @@
-//! How long a stream keeps its elements, and when it is trimmed.
+//! The retention of a stream's elements, and when it is trimmed.
 //!
-//! Trimming is amortized: a bound in elements is checked after every sixteenth of it, a bound in age
-//! when the oldest element is a sixteenth too old. So a stream may hold that much more than its bound,
-//! plus elements in flight to the log, never less. Age is measured by the receive time, which is the
+//! Trimming is amortized: a bound in elements is checked after every sixteenth of it, a bound in
+//! age when the oldest element is a sixteenth too old. So a stream may exceed its bound by that
+//! much, plus elements in flight to the log. Age is measured by the receive time, which is the
 //! node's own clock, so a device with a wrong clock loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Position, Timestamp, decode_element};
 
-/// A bound in elements is checked after so many at least; reason: a trim costs a frame in the log.
+/// Minimum number of elements after which a bound is checked; reason: a trim costs a frame in the
+/// log.
 const CHECK_ELEMENTS_MIN: u64 = 16;
 
 /// Bounds of a stream; without either, elements stay as long as the log keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Retention {
-    /// The newest so many, and up to a sixteenth (at least 16) more.
+    /// This number of the newest elements, and up to a sixteenth (at least 16) more.
     pub elements: Option<u64>,
     /// Those younger than this, and up to a sixteenth older; by receive time.
     pub age: Option<Duration>,
@@ -41,7 +42,7 @@ impl Trimmer {
         self.next_check.store(0, Ordering::Relaxed);
     }
 
-    /// After an append up to number `last`: trims surplus elements from time to time.
+    /// After an append up to number `last`: trims surplus elements at intervals.
     pub(crate) fn appended(&self, stream: &Stream, last: u64, retention: Retention) {
         if last >= self.next_check.load(Ordering::Relaxed) {
             let elements = retention.elements;
@@ -98,8 +99,8 @@ fn keep_newest(stream: &Stream, most: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first number from `low` on whose element was received at `time` or later, if receive times
-/// rise; the one after the last if there is none.
+/// The first number from `low` whose element was received at `time` or later, if receive times are
+/// ascending; the one after the last if there is none.
 fn first_received_from(stream: &Stream, mut low: u64, time: Timestamp) -> Result<u64, Error> {
     let mut high = stream.last() + 1;
     while low < high {

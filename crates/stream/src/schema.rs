@@ -1,4 +1,4 @@
-//! What the elements of a stream look like and mean.
+//! The structure and meaning of a stream's elements.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,15 +75,15 @@ pub enum SchemaError {
         fields: usize,
     },
     /// A value of another type than its field.
-    #[error("field {field:?} takes {wanted:?}")]
+    #[error("field {field:?} must be {wanted:?}")]
     Type {
         /// The field.
         field: String,
         /// Its type.
         wanted: FieldType,
     },
-    /// A name that is no column name, or stands twice.
-    #[error("{0:?} is no usable field name or stands twice: use a-z, 0-9 and _")]
+    /// A name that is not a column name, or occurs twice.
+    #[error("{0:?} is not a usable field name, or occurs twice: use a-z, 0-9 and _")]
     Name(String),
 }
 
@@ -91,7 +91,7 @@ impl StreamSchema {
     /// Checks that the field names are distinct column names.
     ///
     /// # Errors
-    /// The first name that is not.
+    /// The first name that is not a distinct column name.
     pub fn check_names(&self) -> Result<(), SchemaError> {
         for (index, field) in self.fields.iter().enumerate() {
             let repeats = self.fields[..index]
@@ -104,7 +104,8 @@ impl StreamSchema {
         Ok(())
     }
 
-    /// Whether elements of both schemas mean the same: they differ in descriptions at most.
+    /// Whether elements of both schemas have the same meaning: the schemas differ at most in
+    /// descriptions.
     #[must_use]
     pub fn equals_but_descriptions(&self, other: &Self) -> bool {
         let same = |(one, other): (&Field, &Field)| {
@@ -142,7 +143,7 @@ impl StreamSchema {
 }
 
 impl Value {
-    /// The type, or `None` for null, which every field takes.
+    /// The type, or `None` for null, which every field accepts.
     #[must_use]
     pub fn field_type(&self) -> Option<FieldType> {
         match self {

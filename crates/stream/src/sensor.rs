@@ -58,45 +58,45 @@ pub enum SensorCommand {
         /// The stream.
         stream: Arc<str>,
     },
-    /// Elements of a bound stream that were evaluated before, by an earlier run: they fill the
-    /// windows, and bring forth nothing.
+    /// Elements of a bound stream that an earlier run evaluated: they fill the windows and produce
+    /// no output.
     Recall {
         /// The stream.
         stream: Arc<str>,
         /// The elements, oldest first.
         elements: Vec<Arc<StreamElement>>,
     },
-    /// The sensor forgets everything and takes nothing more.
+    /// The sensor forgets everything and accepts nothing more.
     Stop,
 }
 
-/// What a virtual sensor says.
+/// An output of a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SensorEvent {
     /// An element of the output, without a position.
     Output(StreamElement),
-    /// Every source is bound and the statement fits: it runs.
+    /// Every source is bound and the statement matches: it runs.
     Running,
     /// It waits for the sources named.
     Waiting {
         /// Their aliases.
         aliases: Vec<String>,
     },
-    /// It cannot run with what it is bound to: the statement does not fit the fields.
+    /// It cannot run with its bindings: the statement does not match the fields.
     Failed {
-        /// Why, in words.
+        /// The reason as text.
         reason: String,
     },
     /// One evaluation failed. Said when the reason is another than the time before.
     EvaluationFailed {
-        /// Why, in words.
+        /// The reason as text.
         reason: String,
     },
     /// It was stopped.
     Stopped,
 }
 
-/// How a virtual sensor stands.
+/// The state of a virtual sensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SensorState {
     /// It waits for the sources named.
@@ -109,10 +109,10 @@ pub enum SensorState {
     Stopped,
 }
 
-/// Counters of a virtual sensor, from its beginning.
+/// Counters of a virtual sensor since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SensorCounters {
-    /// Elements taken.
+    /// Elements accepted.
     pub inputs: u64,
     /// Elements of streams that no source is bound to.
     pub strangers: u64,
@@ -136,7 +136,7 @@ pub struct SensorLimits {
     pub query: QueryLimits,
 }
 
-/// Room for so many changes of a window is kept between evaluations.
+/// Capacity for this many changes of a window is kept between evaluations.
 const CHANGES_KEPT: usize = 64;
 
 /// The machine.
@@ -145,7 +145,7 @@ pub struct VirtualSensor {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
-    /// What changed in each window, kept for its memory.
+    /// The changes of each window, kept for their memory.
     changes: Vec<WindowChange>,
     query: Option<PlannedQuery>,
     state: SensorState,
@@ -163,7 +163,7 @@ pub struct VirtualSensor {
 #[derive(Debug)]
 struct SourceState {
     bound: BTreeMap<Arc<str>, BoundSchema>,
-    /// The union of what the bound streams offer.
+    /// The union of the fields of the bound streams.
     schema: StreamSchema,
     window: Window,
     slide: Slide,
@@ -172,11 +172,11 @@ struct SourceState {
 #[derive(Debug, PartialEq)]
 struct BoundSchema {
     given: StreamSchema,
-    /// With the names that the statement knows; or why it does not fit, in words.
+    /// With the names used in the statement; or the reason, as text, why it does not match.
     offered: Result<StreamSchema, String>,
     /// Whether its elements have the shape of the source's schema as they are.
     fits: bool,
-    /// The position of the newest element that came, and of the newest that was evaluated.
+    /// The position of the newest element received, and of the newest evaluated.
     came: Option<Position>,
     evaluated: Option<Position>,
 }
@@ -210,19 +210,19 @@ impl VirtualSensor {
         sensor
     }
 
-    /// What it was made from.
+    /// Its descriptor.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// How it stands.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> &SensorState {
         &self.state
     }
 
-    /// Its counters.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> SensorCounters {
         self.counters
@@ -235,9 +235,8 @@ impl VirtualSensor {
         Some(self.sources[index].window.counters())
     }
 
-    /// How far each bound stream is evaluated. An element that came later has to come again after a
-    /// restart; those of before are told by [`SensorCommand::Recall`], as far back as its windows
-    /// reach.
+    /// How far each bound stream is evaluated. Later elements must be passed again after a restart;
+    /// earlier ones are passed by [`SensorCommand::Recall`], as far back as its windows reach.
     pub fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
         let bound = self.sources.iter().flat_map(|source| &source.bound);
         bound.filter_map(|(stream, bound)| Some((stream, bound.evaluated?)))
@@ -358,7 +357,7 @@ impl VirtualSensor {
         self.rebuild();
     }
 
-    /// Makes the statement anew for what the sources are bound to.
+    /// Prepares the statement again for the bound sources.
     fn rebuild(&mut self) {
         self.query = None;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
@@ -404,7 +403,7 @@ impl VirtualSensor {
                 offered.push(schema.map_err(|why| format!("{alias} = {stream}: {why}"))?);
             }
             let schema = StreamSchema::union(offered)
-                .map_err(|error| format!("the streams of {alias} do not fit together: {error}"))?;
+                .map_err(|error| format!("the streams of {alias} have incompatible fields: {error}"))?;
             let by_meaning = match &described.selection {
                 Selection::Query(query) => query.observed_property.is_some(),
                 Selection::Stream(_) => false,
@@ -425,7 +424,7 @@ impl VirtualSensor {
     }
 
     fn receive(&mut self, now: Instant, input: SensorInput) {
-        // What is longer cannot stand in a table.
+        // Longer ones do not fit in a table.
         let bytes_max = usize::try_from(self.limits.query.length).unwrap_or(0);
         let mut taken = false;
         let mut due = false;
@@ -464,7 +463,7 @@ impl VirtualSensor {
         }
     }
 
-    /// Fills the windows with what an earlier run evaluated.
+    /// Fills the windows with elements that an earlier run evaluated.
     fn recall(&mut self, stream: &Arc<str>, elements: &[Arc<StreamElement>]) {
         for source in &mut self.sources {
             let Some(bound) = source.bound.get_mut(stream) else {

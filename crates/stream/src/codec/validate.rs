@@ -1,16 +1,16 @@
-//! Checking the bytes of a record against a schema without making an element of them.
+//! Validates the bytes of a record against a schema without decoding the element.
 //!
-//! What comes over a link is stored as it came, after this. It accepts what
-//! [`decode_element`](crate::decode_element) and [`StreamSchema::check`] accept together, and nothing
-//! else (a property test holds that), for about a tenth of the cost.
+//! Elements received over a link are stored unchanged after this check. It accepts exactly what
+//! [`decode_element`](crate::decode_element) and [`StreamSchema::check`] accept together (a
+//! property test verifies that), at about a tenth of the cost.
 
 use super::{CodecError, ORIGIN_BYTES_MAX, RECORD_BYTES_MAX, RecordHead};
 use crate::{FieldType, StreamSchema};
 
-/// Checks that `bytes` are a record whose values fit `schema`; its version of the schema.
+/// Checks that `bytes` are a record whose values match `schema`; returns its version of the schema.
 ///
 /// # Errors
-/// Bytes that are no record, or values that do not fit.
+/// Bytes that are not a record, or values that do not match.
 pub fn validate_record(bytes: &[u8], schema: &StreamSchema) -> Result<u32, CodecError> {
     if bytes.len() > RECORD_BYTES_MAX + ORIGIN_BYTES_MAX {
         return Err(CodecError::TooLarge(bytes.len()));
@@ -24,12 +24,12 @@ pub(crate) fn validate_body(body: &[u8], schema: &StreamSchema) -> Result<(), Co
     let mut walk = Walk { rest: body };
     walk.varint("the receive time")?;
     if walk.varint32("the quality")? > 2 {
-        return Err(malformed("the quality is none"));
+        return Err(malformed("the quality is not a known one"));
     }
     match walk.byte("the key")? {
         0 => {}
         1 => walk.text("the key")?,
-        _ => return Err(malformed("the key is neither there nor absent")),
+        _ => return Err(malformed("the key is neither present nor absent")),
     }
     let values = walk.varint("the number of values")?;
     let fields = schema.fields.len();
@@ -46,7 +46,7 @@ pub(crate) fn validate_body(body: &[u8], schema: &StreamSchema) -> Result<(), Co
     }
     match walk.rest.len() {
         0 => Ok(()),
-        more => Err(malformed(format!("{more} bytes too many"))),
+        more => Err(malformed(format!("{more} surplus bytes"))),
     }
 }
 
@@ -97,11 +97,11 @@ impl<'a> Walk<'a> {
         let bytes = self.take(length, what)?;
         match std::str::from_utf8(bytes) {
             Ok(_) => Ok(()),
-            Err(_) => Err(malformed(format!("{what} is no UTF-8"))),
+            Err(_) => Err(malformed(format!("{what} is not UTF-8"))),
         }
     }
 
-    /// Passes over a value; its type, none for null. The numbers are those of the variants of
+    /// Skips a value; returns its type, none for null. The numbers are those of the variants of
     /// [`crate::Value`].
     fn value(&mut self, what: &str) -> Result<Option<FieldType>, CodecError> {
         let variant = self.varint32(what)?;
@@ -145,7 +145,7 @@ fn cut(what: &str) -> CodecError {
     malformed(format!("it ends within {what}"))
 }
 
-/// The number at the beginning and what is behind it; none when it is cut or above 64 bits.
+/// The number at the start and the rest; none if it is truncated or above 64 bits.
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (index, byte) in bytes.iter().enumerate().take(10) {

@@ -23,11 +23,11 @@
 //! ```
 //!
 //! A limit that raises an alarm is an expression of the statement in a field of type boolean:
-//! `avg(value) > 38.0 as alarm`. It needs no key of its own.
+//! `avg(value) > 38.0 as alarm`. It needs no separate key.
 //!
-//! Reading a descriptor checks all that needs no stream: keys, types, names, durations, and that
-//! the statement is one allowed SELECT over the aliases. Columns are checked when the sources are
-//! bound, for only then is it known what fields they have.
+//! Reading a descriptor checks everything that needs no stream: keys, types, names, durations, and
+//! that the statement is one allowed SELECT over the aliases. Columns are checked when the sources
+//! are bound, because only then are their fields known.
 
 mod error;
 mod raw;
@@ -37,16 +37,17 @@ pub use raw::descriptor_json_schema;
 
 use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};
 
-/// Most sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far fewer.
+/// Maximum number of sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far
+/// fewer.
 pub const SOURCES_MAX: usize = 16;
 
-/// Longest descriptor in bytes. 256 KiB: the statement is at most 32.
+/// Maximum length of a descriptor in bytes. 256 KiB: the statement has at most 32.
 pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
 
 /// A virtual sensor as described.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Descriptor {
-    /// Its name; also that of its output stream unless the output says another.
+    /// Its name; also the name of its output stream unless the output sets another.
     pub name: String,
     /// For a person to read.
     pub description: Option<String>,
@@ -61,19 +62,19 @@ pub struct Descriptor {
 pub struct Source {
     /// Its name in the statement.
     pub alias: String,
-    /// Which streams.
+    /// The streams.
     pub selection: Selection,
-    /// How many of them.
+    /// The number of streams.
     pub policy: BindingPolicy,
-    /// What the window holds.
+    /// The content of the window.
     pub window: Extent,
-    /// When the window is looked at.
+    /// The time of evaluation.
     pub slide: Extent,
     /// What becomes of late elements.
     pub late: LatePolicy,
 }
 
-/// Which streams a source takes.
+/// The streams of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// The stream of this name.
@@ -82,11 +83,11 @@ pub enum Selection {
     Query(StreamQuery),
 }
 
-/// What a stream must be to be found; everything that is given must hold.
+/// The criteria of a stream; all that are given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamQuery {
     /// One of its fields observes this property, a URI. That field's column is called `value`,
-    /// whatever the device calls it; a field that is called so gives way as `value_`.
+    /// whatever its name; another field with that name becomes `value_`.
     pub observed_property: Option<String>,
     /// The unit of that field, as a UCUM code.
     pub unit: Option<String>,
@@ -94,7 +95,7 @@ pub struct StreamQuery {
     pub entity_type: Option<String>,
     /// Its device lies in this scope.
     pub scope: Option<String>,
-    /// Its name begins so.
+    /// Prefix of its name.
     pub name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     pub sparql: Option<String>,
@@ -107,12 +108,12 @@ pub struct Output {
     pub stream: String,
     /// When an element counts as stored.
     pub level: chappe_log::Level,
-    /// How long elements are kept, for [`StreamLog::set_retention`](crate::StreamLog::set_retention);
-    /// `None`: as the node keeps any stream.
+    /// Retention of the elements, for
+    /// [`StreamLog::set_retention`](crate::StreamLog::set_retention); `None`: the node's default.
     pub retention: Option<Retention>,
     /// The statement.
     pub sql: String,
-    /// What the elements look like.
+    /// The schema of the elements.
     pub schema: StreamSchema,
 }
 
@@ -120,18 +121,19 @@ impl Descriptor {
     /// Reads a descriptor; `file` names it in errors.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place, its key and a hint.
+    /// The first fault, with its position, its key and a hint.
     pub fn parse(file: &str, text: &str) -> Result<Self, DescriptorError> {
         raw::parse(file, text)
     }
 }
 
 impl StreamQuery {
-    /// What a stream's elements look like to the statement: the field that observes the property
+    /// The schema of a stream's elements as seen by the statement: the field that observes the
+    /// requested property is called `value`.
     /// asked for is called `value`.
     ///
     /// # Errors
-    /// In words, why a stream with these fields does not match.
+    /// The reason, as text, why a stream with these fields does not match.
     pub fn offered(&self, schema: &StreamSchema) -> Result<StreamSchema, String> {
         let mut offered = schema.clone();
         let Some(value) = self.value_field(schema)? else {
@@ -147,10 +149,10 @@ impl StreamQuery {
         Ok(offered)
     }
 
-    /// The field that observes the property asked for, if one is asked for.
+    /// The field that observes the requested property, if any is requested.
     ///
     /// # Errors
-    /// In words, why a stream with these fields does not match.
+    /// The reason, as text, why a stream with these fields does not match.
     pub fn value_field<'s>(&self, schema: &'s StreamSchema) -> Result<Option<&'s str>, String> {
         let Some(property) = &self.observed_property else {
             return Ok(None);
@@ -167,7 +169,7 @@ impl StreamQuery {
         }
         Err(match other_unit {
             Some(field) => format!(
-                "its field {} is in {:?}, asked for is {:?}",
+                "its field {} has the unit {:?}, not {:?}",
                 field.name,
                 field.unit.as_deref().unwrap_or(""),
                 self.unit.as_deref().unwrap_or("")

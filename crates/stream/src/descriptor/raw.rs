@@ -25,15 +25,15 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Virtual sensor")]
 struct RawDescriptor {
-    /// Its name, and that of its output stream: lower case, dots between parts.
+    /// The name, also of the output stream: lower case, with dots between parts.
     #[schemars(with = "String")]
     name: Spanned<String>,
     /// What it is for.
     description: Option<String>,
-    /// Its sources.
+    /// The sources.
     #[schemars(with = "Vec<RawSource>")]
     source: Spanned<Vec<Spanned<RawSource>>>,
-    /// What it brings forth.
+    /// The output.
     output: RawOutput,
 }
 
@@ -41,7 +41,7 @@ struct RawDescriptor {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawSource {
-    /// Its name in the statement.
+    /// The name in the statement.
     #[schemars(with = "String")]
     alias: Spanned<String>,
     /// The stream of this name. Either this or `query`.
@@ -52,15 +52,15 @@ struct RawSource {
     query: Option<Spanned<RawQuery>>,
     /// Take one matching stream (the earliest registered), or all. Default: one.
     bind: Option<RawPolicy>,
-    /// What the window holds: a number of elements, or a time such as "8s". Default: 1.
+    /// The content of the window: a number of elements, or a time such as "8s". Default: 1.
     window: Option<RawExtent>,
-    /// When the window is evaluated: after so many elements, or so much time. Default: 1.
+    /// The interval of evaluation: a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
     /// What becomes of late elements. Default: insert.
     late: Option<RawLate>,
 }
 
-/// What a stream must be; everything that is given must hold.
+/// The criteria of a stream; all that are given must hold.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawQuery {
@@ -73,13 +73,13 @@ struct RawQuery {
     entity_type: Option<String>,
     /// Its device lies in this scope.
     scope: Option<String>,
-    /// Its name begins so.
+    /// Prefix of its name.
     name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     sparql: Option<String>,
 }
 
-/// How many matching streams a source takes.
+/// The number of matching streams that a source binds.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawPolicy {
@@ -95,7 +95,7 @@ enum RawLate {
     Drop,
 }
 
-/// What a virtual sensor brings forth.
+/// The output of a virtual sensor.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawOutput {
@@ -104,15 +104,15 @@ struct RawOutput {
     stream: Option<Spanned<String>>,
     /// When an element counts as stored. Default: power.
     level: Option<RawLevel>,
-    /// How long elements are kept; `{}`: as long as the log has room. Default: as the node keeps any
-    /// stream (`log.keep_elements`, `log.keep_age_s`).
+    /// Retention of the elements; `{}`: as long as the log has room. Default: the node's retention
+    /// (`log.keep_elements`, `log.keep_age_s`).
     retention: Option<RawRetention>,
     /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
     #[schemars(with = "String")]
     sql: Spanned<String>,
-    /// What the key of an element identifies, when the statement gives a column `key`.
+    /// The subject that the key of an element identifies, if the statement has a column `key`.
     key: Option<String>,
-    /// The fields of the elements; the statement gives a column for each.
+    /// The fields of the elements; the statement has a column for each.
     #[schemars(with = "Vec<RawField>")]
     field: Spanned<Vec<Spanned<RawField>>>,
 }
@@ -126,11 +126,11 @@ enum RawLevel {
     Power,
 }
 
-/// How long elements are kept.
+/// Retention of the elements.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawRetention {
-    /// The newest so many, and up to a sixteenth (at least 16) more.
+    /// This number of the newest elements, and up to a sixteenth (at least 16) more.
     #[schemars(range(min = 1))]
     elements: Option<NonZeroU64>,
     /// Those younger than this, such as "7d", and up to a sixteenth older.
@@ -141,16 +141,16 @@ struct RawRetention {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawField {
-    /// Its name: a column of the statement.
+    /// The name: a column of the statement.
     name: String,
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     field_type: RawType,
-    /// Its unit, a UCUM code.
+    /// The unit, a UCUM code.
     unit: Option<String>,
     /// What is observed, a URI.
     observed_property: Option<String>,
-    /// What it says.
+    /// The description.
     description: Option<String>,
 }
 
@@ -215,7 +215,7 @@ fn sources(
 ) -> Result<Vec<Source>, DescriptorError> {
     let count = raw.get_ref().len();
     if count == 0 || count > SOURCES_MAX {
-        let message = format!("there are {count} sources, allowed are 1 to {SOURCES_MAX}");
+        let message = format!("there are {count} sources; 1 to {SOURCES_MAX} are allowed");
         let at = raw.span().start;
         return Err(place.error(DescriptorFault::Value, at, "source", message, None));
     }
@@ -302,12 +302,12 @@ fn stream_query(
     };
     let fault = DescriptorFault::Value;
     if query == StreamQuery::default() {
-        let hint = Some("for every stream write name_prefix = \"\"".to_owned());
-        return Err(place.error(fault, at, key, "the query asks for nothing", hint));
+        let hint = Some("to match every stream, write name_prefix = \"\"".to_owned());
+        return Err(place.error(fault, at, key, "the query has no criteria", hint));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
-        let message = "`unit` is that of the field that observes `observed_property`";
-        let hint = Some("give observed_property too".to_owned());
+        let message = "`unit` applies to the field that observes `observed_property`, which is not given";
+        let hint = Some("set observed_property as well".to_owned());
         return Err(place.error(fault, at, key, message, hint));
     }
     Ok(query)
@@ -361,7 +361,7 @@ fn output_schema(
         let name = format!("output.field[{index}].name");
         if RESERVED_COLUMNS.contains(&raw.name.as_str()) {
             let message = format!("every element has {:?} besides its fields", raw.name);
-            let hint = Some("give the field another name".to_owned());
+            let hint = Some("rename the field".to_owned());
             return Err(place.error(fault, at, name, message, hint));
         }
         schema.fields.push(Field {
@@ -403,7 +403,7 @@ fn sql_error(
         if let Some(offset) = offset
             && let Some(found) = place.text[span.clone()].find(sql.get_ref().as_str())
         {
-            // Found as it stands: no escapes between the file and the statement.
+            // Found literally: there are no escapes between the file and the statement.
             at = span.start + found + offset;
         }
         if let Some(missing) = message.strip_prefix("no such table: ") {

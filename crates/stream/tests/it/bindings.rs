@@ -42,7 +42,7 @@ fn a_replacement_is_taken_and_told() {
             (
                 BindingChangeKind::Unbound,
                 "b",
-                "it is gone, or matches no more; its device: urn:device:b"
+                "it was removed, or no longer matches; its device: urn:device:b"
             ),
             (
                 BindingChangeKind::Bound,

@@ -78,7 +78,7 @@ type Case = (
 fn each_fault_is_told_with_place_key_and_hint() {
     #[rustfmt::skip]
     let cases: &[Case] = &[
-        ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "no such key", "`window`"),
+        ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "unknown key", "`window`"),
         ("window = \"8s\"", "window = \"8 sec\"", (7, 10), "window", "is not a time", "10s"),
         ("window = \"8s\"", "window = \"0s\"", (7, 10), "window", "out of range", "above zero"),
         ("window = 10", "window = 0", (15, 10), "window", "out of range", "from 1"),
@@ -97,7 +97,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("stream = \"ward.bed1.spo2\"", "stream = \"Ward Bed 1\"", (13, 10), "source[1].stream",
             "no stream name", "ward-bed-1"),
         ("stream = \"ward.bed1.spo2\"\n", "", (11, 1), "source[1].stream", "neither", "name one"),
-        ("type = \"{urn:x}Monitor\"", "typ = \"x\"", (6, 55), "typ", "no such key", "`type`"),
+        ("type = \"{urn:x}Monitor\"", "typ = \"x\"", (6, 55), "typ", "unknown key", "`type`"),
         ("observed_property = \"urn:ecg\", ", "", (6, 9), "source[0].query", "`unit`", "give"),
         ("name = \"peak\"", "name = \"quality\"", (24, 1), "output.field[0].name", "besides", "another"),
         ("name = \"saturation\"", "name = \"peak\"", (28, 1), "output.field[1].name", "twice", ""),
