@@ -233,7 +233,7 @@ impl ElementType {
             0 => Quality::Good,
             1 => Quality::Questionable,
             2 => Quality::Bad,
-            _ => return Err(cdr.wrong("a quality is none of 0, 1, 2")),
+            _ => return Err(cdr.wrong("a quality is not 0, 1 or 2")),
         };
         let fields = &self.schema.fields;
         let mut absent = vec![false; fields.len()];

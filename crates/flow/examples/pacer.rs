@@ -1,4 +1,4 @@
-//! What a pacer costs: nanoseconds for asking it, telling it what was sent, and what was acknowledged.
+//! The cost of a pacer: nanoseconds for asking it, and for reporting sent and acknowledged samples.
 //! `cargo run --release -p chappe-flow --example pacer`
 
 #![allow(clippy::disallowed_methods)] // it measures: the clock is what it is for

@@ -1,4 +1,4 @@
-//! What a session costs for each element, both ends together, in memory and on one core.
+//! The cost of a session for each element, both ends together, in memory and on one core.
 //!
 //!     cargo run --release -p chappe-flow --example session_cost -- [ELEMENTS] [PAYLOAD_BYTES]
 //!
@@ -63,7 +63,7 @@ impl Pair {
         pair
     }
 
-    /// Gives one input and everything that follows from it.
+    /// Passes one input and processes everything that follows from it.
     fn give(&mut self, input: Carried, queue: &mut Vec<Carried>) {
         queue.push(input);
         while let Some(next) = queue.pop() {

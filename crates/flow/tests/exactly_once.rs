@@ -1,5 +1,5 @@
 //! Goal: whatever happens to the connection, every element is stored once, in order, and nothing is
-//! acknowledged that is not stored.
+//! acknowledged before it is stored.
 //!
 //! Method: two ends on a virtual network with seeds; the model of both logs judges. `FLOW_SEEDS`
 //! (how many) and `FLOW_SEED` (the first) choose; a failure names its seed.
@@ -19,7 +19,7 @@ fn number(name: &str, default: u64) -> u64 {
     given.map_or(default, |given| given.parse().expect("a number"))
 }
 
-/// What truly happened over all seeds: a run in which one of them stayed 0 shows nothing.
+/// Counts of the events over all seeds: a run in which one of them stays 0 shows nothing.
 #[derive(Debug, Default)]
 struct Sometimes {
     damaged: u64,

@@ -1,4 +1,4 @@
-//! Goal: frames are read as they were written, and no bytes do harm.
+//! Goal: decoded frames equal the encoded ones, and no bytes do harm.
 //!
 //! Method: properties over messages of every kind and over arbitrary bytes.
 
@@ -13,7 +13,7 @@ use chappe_flow::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Owned stand-ins for what messages borrow.
+/// Owned versions of the data that messages borrow.
 #[derive(Debug, Clone)]
 struct Texts {
     text: String,

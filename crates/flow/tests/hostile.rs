@@ -1,4 +1,4 @@
-//! Goal: whatever a peer does against the protocol ends in a failure that says whose fault it is,
+//! Goal: every violation of the protocol by a peer ends in a failure that names the side at fault,
 //! with a code, which the peer receives; honest mishaps do not.
 //!
 //! Method: one machine against frames written by hand; and the fuzz target's programs at random.
@@ -111,7 +111,8 @@ impl Origin {
         })
     }
 
-    /// It has failed by the peer's fault with this code, the peer was told, and nothing works now.
+    /// It has failed by the peer's fault with this code, the peer was notified, and further input
+    /// has no effect.
     fn assert_blamed(&mut self, code: Code) {
         let failure = self.failure().expect("a failure").clone();
         assert_eq!(
@@ -127,7 +128,7 @@ impl Origin {
     }
 }
 
-/// What the last frame says at last.
+/// The last message of the last frame.
 fn goodbye(frames: &[Bytes]) -> Option<Code> {
     match decode(frames.last()?).ok()?.last()?.ok()? {
         Message::Goodbye { code, .. } => Some(code),
@@ -173,7 +174,7 @@ fn fetch(request: u64, channel: Channel) -> Message<'static> {
     }
 }
 
-/// What a subscriber says that has stored the first `stored`.
+/// The message of a subscriber that has stored the first `stored`.
 fn entry(stored: u64) -> Entry {
     Entry {
         channel: CHANNEL.0,

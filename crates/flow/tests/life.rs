@@ -1,4 +1,4 @@
-//! Goal: the life of a session and of its channels: idle for long, left, refused, ended.
+//! Goal: the life of a session and of its channels: idle for a long time, left, refused, ended.
 //!
 //! Method: two ends on a virtual connection with much jitter, so that both sides' messages cross.
 

@@ -1,11 +1,11 @@
-//! Goal: no pacer panics, waits too long or stops for good, whatever it is told: readers that never
-//! acknowledge, late, in bursts, or the future; clocks that stand and jump.
+//! Goal: no pacer panics, waits too long or stops permanently, whatever its input: readers that
+//! acknowledge never, late, in bursts, or future samples; clocks that stop and jump.
 //!
-//! And that sessions at the default pace lose nothing by it: who has less to send than might go sends
-//! when a window alone lets it, to the nanosecond; a receiver whose disk is slow gets as much.
+//! Sessions at the default pace lose nothing by it: a sender with less data than allowed sends
+//! exactly when a window alone would let it; a receiver with a slow disk receives as much.
 //!
-//! Method: random stories against each pacer, then an honest reader behind which it must go on; and
-//! sessions with a pacer that always waits for an acknowledgement.
+//! Method: random histories against each pacer, then an honest reader with which it must continue;
+//! and sessions with a pacer that always waits for an acknowledgement.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod network;
@@ -23,14 +23,14 @@ use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Told {
-    /// The clock moves, back too, nanoseconds.
+    /// The clock moves, possibly back, in nanoseconds.
     Clock(i64),
     /// Asked, and sent when it may.
     Asked {
         bytes: u64,
         elements: u64,
     },
-    /// Sent although it was not asked.
+    /// Sent without asking.
     Sent {
         bytes: u64,
         elements: u64,
@@ -39,12 +39,12 @@ enum Told {
         bytes: u64,
         elements: u64,
     },
-    /// So much of what is on the way, or more than was ever sent.
+    /// This share of the amount in flight, or more than was ever sent.
     Acknowledged {
         share: f64,
         delay: Option<u64>,
     },
-    /// On the way is what somebody says.
+    /// The amount in flight is as claimed.
     Lie {
         bytes: u64,
         elements: u64,
@@ -101,7 +101,7 @@ fn ask(pacer: &mut dyn Pacer, now: Instant, in_flight: InFlight) -> Result<Pace,
     Ok(pace)
 }
 
-/// Tells a story, and gives what is on the way after it.
+/// Plays a history, and returns the amount in flight after it.
 fn tell(pacer: &mut dyn Pacer, story: &[Told]) -> Result<(Instant, InFlight), TestCaseError> {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut on_way = InFlight::default();

@@ -1,5 +1,5 @@
-//! Goal: an end with a damaged middle gets its records back from the other; what neither has is
-//! counted.
+//! Goal: an end with a damaged middle gets its records back from the other; records that neither
+//! has are counted.
 //!
 //! Method: two ends on a virtual network with seeds; the model's logs answer.
 

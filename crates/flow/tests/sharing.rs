@@ -1,5 +1,5 @@
-//! Goal: streams share a connection without delaying each other, and what catches up does not delay
-//! what is live.
+//! Goal: streams share a connection without delaying each other, and channels that catch up do not
+//! delay live ones.
 //!
 //! Method: two ends on a virtual network with a rate; times are virtual, so bounds are exact.
 
@@ -15,7 +15,7 @@ fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Appends to the stream every 10 ms, for so long.
+/// Appends to the stream every 10 ms, for this duration.
 fn produce(world: &mut World, stream: usize, duration: Duration) {
     let end = world.now + duration;
     while world.now < end {

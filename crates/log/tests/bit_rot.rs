@@ -1,9 +1,9 @@
 //! Goal: bit rot anywhere is found or harmless: no wrong record is ever returned, healthy records
 //! elsewhere stay readable, missing records are named and counted, and the scrub finds the damage
-//! that opening did not check. Method: one bit of each byte of each file of a log is flipped (clean
-//! and unclean ends), sectors are zeroed or swapped. Each result is opened, with and without the
-//! segments' snapshots, and all readable records are compared; the scrub and the counts of losses
-//! are compared with the model.
+//! that opening did not check.
+//! Method: one bit of each byte of each file of a log is flipped (clean and unclean ends), sectors
+//! are zeroed or swapped. Each result is opened, with and without the segments' snapshots, and all
+//! readable records are compared; the scrub and the counts of losses are compared with the model.
 
 use chappe_log::{Disk, Error, Level, Options, Position, Store, check};
 use chappe_sim::SimDisk;

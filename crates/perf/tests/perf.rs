@@ -1,7 +1,8 @@
 //! Goal: the measurements are true: each sample is taken once and in order over a reliable carrier,
 //! by each of several subscribers, with any pacer; criteria are judged; impossible measurements are
-//! refused. Method: publisher and subscribers in separate threads, over real sockets on loopback
-//! with ports that the system chooses.
+//! refused.
+//! Method: publisher and subscribers in separate threads, over real sockets on loopback with ports
+//! that the system chooses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;

@@ -1,6 +1,7 @@
 //! Goal: notification trees keep their promises under loss, death, crashes and lies, and the plan
-//! determines their duration. Method: the product's machine on each sink of a simulated network,
-//! judged against the actual events.
+//! determines their duration.
+//! Method: the product's machine on each sink of a simulated network, judged against the actual
+//! events.
 
 use std::time::Duration;
 

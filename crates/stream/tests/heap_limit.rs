@@ -1,7 +1,7 @@
-//! Goal: a statement that gathers without end is stopped at the bound of SQLite's heap, is told so by
-//! name, and the next evaluation has the memory again.
-//! Method: a statement that holds large texts apart from each other, alone in its process, for the
-//! bound is the process's.
+//! Goal: a statement that accumulates without end is stopped at the bound of SQLite's heap with an
+//! error that names it, and the next evaluation has the memory again.
+//! Method: a statement that holds many separate large texts, alone in its process, because the
+//! bound is per process.
 
 use std::sync::Arc;
 

@@ -125,7 +125,7 @@ pub enum Seen {
     Gone {
         /// Its endpoint.
         endpoint: String,
-        /// How the end was noticed.
+        /// How the end was detected.
         reason: String,
     },
     /// A device matches a search.

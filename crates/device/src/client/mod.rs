@@ -54,7 +54,7 @@ pub struct ClientOptions {
     pub selection: Selection,
     /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
-    /// Which addresses a device may name. Default: its own only.
+    /// The addresses that a device may name. Default: its own only.
     pub policy: AddressPolicy,
     /// Limits of its requests.
     pub http: ClientLimits,
@@ -273,7 +273,8 @@ impl DeviceClient {
         learning::learn(&self.shared, found).await;
     }
 
-    /// Notes that a [learned](Self::learn) device is no longer published. It is removed, unless it was
+    /// Records that a [learned](Self::learn) device is no longer published. It is removed, unless
+    /// it was
     /// described; then it is removed when it no longer listens.
     pub async fn unlearn(&self, endpoint: &str) {
         learning::unlearn(&self.shared, endpoint).await;

@@ -44,7 +44,7 @@ pub struct HostOptions {
     pub selection: Selection,
     /// The HTTP port; 0, the default, takes a free one on each address.
     pub port: u16,
-    /// Which addresses a subscriber may name. Default: its own only.
+    /// The addresses that a subscriber may name. Default: its own only.
     pub policy: AddressPolicy,
     /// The longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
     /// (DPWS 1.1, APP_MAX_DELAY), which spares large networks. Use zero in small ones.

@@ -1,5 +1,5 @@
-//! Two ends on a virtual clock, between them a connection that delays, damages and breaks; behind them
-//! a model of the origin's log and of the subscriber's storage. A session that fails is followed by
+//! Two ends on a virtual clock, with a connection between them that delays, damages and breaks, and
+//! a model of the origin's log and of the subscriber's storage. A failed session is followed by
 //! another.
 //!
 //! Everything comes from a seed. The machines' invariants are checked after each input.
@@ -20,18 +20,19 @@ use fastrand::Rng;
 
 use origin::{Answer, OriginStream};
 
-/// What the network does, in chances of a thousand.
+/// The effects of the network, in chances of a thousand.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Weather {
     pub(crate) damage: u32,
-    /// Each frame takes at least so long, and at most so much more. Frames keep their order.
+    /// Each frame takes at least the first time, and at most the second one more. Frames keep their
+    /// order.
     pub(crate) delay: Duration,
     pub(crate) jitter: Duration,
-    /// How fast frames leave, each way; `None`: at once.
+    /// Rate at which frames leave, in each direction; `None`: at once.
     pub(crate) bytes_per_s: Option<u64>,
 }
 
-/// What the programs around the machines are like.
+/// The programs around the machines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manners {
     pub(crate) store: Duration,
@@ -50,7 +51,7 @@ enum Happening {
     Stored(u64, usize, Position, Vec<(u64, Vec<u8>)>),
 }
 
-/// What the subscriber has of one stream.
+/// The subscriber's elements of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     /// In the order of storage.
@@ -87,21 +88,21 @@ pub(crate) struct World {
     pub(crate) cuts: u64,
     /// Frames that the network damaged.
     pub(crate) damaged: u64,
-    /// Whether the present session has failed, and another must begin.
+    /// Whether the current session has failed, and another must start.
     has_failed: bool,
     pub(crate) totals: Counters,
     pub(crate) credit: Option<chappe_flow::Credit>,
-    /// Prints what is said.
+    /// Prints the messages.
     pub(crate) trace: bool,
-    /// What was handed out, in order: stream, first number, how many, when.
+    /// The elements handed out, in order: stream, first number, count, time.
     pub(crate) handed_out: Vec<(usize, u64, u64, Instant)>,
     /// When each element was appended.
     pub(crate) born: BTreeMap<(usize, u64), Instant>,
-    /// What repairs brought, to the origin and to the subscriber: position and payload.
+    /// The results of repairs, at the origin and at the subscriber: position and payload.
     pub(crate) repaired: [Vec<(Position, Vec<u8>)>; 2],
-    /// How many numbers each ended repair could not bring.
+    /// The number of elements that each ended repair could not restore.
     pub(crate) unrepaired: [Vec<u64>; 2],
-    /// The other events of both ends, in words.
+    /// The other events of both ends, as text.
     pub(crate) told: Vec<String>,
 }
 
@@ -164,7 +165,7 @@ impl World {
         self.happenings.insert(self.ticket, happening);
     }
 
-    /// Cuts the connection, if there is one, and makes another.
+    /// Cuts the connection, if there is one, and opens another.
     pub(crate) fn connect(&mut self) {
         self.session += 1;
         self.cuts += 1;
@@ -237,7 +238,7 @@ impl World {
         element.max(dead)
     }
 
-    /// Appends to a stream and tells the sender.
+    /// Appends to a stream and notifies the sender.
     pub(crate) fn append(&mut self, stream: usize, count: usize, bytes: usize) {
         let live = self.chance(self.manners.live);
         let mut records = Vec::new();
@@ -610,7 +611,7 @@ impl World {
         self.now = end;
     }
 
-    /// Runs until everything is stored, at most so long.
+    /// Runs until everything is stored, at most for this duration.
     pub(crate) fn finish(&mut self, most: Duration) {
         let end = self.now + most;
         while self.now < end && !self.is_complete() {
@@ -627,7 +628,7 @@ impl World {
         );
     }
 
-    /// Where the streams stand whose end is not at the subscriber.
+    /// The positions of streams whose end is not at the subscriber.
     fn stuck(&self) -> Vec<String> {
         let stand = |stream: usize| {
             let (origin, stored) = (&self.streams[stream], &self.stored[stream]);
@@ -727,7 +728,7 @@ impl World {
     }
 }
 
-/// The first run of consecutive numbers, as a repair is answered.
+/// The first run of consecutive numbers, as in the answer of a repair.
 fn answer(elements: Vec<(u64, Vec<u8>)>) -> (u64, Records) {
     let first = elements.first().map_or(0, |(number, _)| *number);
     let run = (first..).zip(elements);
@@ -744,7 +745,7 @@ fn positions(epoch: u64, first: u64, records: &Records) -> Vec<(Position, Vec<u8
     positions.collect()
 }
 
-/// Adds the counters of both ends that tests look at.
+/// Sums the counters of both ends that tests check.
 fn add(totals: &mut Counters, sender: Counters, receiver: Counters) {
     totals.stalls += sender.stalls;
     totals.rollbacks += receiver.rollbacks;

@@ -11,11 +11,11 @@ use chappe_flow::{
 pub(crate) struct OriginStream {
     /// Number to (epoch, payload).
     pub(crate) records: BTreeMap<u64, (u64, Vec<u8>)>,
-    /// Epochs with the number that each begins with.
+    /// Epochs with the number with which each starts.
     pub(crate) epochs: Vec<(u64, u64)>,
     /// The first number kept.
     pub(crate) first: u64,
-    /// The next number to be given out.
+    /// The next number to be assigned.
     pub(crate) next: u64,
     /// Damaged ranges: numbers that cannot be read.
     pub(crate) damaged: Vec<(u64, u64)>,
@@ -66,7 +66,7 @@ impl OriginStream {
         number
     }
 
-    /// The log goes on counting in a new epoch, nothing is lost.
+    /// The log continues counting in a new epoch; nothing is lost.
     pub(crate) fn new_epoch(&mut self) {
         if self.epochs.last().expect("there is one").1 == self.next {
             self.epochs.pop();
@@ -75,7 +75,7 @@ impl OriginStream {
         self.next_epoch += 1;
     }
 
-    /// The log goes back behind `next`, which is numbered anew.
+    /// The log is rolled back to before `next`, which is renumbered.
     pub(crate) fn go_back(&mut self, next: u64) {
         self.records.split_off(&next);
         self.next = next;
@@ -90,7 +90,7 @@ impl OriginStream {
         self.records = self.records.split_off(&self.first);
     }
 
-    /// The epoch of a number (of the next to be written, too).
+    /// The epoch of a number (also of the next one).
     pub(crate) fn epoch_of(&self, number: u64) -> u64 {
         let found = self.epochs.iter().rev().find(|(_, first)| *first <= number);
         found.unwrap_or(&self.epochs[0]).0
@@ -143,7 +143,7 @@ impl OriginStream {
         }
     }
 
-    /// One behind the last number of an epoch.
+    /// The number after the last one of an epoch.
     fn end_of(&self, epoch: u64) -> Option<u64> {
         let at = self.epochs.iter().position(|(known, _)| *known == epoch)?;
         Some(
@@ -153,7 +153,7 @@ impl OriginStream {
         )
     }
 
-    /// What a rollback while the session is open says.
+    /// The offer of a rollback while the session is open.
     pub(crate) fn rollback(&self, next: u64, old_epoch: u64) -> Offer {
         Offer::Rollback {
             kept: (next > 1).then_some(Position {

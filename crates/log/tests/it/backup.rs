@@ -1,9 +1,9 @@
 //! Goal: a copy made while the log is written, trimmed and cut by its size limit is a log of its
 //! own that holds everything acknowledged before the copy started and nothing that was not written;
 //! once opened, it has new epochs. A repair saves damaged bytes and leaves nothing that a reader
-//! waits for. Method: a store is copied repeatedly under a writer; each copy is opened and judged.
-//! A log with rot, a torn tail and lost segments is repaired, also with a power loss at each
-//! boundary.
+//! waits for.
+//! Method: a store is copied repeatedly under a writer; each copy is opened and judged. A log with
+//! rot, a torn tail and lost segments is repaired, also with a power loss at each boundary.
 
 use chappe_log::{
     Disk, EpochReason, Error, Level, MemoryDisk, Options, Repaired, Report, Store, Stream, back_up,

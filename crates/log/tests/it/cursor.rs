@@ -1,6 +1,6 @@
 //! Goal: a stream's cursor is that of its newest record, or the one set after it, even if the
-//! record was removed since by a trim, the size limit, an opening or a full disk. Method: streams
-//! with small segments on a simulated disk; `power_loss.rs` covers power losses.
+//! record was removed since by a trim, the size limit, an opening or a full disk.
+//! Method: streams with small segments on a simulated disk; `power_loss.rs` covers power losses.
 
 use chappe_log::{Cursor, Error, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;

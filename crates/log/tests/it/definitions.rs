@@ -1,6 +1,7 @@
 //! Goal: definitions of many streams cost one sync, a change builds on the newest definition even
-//! while that is in flight, and a refused definition changes nothing. Method: a store that its
-//! caller drives, on a simulated disk, so that definitions stay in flight until the test commits.
+//! while that is in flight, and a refused definition changes nothing.
+//! Method: a store that its caller drives, on a simulated disk, so that definitions stay in flight
+//! until the test commits.
 
 use chappe_log::{Commit, Committed, Defining, Error, Level, Options, QueueFull, Store, Stream};
 use chappe_sim::SimDisk;

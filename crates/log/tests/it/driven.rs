@@ -1,7 +1,8 @@
 //! Goal: a store driven by its caller behaves like one with a thread, and identically each time, so
-//! that a simulation of it can be repeated. Method: the same workload on two simulated disks must
-//! produce the same bytes and the same boundaries; power losses at each boundary are judged as for
-//! the thread; the queue moves only by `commit`; calls count the checks of a full disk.
+//! that a simulation of it can be repeated.
+//! Method: the same workload on two simulated disks must produce the same bytes and the same
+//! boundaries; power losses at each boundary are judged as for the thread; the queue moves only by
+//! `commit`; calls count the checks of a full disk.
 
 use crate::model::{Model, judge, options, workload, workload_with};
 use chappe_log::{Commit, Committed, Error, Health, Level, MemoryDisk, Options, QueueFull, Store};

@@ -1,7 +1,8 @@
 //! Goal: records are restored into a damaged middle under their own numbers, are durable at level
-//! `power` once acknowledged, and are read in order; nothing else can be stored there. Method: a
-//! log is damaged in several segments, restored from a copy, reopened, and damaged again where it
-//! was restored; the power is cut at each boundary of such a restore and the result is judged.
+//! `power` once acknowledged, and are read in order; nothing else can be stored there.
+//! Method: a log is damaged in several segments, restored from a copy, reopened, and damaged again
+//! where it was restored; the power is cut at each boundary of such a restore and the result is
+//! judged.
 
 use chappe_log::{Commit, Error, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;

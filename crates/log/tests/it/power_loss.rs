@@ -1,9 +1,10 @@
 //! Goal: whatever the moment of a power loss and the state of the disk after it, no acknowledged
 //! record of level `Power` is lost, duplicated or wrong, no acknowledged number is reused, order is
-//! kept, and trims remove only what they name. Method: a workload over streams of all levels, with
-//! trims and the removals they cause, runs once for each boundary (write, sync, change of names) of
-//! the run, with the power cut there; from each cut several legal images of the disk are drawn,
-//! opened, judged against the acknowledgements, written on, and cut and judged once more.
+//! kept, and trims remove only what they name.
+//! Method: a workload over streams of all levels, with trims and the removals they cause, runs once
+//! for each boundary (write, sync, change of names) of the run, with the power cut there; from each
+//! cut several legal images of the disk are drawn, opened, judged against the acknowledgements,
+//! written on, and cut and judged once more.
 
 use crate::model::{Model, judge, workload};
 use chappe_log::Level;

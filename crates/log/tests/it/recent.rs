@@ -1,7 +1,8 @@
 //! Goal: records read from memory equal those in the file, and with any number of followers, live
-//! data needs no read of the file. Method: the same records are read with memory, with very little
-//! of it and with none; the reads of a simulated disk are counted for twenty-four followers of a
-//! live stream; records are appended from their own buffer.
+//! data needs no read of the file.
+//! Method: the same records are read with memory, with very little of it and with none; the reads
+//! of a simulated disk are counted for twenty-four followers of a live stream; records are appended
+//! from their own buffer.
 
 use chappe_log::{Batch, Commit, Error, Follower, Level, Options, Store, Stream};
 use chappe_sim::{Operation, SimDisk};

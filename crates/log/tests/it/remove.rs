@@ -1,8 +1,8 @@
 //! Goal: a removed stream stays removed, affects no other stream, and frees its name, its space and
-//! its number; created again it has another epoch. Method: streams on a simulated disk, removed
-//! while other streams hold older segments; reopened with and without snapshots; the power cut at
-//! each boundary, each image judged; each bit of the removal's frames flipped; a full disk;
-//! definitions that are only queued; cursors.
+//! its number; created again it has another epoch.
+//! Method: streams on a simulated disk, removed while other streams hold older segments; reopened
+//! with and without snapshots; the power cut at each boundary, each image judged; each bit of the
+//! removal's frames flipped; a full disk; definitions that are only queued; cursors.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{

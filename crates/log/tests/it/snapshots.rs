@@ -1,7 +1,8 @@
 //! Goal: a log opened from its segments' snapshots equals the one opened by reading everything; a
-//! snapshot that does not match is not trusted. Method: a log of many small segments is opened with
-//! all snapshots, with none, with each one rotten, cut, stale or another segment's, and compared in
-//! all that readers see; rot in segments reveals whether they were read.
+//! snapshot that does not match is not trusted.
+//! Method: a log of many small segments is opened with all snapshots, with none, with each one
+//! rotten, cut, stale or another segment's, and compared in all that readers see; rot in segments
+//! reveals whether they were read.
 
 use chappe_log::{Commit, Disk, Level, Options, Position, Store};
 use chappe_sim::SimDisk;

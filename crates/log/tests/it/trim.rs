@@ -1,7 +1,8 @@
 //! Goal: streams are trimmed independently: the kept part is complete, the trimmed part is reported
 //! as a gap, numbers never restart, and space that all streams have trimmed is freed, even between
-//! segments that stay. Method: streams with small segments on a simulated disk, trimmed, reopened
-//! and checked; a property compares any mixture of appends, trims and openings with a model.
+//! segments that stay.
+//! Method: streams with small segments on a simulated disk, trimmed, reopened and checked; a
+//! property compares any mixture of appends, trims and openings with a model.
 
 use crate::common::{fill, holds, payload};
 use chappe_log::{Error, GapReason, Health, Level, Options, Position, Store, Stream, check};

@@ -1,6 +1,7 @@
-//! Goal: a log of an older program is read and continued; a newer format is refused. Method: the
-//! files in `golden`, made by the programs of those versions: two streams of 40 records, one
-//! trimmed to 11, closed twice; in version 2 a record was damaged and restored as well.
+//! Goal: a log of an older program is read and continued; a newer format is refused.
+//! Method: the files in `golden`, made by the programs of those versions: two streams of 40
+//! records, one trimmed to 11, closed twice; in version 2 a record was damaged and restored as
+//! well.
 
 use chappe_log::{Disk, Error, Level, MemoryDisk, Options, Position, Store, check};
 

@@ -36,7 +36,7 @@ async fn store_padded(
     }
 }
 
-/// Reads until `count` elements have come; their values, and the last event's id.
+/// Reads until `count` elements have arrived; returns their values, and the last event's id.
 async fn take(live: &mut Live, count: usize) -> (Vec<i64>, String) {
     let (mut values, mut id) = (Vec::new(), String::new());
     while values.len() < count {

@@ -52,7 +52,7 @@ fn with_later(net: &Net<Keys>) -> Vec<Contact> {
     sinks
 }
 
-/// Publishes an event; returns the time until the last of so many live sinks has it.
+/// Publishes an event; returns the time until the last of the live sinks has it.
 fn event(net: &mut Net<Keys>, live: usize) -> Duration {
     let began = net.now;
     let had = |net: &Net<Keys>| net.delivered.iter().map(Vec::len).sum::<usize>();

@@ -1,7 +1,7 @@
 //! Goal: while a disk is full, a publication is refused instead of waiting forever, and reading
-//! works; publishing resumes automatically once there is room. Method: a simulated disk is filled
-//! up under a registry; this thread waits for publications, removals and a compaction, first
-//! without and then with room.
+//! works; publishing resumes automatically once there is room.
+//! Method: a simulated disk is filled up under a registry; this thread waits for publications,
+//! removals and a compaction, first without and then with room.
 
 use std::time::Duration;
 

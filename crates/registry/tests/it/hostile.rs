@@ -1,6 +1,7 @@
-//! Goal: no query takes the registry down; each ends with an answer or an error that names its limit.
-//! Method: queries that multiply rows, recurse, grow texts or run on, on a thread with the stack of
-//! an ordinary worker (2 MiB), with limits far below what they would need.
+//! Goal: no query takes the registry down; each ends with an answer or an error that names its
+//! limit.
+//! Method: queries that multiply rows, recurse, grow texts or run long, on a thread with the stack
+//! of an ordinary worker (2 MiB), with limits far below their needs.
 
 use chappe_registry::oxrdf::{NamedNode, Triple};
 use chappe_registry::{

@@ -93,7 +93,7 @@ struct Node {
     tree: Option<Box<Tree<SimGuard>>>,
     /// When the processor is free.
     free: u64,
-    /// When the port at the switch is free.
+    /// The time at which the port at the switch is free.
     port_free: u64,
     /// What waits for the processor.
     inbox: VecDeque<Message>,

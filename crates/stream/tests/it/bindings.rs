@@ -1,6 +1,7 @@
-//! Goal: a source is bound to a matching stream as long as it is there, takes the replacement, and
-//! says why. Method: seeded histories of streams that come and go; after each update the invariants
-//! of a binding, and that the changes told add up to what is bound.
+//! Goal: a source is bound to a matching stream while it exists, binds the replacement, and gives
+//! the reason.
+//! Method: seeded histories of streams that appear and disappear; after each update the invariants
+//! of a binding are checked, and that the reported changes add up to the bound streams.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
-//! Goal: the compiled path gives what SQLite gives: the same rows to the bit, the same errors. Method:
-//! statements, schemas and elements from seeds, half of them near the edges of their types; both paths
-//! follow the same window. A seed that fails is printed with its statement.
+//! Goal: the compiled path gives the same results as SQLite: the same rows to the bit, the same
+//! errors.
+//! Method: statements, schemas and elements from seeds, half of them near the limits of their
+//! types; both paths follow the same window. A failing seed is printed with its statement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::*;
 
-/// Statements. A few seconds; 60,000 from seed 100,000 on were run once.
+/// Number of statements. Takes a few seconds; 60,000 from seed 100,000 were run once.
 const CASES: u64 = 1_500;
 
 /// Values that are rounded, for each number of digits.
@@ -175,7 +176,7 @@ fn schema(seed: &mut Seed) -> StreamSchema {
 struct Writer<'s> {
     seed: &'s mut Seed,
     columns: Vec<(String, char)>,
-    /// Whether an aggregate may stand here.
+    /// Whether an aggregate is allowed here.
     aggregates: bool,
 }
 
@@ -468,7 +469,7 @@ fn statement(seed: &mut Seed, source: &StreamSchema) -> (String, usize) {
     )
 }
 
-/// To the bit; the debug form tells -0.0 from 0.0, and floats apart that differ.
+/// To the bit; the debug form distinguishes -0.0 from 0.0, and different floats.
 fn same(one: &Result<Vec<Row>, QueryError>, two: &Result<Vec<Row>, QueryError>) -> bool {
     format!("{one:?}") == format!("{two:?}")
 }
@@ -492,7 +493,7 @@ fn element(seed: &mut Seed, schema: &StreamSchema, number: u64) -> Arc<StreamEle
     })
 }
 
-/// One statement through one window on both paths; says how it went.
+/// Evaluates one statement over one window on both paths; returns the kind of result.
 fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
     let mut seed = Seed(number);
     let source = schema(&mut seed);
@@ -590,7 +591,7 @@ fn paths(text: &str) -> (PlannedQuery, SqliteQuery) {
     (planned, sqlite)
 }
 
-/// A window that holds these and held nothing before.
+/// A window that holds these elements and held none before.
 fn window_of(values: impl IntoIterator<Item = f64>) -> WindowChange {
     let schema = StreamSchema {
         fields: vec![field("a".into(), FieldType::Double)],

@@ -1,6 +1,7 @@
-//! Goal: a good descriptor is read as meant, and a bad one is told by line, column, key and hint.
-//! Method: one good text; each bad one is the good text with one thing changed, and the place and
-//! words of its error are compared.
+//! Goal: a good descriptor is parsed correctly, and a bad one is reported with line, column, key
+//! and hint.
+//! Method: one good text; each bad one differs from it in one place, and the position and text of
+//! its error are compared.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ fn a_descriptor_is_read_as_it_is_meant() {
     );
 }
 
-/// The good text with `from` replaced by `to`, its place, key, and words of message and hint.
+/// The good text with `from` replaced by `to`; position, key, and parts of message and hint.
 type Case = (
     &'static str,
     &'static str,

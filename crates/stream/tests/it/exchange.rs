@@ -1,6 +1,7 @@
-//! Goal: records go from one node's stream to another's without being decoded, each with its origin,
-//! and nothing that a reader would refuse is stored. Method: two stores on simulated disks; random
-//! elements, schemas and bytes through the check beside the codec that it stands for.
+//! Goal: records pass from one node's stream to another's without being decoded, each with its
+//! origin, and no record that a reader would reject is stored.
+//! Method: two stores on simulated disks; random elements, schemas and bytes pass the check and,
+//! for comparison, the codec.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -386,7 +387,7 @@ fn fields() -> impl Strategy<Value = (Vec<FieldType>, Vec<Value>)> {
     prop::collection::vec(one, 0..6).prop_map(|both| both.into_iter().unzip())
 }
 
-/// What the check stands for.
+/// The codec that the check replaces.
 fn by_decoding(record: &[u8], schema: &StreamSchema) -> Option<u32> {
     let (element, version) = decode_element(record, Position::default(), Timestamp(0)).ok()?;
     schema.check(&element).ok()?;
@@ -440,7 +441,7 @@ fn records_of_before_links_are_read() {
     assert_eq!(element.values, [Value::Integer(21)]);
 }
 
-/// A log that is written only when the test does it.
+/// A log that is written only when the test commits.
 #[test]
 fn an_intake_does_not_wait_for_the_disk_and_takes_nothing_before_its_version_is_safe() {
     use std::pin::Pin;

@@ -1,6 +1,6 @@
-//! Goal: no statement reads what it should not, writes, reaches a file, or runs or grows without
-//! bound. Method: a list of hostile statements, each of which must be refused or stopped with an
-//! error, after which the same query must still answer; and a list of honest ones that must pass.
+//! Goal: no statement reads hidden data, writes, accesses a file, or runs or grows without bound.
+//! Method: a list of hostile statements, each of which must be refused or stopped with an error,
+//! after which the same query must still answer; and a list of honest ones that must pass.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn change() -> WindowChange {
     }
 }
 
-/// The error of a statement, or `None` when it gave rows.
+/// The error of a statement, or `None` if it returned rows.
 fn verdict(statement: &str) -> Option<QueryError> {
     let limits = QueryLimits {
         steps: 2_000_000,

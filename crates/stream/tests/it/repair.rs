@@ -1,7 +1,8 @@
-//! Goal: what is damaged is asked for as it can be asked for, and comes back where it was: each hole has
-//! numbers, and all of them are of one epoch. Method: a store that is put back as a copy twice in a row,
-//! so that an epoch has no element, with bits flipped on both sides of where it began; a copy of a stream
-//! whose origin goes back, with every hole that it can have.
+//! Goal: damage is requested correctly and restored in its place: each hole has numbers, all of one
+//! epoch.
+//! Method: a store that is restored as a copy twice in a row, so that an epoch has no element, with
+//! bits flipped on both sides of its start; a copy of a stream whose origin is rolled back, with
+//! every possible hole.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -18,7 +19,7 @@ fn options() -> Options {
     }
 }
 
-/// Opens the stream and puts so many elements behind what is there.
+/// Opens the stream and appends this many elements.
 fn grow(disk: &SimDisk, seed: u64, elements: i64) -> (StreamStore, StreamLog) {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), seed).expect("opens");
     let schema = StreamSchema {
@@ -81,7 +82,7 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
     assert_ne!(holes[0].here.epoch, holes[1].here.epoch);
 }
 
-/// Sends what the copy does not have, of the origin's newest epoch, up to a number.
+/// Sends the elements that the copy lacks, of the origin's newest epoch, up to a number.
 fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     let intake = copy
         .intake(&origin.schema())
@@ -104,7 +105,7 @@ fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     }
 }
 
-/// Each element that is there, by its number.
+/// All readable elements, by number.
 fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
     let numbers = log.log().first()..=log.log().last();
     let read = numbers.filter_map(|number| log.read(number, 1).ok()?.pop());
@@ -112,7 +113,7 @@ fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
         .collect()
 }
 
-/// Asks the origin for all that is missing, until nothing more comes.
+/// Requests all missing elements from the origin, until no more arrive.
 fn repair(origin: &StreamLog, copy: &StreamLog) {
     let intake = copy
         .intake(&origin.schema())

@@ -1,5 +1,5 @@
-//! Goal: a stream keeps what its retention says and not much more, the space of the rest comes back,
-//! and nobody else's records are touched.
+//! Goal: a stream keeps the elements of its retention and not many more, the space of the rest is
+//! freed, and no other stream's records are affected.
 //! Method: a store with small segments on the simulated disk, time as an argument; a property draws
 //! receive times and ages.
 

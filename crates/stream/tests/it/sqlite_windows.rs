@@ -1,6 +1,7 @@
-//! Goal: a query that follows its window's changes gives what one gives that is built anew over the
-//! whole window. Method: seeded sequences through windows of every kind, every evaluation compared
-//! with a fresh one; and single cases for types, columns and union.
+//! Goal: a query that follows its window's changes gives the same result as a new one over the
+//! entire window.
+//! Method: seeded sequences through windows of every kind, every evaluation compared with a new
+//! one; and single cases for types, columns and union.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Goal: elements come back from the log as they went in, old ones in the shape of the newest
-//! schema, after a reopening and a power loss too; and SQL reads them. Method: a store on the
-//! simulated disk; random elements through the codec; random bytes as records.
+//! Goal: elements read from the log equal those stored, old ones converted to the newest schema,
+//! also after a reopening and a power loss; and SQL reads them.
+//! Method: a store on the simulated disk; random elements through the codec; random bytes as
+//! records.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;

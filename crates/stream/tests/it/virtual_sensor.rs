@@ -1,7 +1,7 @@
-//! Goal: a virtual sensor runs while all its sources are bound, follows rebinding, looks once more
-//! at a source that fell silent, and survives what does not fit. Method: the machine in the harness
-//! on virtual time, with its invariants checked after every input; seeded sequences of bindings,
-//! elements, pauses and misfits.
+//! Goal: a virtual sensor runs while all its sources are bound, follows rebinding, evaluates once
+//! more for a source that fell silent, and survives misfits.
+//! Method: the machine in the harness on virtual time, with its invariants checked after every
+//! input; seeded sequences of bindings, elements, pauses and misfits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +135,7 @@ fn told(outputs: Vec<Output<std::convert::Infallible, SensorEvent>>) -> Vec<Sens
     outputs.into_iter().map(event).collect()
 }
 
-/// The mean and the number of streams of the one output told.
+/// The mean and the number of streams in the only output.
 fn output(events: &[SensorEvent]) -> (f64, i64) {
     let [SensorEvent::Output(element)] = events else {
         panic!("{events:?}");

@@ -1,7 +1,8 @@
-//! Goal: an answer over stored streams is over all elements that were asked for, or an error that
-//! names the stream and the limit, or says that it is partial; a table's name is one stream or refused.
-//! Method: streams on the simulated disk that are larger than small limits, asked for everything, for
-//! an older time, and for what fits; answers are compared with those computed here.
+//! Goal: an answer over stored streams covers all requested elements, is an error that names the
+//! stream and the limit, or states that it is partial; a table's name means one stream or is
+//! refused.
+//! Method: streams on the simulated disk that exceed small limits, queried for everything, for an
+//! older time, and for a part that fits; answers are compared with those computed here.
 
 use std::ops::Range;
 

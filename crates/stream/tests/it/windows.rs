@@ -1,6 +1,7 @@
-//! Goal: a window holds what it says it holds, whatever the order of arrival, and its changes add
-//! up to it. Method: seeded sequences of elements, in and out of order, against a naive model that
-//! keeps a sorted list; and single cases for limits, resets and turns.
+//! Goal: a window holds the right elements in any order of arrival, and its changes add up to its
+//! content.
+//! Method: seeded sequences of elements, in and out of order, against a naive model that keeps a
+//! sorted list; and single cases for limits, resets and evaluations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The registry in its plainest form, to compare with: a map of entities, looked through from end to
-//! end, and the standard dataset with the standard evaluator.
+//! The registry in its simplest form, for comparison: a map of entities, scanned completely, and
+//! the standard dataset with the standard evaluator.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
