@@ -1,4 +1,4 @@
-//! What must hold of samples of DDS topics for any bytes.
+//! Invariants of samples of DDS topics for any bytes.
 
 use chappe_dds::{Bytes, ElementType, Endian, Octets, Payload, Stored};
 use chappe_stream::{Field, FieldType, StreamSchema};

@@ -1,4 +1,4 @@
-//! What must hold of the discovery machines for any sequence of datagrams.
+//! Invariants of the discovery machines for any sequence of datagrams.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What must hold of the EXI decoder and of the schema loader for any bytes.
+//! Invariants of the EXI decoder and of the schema loader for any bytes.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! What must hold of a Kademlia node for any packets that others send.
+//! Invariants of a Kademlia node for any packets that others send.
 //!
 //! The input is a program: each step takes a few bytes, which choose a packet with a right tag from
 //! one of some hostile keys, or raw bytes, or an answer to what the node just asked, or time, or a

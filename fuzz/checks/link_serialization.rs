@@ -1,4 +1,4 @@
-//! What must hold of the serializations of links for any bytes.
+//! Invariants of the serializations of links for any bytes.
 
 use chappe_links::Serialization;
 use chappe_links::serialization::{Document, Elements};

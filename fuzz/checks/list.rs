@@ -1,4 +1,4 @@
-//! What must hold of the list of sinks that a source hands out: as a sink fetches it, and inside an event.
+//! Invariants of the list of sinks that a source hands out: as a sink fetches it, and inside an event.
 //!
 //! On a trusted network, so that what a signature would keep out is read, too.
 

@@ -1,4 +1,4 @@
-//! What must hold of the log's recovery for any damage to its files.
+//! Invariants of the log's recovery for any damage to its files.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -100,7 +100,7 @@ fn damaged(files: &[(String, Vec<u8>)], data: &[u8]) -> Files {
 /// Numbers: from the first one to the last one.
 type Range = (u64, u64);
 
-/// What a reader sees of a stream.
+/// A stream as seen by a reader.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     name: &'static str,

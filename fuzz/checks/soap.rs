@@ -1,4 +1,4 @@
-//! What must hold of the SOAP envelope for any bytes.
+//! Invariants of the SOAP envelope for any bytes.
 
 use chappe_soap::Envelope;
 use chappe_xml::Limits;

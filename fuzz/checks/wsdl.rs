@@ -1,4 +1,4 @@
-//! What must hold of the readers of WSDL and schema documents for any bytes.
+//! Invariants of the readers of WSDL and schema documents for any bytes.
 
 use chappe_soap::schema::{Schemas, Work};
 use chappe_soap::wsdl::Wsdl;

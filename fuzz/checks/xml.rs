@@ -1,4 +1,4 @@
-//! What must hold of the XML reader and writer for any bytes.
+//! Invariants of the XML reader and writer for any bytes.
 
 use chappe_xml::{Element, EventSource as _, Limits, Reason, text};
 

@@ -1,4 +1,4 @@
-//! What must hold of a ZMTP connection for any bytes in any pieces.
+//! Invariants of a ZMTP connection for any bytes in any pieces.
 
 use bytes::BytesMut;
 use chappe_machine::{Input, Instant, Machine as _, Output};

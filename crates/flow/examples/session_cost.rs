@@ -229,7 +229,7 @@ fn run(name: &str, elements: u64, batch: usize, payload: usize, channels: u32, a
     );
 }
 
-/// How long this thread was on a processor, where the system tells: the time that passes says little
+/// Processor time of this thread, if the system reports it: elapsed time says little
 /// on a machine that does other work too.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;

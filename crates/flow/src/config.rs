@@ -92,7 +92,7 @@ pub struct SenderConfig {
     /// A channel that lags by more elements than this catches up; it is live again at a tenth.
     /// Default 1,000.
     pub live_lag: u64,
-    /// Bytes in flight, over all channels that catch up. Default 512 KiB: so much may lie before
+    /// Bytes in flight, over all channels that catch up. Default 512 KiB: this much may be queued before
     /// live data in the connection's buffers.
     pub catch_up_bytes: u64,
     /// Maximum number of unanswered reads, over all channels. Default 16.

@@ -158,7 +158,7 @@ pub enum Message<'a> {
         /// The channel.
         channel: Channel,
     },
-    /// Asks for records that are damaged at the speaker. Positions are the origin's.
+    /// Asks for records that are damaged at the sender. Positions are the origin's.
     Fetch {
         /// The number of the question.
         request: u64,

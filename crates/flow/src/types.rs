@@ -122,7 +122,7 @@ pub struct Subscription {
     pub serialization: String,
     /// The schema that the subscriber already has: it is not sent again.
     pub known: Option<SchemaId>,
-    /// How much may be sent and not stored; `None`: [`crate::ReceiverConfig::credit`]. In the
+    /// Limit of elements sent but not yet stored; `None`: [`crate::ReceiverConfig::credit`]. In the
     /// sender's event it is always there.
     pub credit: Option<Credit>,
 }

@@ -113,7 +113,7 @@ fn disturb(world: &mut World, changes: bool) {
             }
         }
         3 if changes => {
-            // A backup is restored: the program begins anew.
+            // A backup is restored: the program restarts.
             let origin = &mut world.streams[stream];
             let next = origin.next - (origin.next - origin.first).min(100);
             origin.go_back(next);

@@ -216,7 +216,7 @@ pub enum Refusal {
     /// Neither http nor https.
     #[error("the scheme {0:?} is neither http nor https")]
     Scheme(String),
-    /// A name where an IP address is demanded.
+    /// A name instead of an IP address.
     #[error("the host {0:?} is not a literal IP address")]
     NotLiteral(String),
     /// Port zero.
@@ -242,7 +242,7 @@ pub enum Refusal {
     /// Announced by another host, and not confirmed by a host at that address.
     #[error("{0} was announced by another host, and its announcer does not answer there")]
     Unconfirmed(IpAddr),
-    /// Another host than the sender.
+    /// A host other than the sender.
     #[error("{host} is not the sender ({source_address}) and not in an allowed prefix")]
     Elsewhere {
         /// The host of the address.

@@ -41,7 +41,7 @@ impl CurveSecret {
     /// Reads a secret key written in Z85 or hexadecimal digits.
     ///
     /// # Errors
-    /// When it is neither. The text is not repeated.
+    /// The text is in neither form. The error does not repeat it.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         read(text).map(Self).ok_or(Error::Curve("secret"))
     }

@@ -271,7 +271,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.entries.get(key).map(|entry| entry.host)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -12,7 +12,7 @@ use crate::command;
 #[derive(Debug, Parser)]
 #[command(name = "chappe-lab", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
     /// Print results as JSON on standard output.
@@ -52,7 +52,7 @@ pub(crate) enum Command {
 /// Flags of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What to measure.
+    /// The scenario.
     #[arg(value_parser = PossibleValuesParser::new(chappe_lab::SCENARIOS.map(|it| it.name)))]
     pub scenario: String,
     /// Fewer repeats, for a quick overview.

@@ -57,7 +57,7 @@ pub struct Settings {
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// What is measured, in a line.
+    /// The measured property, in one line.
     pub what: &'static str,
     /// The parts that can be run separately; empty: the scenario has no parts.
     pub parts: fn() -> Vec<&'static str>,
@@ -187,7 +187,7 @@ pub enum Error {
     /// The operating system refused something.
     #[error("{what}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// Its error.
         source: std::io::Error,

@@ -14,7 +14,7 @@ const COLOURS: [&str; 6] = [
 /// More values than this above the bars of a plot could not be read.
 const VALUES_MAX: usize = 40;
 
-/// How an axis divides its length.
+/// The division of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// From 0 on.
@@ -23,7 +23,7 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Points joined in their order.
@@ -41,7 +41,7 @@ pub enum Mark {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The style.
     pub mark: Mark,
     /// Its points: `x` and `y`.
     pub points: Vec<(f64, f64)>,
@@ -74,17 +74,17 @@ pub fn add(lines: &mut Vec<Series>, name: &str, point: (f64, f64)) {
 /// A plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// Label of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What is upwards, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: &'static str,
     /// The scales of both.
     pub scales: [Scale; 2],
     /// Names along the bottom instead of numbers, for bars. A name may have several lines.
     pub names: Vec<String>,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
 }
 

@@ -96,7 +96,7 @@ struct Bench {
     elements: usize,
 }
 
-/// What a pass took.
+/// The time of a pass.
 struct Spent {
     processor_s: f64,
     wall_s: f64,

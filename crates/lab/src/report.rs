@@ -16,15 +16,15 @@ use crate::{Error, Machine, percentile};
 pub struct Report {
     /// The scenario.
     pub scenario: &'static str,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// The commit, when the program runs in a checkout.
     pub commit: Option<String>,
     /// The seed of its choices.
     pub seed: u64,
-    /// What was measured.
+    /// The measurements.
     pub rows: Vec<Row>,
-    /// What was to be reached.
+    /// The targets.
     pub targets: Vec<Target>,
     /// Skipped parts, with reasons.
     pub skipped: Vec<String>,
@@ -42,13 +42,13 @@ pub struct Report {
 /// One measured thing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured property.
     pub name: String,
     /// The figure.
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// What the figure is: a median, a floor, a size.
+    /// The kind of figure: a median, a floor, a size.
     pub note: String,
 }
 
@@ -139,7 +139,7 @@ impl Report {
     /// Writes the report, the table and the raw samples below `directory`.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let write = |name: String, text: String| {
             let path = directory.join(name);

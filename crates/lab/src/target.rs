@@ -20,7 +20,7 @@ pub enum Limit {
     AtLeast(f64),
 }
 
-/// What a measurement is compared with.
+/// The reference of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reference {
     /// Its name, as it appears in the rows.
@@ -56,13 +56,13 @@ pub enum Verdict {
 /// A target and its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Target {
-    /// What is judged.
+    /// The judged property.
     pub name: String,
-    /// What was measured.
+    /// The measurement.
     pub measured: f64,
     /// The unit of the measurement and of the reference.
     pub unit: &'static str,
-    /// What it is compared with; `None` if that was not measured.
+    /// The reference; `None` if it was not measured.
     pub reference: Option<Reference>,
     /// Measurement divided by reference.
     pub ratio: Option<f64>,

@@ -80,7 +80,7 @@ impl Draft {
         }
     }
 
-    /// How many times it is written: frames that describe an entire stream must survive a bad
+    /// Number of copies written: frames that describe an entire stream must survive a bad
     /// sector.
     pub(crate) fn copies(&self) -> u64 {
         match self.kind {

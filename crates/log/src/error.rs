@@ -93,7 +93,7 @@ pub enum Error {
     /// The last assigned number is not the one that `append_if` expected.
     #[error("the last record is {last}, not {expected}")]
     Conflict {
-        /// What the caller expected.
+        /// The expected number.
         expected: u64,
         /// The last assigned number.
         last: u64,

@@ -71,7 +71,7 @@ struct Fill {
     frame: FrameRef,
 }
 
-/// How many records of a stream were lost, and why, since the log was opened.
+/// The number of lost records of a stream, by cause, since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Numbers found missing.

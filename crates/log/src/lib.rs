@@ -168,7 +168,7 @@ pub enum Health {
     Full,
 }
 
-/// How many records of a stream were lost, and why, since the log was opened. Records of an incomplete
+/// The number of lost records of a stream, by cause, since the log was opened. Records of an incomplete
 /// end are not counted: their number is unknown, and the stream's new epoch marks the loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {

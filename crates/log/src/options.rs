@@ -67,11 +67,11 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
-    /// How often a full disk is checked before the batches that wait for room are refused with
+    /// Number of checks of a full disk before the batches that wait for room are refused with
     /// [`Error::Full`] and their numbers are assigned again. Default 5, with `full_poll` one second: a
     /// caller that waits for an acknowledgement does not hang for as long as the disk is full.
     pub full_polls: u32,
-    /// Who commits the queue. Default: a thread.
+    /// The thread that commits the queue. Default: a thread of the store.
     pub commit: Commit,
     /// The pause of the commit thread after each group, so that more records gather for the next
     /// one: a sync costs the same for many. A record after a quiet time is written at once; a new

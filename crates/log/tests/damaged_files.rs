@@ -3,7 +3,6 @@
 //! appends change it.
 //! Method: two cases of damage from past failures, and a sweep: each segment is cut at many offsets
 //! while each other file in turn is emptied or removed. The fuzz target's check judges the sweep.
-//! file in turn is emptied or removed. The fuzz target's check judges the sweep.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;

@@ -30,7 +30,7 @@ pub struct Violation {
     pub at: Instant,
     /// The number of the step, from 1.
     pub step: u64,
-    /// What was broken.
+    /// The broken invariant.
     pub what: String,
 }
 

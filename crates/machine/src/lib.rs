@@ -110,7 +110,7 @@ pub enum Output<T, E> {
 
 /// Protocol logic without I/O. The contract is in the [crate documentation](crate).
 pub trait Machine {
-    /// What arrives from outside.
+    /// The messages received.
     type Receive;
     /// The commands of the application.
     type Command;

@@ -62,7 +62,7 @@ impl<K: Ord + Clone> Timers<K> {
         Some(key)
     }
 
-    /// How many deadlines are set.
+    /// The number of deadlines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_key.len()

@@ -327,7 +327,7 @@ impl std::fmt::Debug for Node {
 /// Resolves when the process receives SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the signal handlers cannot be installed.
+/// The signal handlers cannot be installed.
 pub async fn shutdown_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
@@ -342,7 +342,7 @@ pub async fn shutdown_signal() -> std::io::Result<()> {
 /// The runtime of a node: one serving thread, and a few threads that may block on the disk.
 ///
 /// # Errors
-/// When the system cannot create threads.
+/// The system cannot create threads.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

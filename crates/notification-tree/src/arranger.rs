@@ -115,7 +115,7 @@ impl Arranger {
         places.into_iter().map(sink).collect()
     }
 
-    /// The source's plan for so many sinks. A measured plan takes its cap from this list, not the previous one.
+    /// The source's plan for this number of sinks. A measured plan takes its cap from this list, not the previous one.
     fn plan_for(&self, sinks: usize) -> Plan {
         match (self.choice, self.plan) {
             (Choice::Measured { cap }, Plan::Postal { delay, .. }) => {

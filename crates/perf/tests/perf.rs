@@ -133,7 +133,7 @@ fn every_sample_is_taken_once_whatever_the_pacer() {
         (seen.received, seen.lost, seen.repeated, seen.foreign),
         (21 * 40, 0, 0, 0)
     );
-    // The words say what the paper's pacer is told, or the settings do.
+    // The text form contains the setting of the paper's pacer, or the settings do.
     let (capacity, at_once) = (settings.capacity_bytes_per_s, settings.acknowledged_at_once);
     assert_eq!(
         published.phases[4].pacer,

@@ -1,4 +1,4 @@
-//! What the planner needs to know of expressions and patterns: their variables, sizes and parts.
+//! The properties of expressions and patterns that the planner needs: variables, sizes and parts.
 
 use std::collections::HashSet;
 

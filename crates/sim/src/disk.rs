@@ -58,9 +58,9 @@ impl Operation {
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    /// What reading shows.
+    /// The content as read.
     cached: Vec<u8>,
-    /// What survives.
+    /// The durable content.
     durable: Vec<u8>,
     /// Sectors that differ and would be saved by a sync.
     dirty: BTreeSet<usize>,
@@ -273,7 +273,7 @@ impl SimDisk {
         self.state().used()
     }
 
-    /// How often an operation was done.
+    /// The number of operations of a kind.
     pub fn done(&self, operation: Operation) -> u64 {
         self.state().done.get(&operation).copied().unwrap_or(0)
     }
@@ -380,7 +380,7 @@ impl State {
         used
     }
 
-    /// What a change of names does to the sum.
+    /// The effect of a change of names on the sum.
     fn count_change(&mut self, change: &Change) {
         let (gone, new) = match change {
             Change::Create(name, inode) => (self.names.get(name), Some(inode)),

@@ -38,7 +38,7 @@ impl Distribution {
         self.0.last().copied().unwrap_or(0.0)
     }
 
-    /// How many there are.
+    /// The number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()

@@ -45,7 +45,7 @@ pub struct Study {
     pub duration: Duration,
 }
 
-/// What is seen.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sight {
     /// Elements a second that were offered to each subscriber.

@@ -137,7 +137,9 @@ impl Binding {
                     format!("the source takes no more than {}", self.limits.streams)
                 }
                 None => match &bound.candidate.device {
-                    Some(device) => format!("it was removed, or no longer matches; its device: {device}"),
+                    Some(device) => {
+                        format!("it was removed, or no longer matches; its device: {device}")
+                    }
                     None => "it was removed, or no longer matches".to_owned(),
                 },
             };

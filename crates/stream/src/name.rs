@@ -100,8 +100,8 @@ mod tests {
         let bad = [
             ("", "empty"),
             ("a..b", "part between dots is empty"),
-            ("_a", "begins"),
-            ("A", "begins"),
+            ("_a", "does not start"),
+            ("A", "does not start"),
             ("a b", "only"),
             ("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "16 parts"),
         ];

@@ -21,7 +21,7 @@ const CHECK_ELEMENTS_MIN: u64 = 16;
 /// Bounds of a stream; without either, elements stay as long as the log keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Retention {
-    /// This number of the newest elements, and up to a sixteenth (at least 16) more.
+    /// Number of newest elements kept, plus up to a sixteenth (at least 16).
     pub elements: Option<u64>,
     /// Those younger than this, and up to a sixteenth older; by receive time.
     pub age: Option<Duration>,

@@ -402,8 +402,9 @@ impl VirtualSensor {
                 let schema = bound.offered.as_ref();
                 offered.push(schema.map_err(|why| format!("{alias} = {stream}: {why}"))?);
             }
-            let schema = StreamSchema::union(offered)
-                .map_err(|error| format!("the streams of {alias} have incompatible fields: {error}"))?;
+            let schema = StreamSchema::union(offered).map_err(|error| {
+                format!("the streams of {alias} have incompatible fields: {error}")
+            })?;
             let by_meaning = match &described.selection {
                 Selection::Query(query) => query.observed_property.is_some(),
                 Selection::Stream(_) => false,

@@ -224,7 +224,7 @@ impl TreeNode {
                 is_fetching: false,
             });
             if known.source != source && !known.subscriptions.is_empty() {
-                let what = "a tree's source is said to be elsewhere";
+                let what = "a tree's source is claimed at another address";
                 let (peer, hint) = (source.address.ip(), "two devices use the same key");
                 let detail = format!("{action}: it is at {}", known.source.address);
                 drops.record(Hop::Event, what, peer, detail, Some(hint.to_owned()));

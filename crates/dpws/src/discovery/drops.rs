@@ -129,7 +129,7 @@ pub(crate) struct ReportLimiter {
     suppressed: [u64; DropReason::ALL.len()],
 }
 
-/// Least time between two reports for the same reason. Reason: a flood of messages must not become
+/// Minimum time between two reports for the same reason. Reason: a flood of messages must not become
 /// a flood of events.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
 

@@ -57,7 +57,7 @@ pub fn filter_dialect(dialect: Dialect) -> Str {
     format!("{}/Action", dialect.dpws()).into()
 }
 
-/// When a subscription ends without renewal.
+/// The end of a subscription without renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiration {
     /// After this duration.

@@ -53,7 +53,7 @@ pub struct NapaConfig {
     pub gain: f64,
     /// The gain later. Default 0.2.
     pub gain_later: f64,
-    /// When it is later. Default 30 s.
+    /// Time after which the later gain applies. Default 30 s.
     pub gain_until: Duration,
     /// The stability factor: ΔT is this fraction of t_m at a gain of 1. Default 0.05.
     pub stability_factor: f64,

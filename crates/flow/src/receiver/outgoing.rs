@@ -161,7 +161,8 @@ impl Receiver {
         }
         if position.sequence > state.delivered {
             let delivered = state.position();
-            let text = format!("{channel}: {position} is stored, the last given is {delivered}");
+            let text =
+                format!("{channel}: {position} is stored, the last handed out is {delivered}");
             return self.fail_caller(text);
         }
         let mut freed = state.store_residue(position);
@@ -184,7 +185,8 @@ impl Receiver {
         }
         if position.sequence > state.delivered {
             let delivered = state.position();
-            let text = format!("{channel}: {position} is refused, the last given is {delivered}");
+            let text =
+                format!("{channel}: {position} is refused, the last handed out is {delivered}");
             return self.fail_caller(text);
         }
         if position.sequence <= state.stored || !state.refused_ahead.insert(position.sequence) {

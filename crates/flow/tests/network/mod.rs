@@ -652,7 +652,7 @@ impl World {
                 epoch: origin.epoch_of(origin.last()),
                 sequence: origin.last(),
             };
-            // Of the present past, that is: these numbers were given out anew by a rollback.
+            // Of the current history: a rollback reassigned these numbers.
             let lost = lost.iter().any(|(epoch, from, next)| {
                 *next == origin.next && origin.epoch_of(*from) == *epoch
             });

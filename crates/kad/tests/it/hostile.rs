@@ -344,7 +344,7 @@ fn numbers_go_on_after_a_restart_so_that_old_packets_stay_old() {
     network.command(1, Command::Ping(node));
     let (_, _, recorded) = network.on_the_way.back().expect("it is on the way").clone();
     assert_eq!(answered(&mut network), 1);
-    // The sender starts anew, with a higher boot number.
+    // The sender restarts with a higher boot number.
     let config = Config {
         boot: 2,
         ..crate::network::config(1)

@@ -180,7 +180,7 @@ proptest::proptest! {
         });
         let report = ended.expect("every search ends");
         proptest::prop_assert!(report.inflow <= granted, "{report:?} of {granted}");
-        // What the report says is what came; other traffic is asked for by nobody's credit.
+        // The report equals the bytes received; other traffic uses no credit.
         let came = network.nodes[5].counters().received_bytes - before;
         proptest::prop_assert!(came >= report.inflow, "{came} {report:?}");
     }

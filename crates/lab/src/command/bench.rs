@@ -8,7 +8,7 @@ use chappe_terminal::output::{self, Failure, Outcome};
 
 use crate::cli::Bench;
 
-/// What the scenarios are, and their parts, for the help.
+/// The scenarios and their parts, for the help.
 pub(crate) fn help() -> String {
     let mut text = "Examples:\n  chappe-lab bench readiness --quick\n  chappe-lab bench registry --out figures --json\n  \
                     chappe-lab bench lookup --only sizes\n\nScenarios, with the parts that --only takes:\n"

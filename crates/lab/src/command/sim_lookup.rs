@@ -26,7 +26,7 @@ pub(crate) enum Begin {
 /// Flags of `sim lookup`.
 #[derive(Debug, Args)]
 pub(crate) struct Lookup {
-    /// How many nodes; several numbers are played one after the other.
+    /// Number of nodes; several numbers are simulated one after another.
     #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub nodes: Vec<u32>,

@@ -18,7 +18,7 @@ use chappe_terminal::interrupt::stop_at_interrupt;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 use chappe_terminal::{duration, measured};
 
-/// How sinks are divided.
+/// The division of the sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlanName {
     /// The default of sources: at most 5 % slower than the fastest, with fewer messages per node.
@@ -145,7 +145,7 @@ pub(crate) struct SimTree {
     /// Bytes that wait at a port; more are dropped.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES", requires = "port_rate")]
     pub port_queue: u64,
-    /// How fast each source sends: flood, adaptive, ... as `chappe perf pub --pacer`. Default: as its processor
+    /// Pace of each source: flood, adaptive, ... as `chappe perf pub --pacer`. Default: as its processor
     /// permits.
     #[arg(long, value_name = "PACER")]
     pub pacer: Option<chappe_flow::pacer::Choice>,
@@ -155,7 +155,7 @@ pub(crate) struct SimTree {
     /// Messages of the source itself before it calls a sink failed: k.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub attempts: u8,
-    /// When the source reports the outcome: T.
+    /// Time at which the source reports the outcome: T.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub within: Duration,
     /// The shortest time-out.

@@ -28,7 +28,7 @@ const AHEAD: i64 = 300_000_000;
 /// Nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// What all processes measured between the same two times.
+/// The measurements of all processes between the same two times.
 #[derive(Debug, Default)]
 pub(crate) struct Combined {
     /// Of each process.

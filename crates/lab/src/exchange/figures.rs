@@ -47,7 +47,7 @@ pub(crate) struct Line {
     pub(crate) consumed: f64,
 }
 
-/// What the study published: 24 virtual machines of two processors on nine hosts.
+/// The study's published figures: 24 virtual machines of two processors on nine hosts.
 const STUDY: [(&str, f64, f64); 3] = [
     ("study:\nremote, XML", 90.0, 7.0),
     ("study:\nzeromq, XML", 57.0, 13.0),

@@ -29,7 +29,7 @@ const PROXY: u16 = 22_022;
 const DIRECTORY: u16 = 22_023;
 const SYNC: u16 = 23_000;
 
-/// What is measured: the wrapper, and the producer's period in milliseconds.
+/// The measured settings: the wrapper, and the producer's period in milliseconds.
 const RUNS: [(&str, u32); 4] = [
     ("zeromq-async", 10),
     ("zeromq-async", 1),
@@ -231,7 +231,7 @@ fn wait(
     }
 }
 
-/// What the monitor counts: a name and a number a line.
+/// The counters of the monitor: a name and a number per line.
 #[derive(Debug, PartialEq)]
 struct Counters(Vec<(String, u64)>);
 

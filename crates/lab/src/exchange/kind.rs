@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How elements get from the producing node to subscribers.
+/// The ways in which elements get from the producing node to subscribers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 
-/// What a process is to be: the first line that it reads.
+/// The role of a process: the first line that it reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Role {
     /// Its number, from 0.
     pub(crate) index: usize,
-    /// How many there are.
+    /// The number of nodes.
     pub(crate) nodes: usize,
     /// A separate folder.
     pub(crate) folder: PathBuf,
-    /// How elements are exchanged.
+    /// The kind of exchange.
     pub(crate) kind: Kind,
     /// The received streams whose latency is measured, one by one; the others are counted.
     pub(crate) timed: Vec<usize>,
@@ -33,7 +33,7 @@ pub(crate) enum Order {
     Produce {
         /// From when.
         from: i64,
-        /// How often.
+        /// The interval.
         period: u64,
     },
     /// Produce nothing more.
@@ -52,7 +52,7 @@ pub(crate) enum Order {
     },
     /// Store this many elements in a stream without readers, and answer [`Answer::Filled`].
     Fill {
-        /// How many.
+        /// The number of elements.
         elements: u64,
     },
     /// Read that stream from the node that has it, from its start.
@@ -81,7 +81,7 @@ pub(crate) enum Answer {
     Connected,
     /// The stream without readers is stored.
     Filled,
-    /// What it measured.
+    /// The measurements.
     Measured(Measured),
     /// The number of elements produced and received so far.
     Progress(Progress),
@@ -91,7 +91,7 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// What a process measured between two times.
+/// The measurements of a process between two times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Seconds that it measured.
@@ -115,7 +115,7 @@ pub(crate) struct Measured {
 pub(crate) struct Progress {
     /// The last number that was due.
     pub(crate) yielded: u64,
-    /// How many elements of its producer were accepted.
+    /// The number of its producer's elements that were accepted.
     pub(crate) produced: u64,
     /// The last number at the end, by origin.
     pub(crate) reached: Vec<u64>,

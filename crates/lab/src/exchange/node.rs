@@ -38,7 +38,7 @@ const PRODUCER: &str = "p";
 /// wait itself is too long.
 pub(crate) const COMMIT_PAUSE_MS: u32 = 12;
 const LINGER_MS: u32 = 22;
-/// What the backlog is called where it is stored.
+/// The name of the backlog's stream at its origin.
 const BACKLOG: &str = "backlog";
 /// Elements read at once when everything is counted.
 const READ: usize = 4_096;
@@ -236,7 +236,7 @@ async fn producing(
     }
 }
 
-/// Notes when each element of a stream was stored.
+/// Records the time when each element of a stream was stored.
 async fn timing(log: StreamLog, latencies: Latencies) {
     let mut follower = log.follow(log.log().last() + 1);
     let told = Arc::new(Told {

@@ -189,7 +189,7 @@ impl References<'_> {
     }
 }
 
-/// What the parts share.
+/// Shared state of the parts.
 pub(crate) struct Bench<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) sizes: Sizes,
@@ -206,7 +206,7 @@ struct Ours {
 }
 
 impl Bench<'_> {
-    /// What the disk alone costs now: an element waits for two of its syncs.
+    /// The current cost of the disk alone: an element waits for two of its syncs.
     fn disk(&self, report: &mut Report) -> Result<(), Error> {
         const BYTES: usize = 2_000;
         const ROUNDS: usize = 200;

@@ -1,4 +1,4 @@
-//! What a process of the scenario is: a node, or a client of a peer.
+//! The station of a process in the scenario: a node, or a client of a peer.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -50,7 +50,7 @@ impl Tally {
     }
 }
 
-/// What a client of a peer has received, for each origin. Clones share it.
+/// The elements received by a client of a peer, by origin. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     tallies: Arc<Mutex<Vec<Tally>>>,

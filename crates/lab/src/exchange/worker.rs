@@ -144,7 +144,7 @@ fn at(time: i64) -> Instant {
     Instant::now() + Duration::from_nanos(ahead)
 }
 
-/// When the next element is to be produced.
+/// The time when the next element is due.
 #[derive(Debug, Default)]
 struct Clockwork {
     next: Option<i64>,
@@ -182,7 +182,7 @@ struct Measuring {
     begun: Option<Snapshot>,
 }
 
-/// What the counters were at a time.
+/// The counters at a time.
 #[derive(Debug)]
 struct Snapshot {
     at: i64,

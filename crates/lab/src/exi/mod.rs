@@ -33,7 +33,7 @@ const LAYOUTS: [(&str, Alignment, bool); 4] = [
     ("compressed", Alignment::BitPacked, true),
 ];
 
-/// How much of a schema there is.
+/// The use of a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum Informed {
     Not,
@@ -47,7 +47,7 @@ const INFORMED: [(&str, Informed); 3] = [
     ("strict", Informed::Strict),
 ];
 
-/// What one combination took.
+/// The time of one combination.
 struct Measured {
     document: &'static str,
     informed: Informed,

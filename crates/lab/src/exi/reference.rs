@@ -1,4 +1,4 @@
-//! What the same text costs otherwise: parsed, and compressed by general means.
+//! References for the same text: parsing it, and general compression.
 
 use std::hint::black_box;
 use std::io::Write;

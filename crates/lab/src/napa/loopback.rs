@@ -41,7 +41,7 @@ const LOSS: f64 = 0.01;
 /// Domains of DDS that hardly anybody uses.
 const DOMAIN: u32 = 100;
 
-/// What carries the samples.
+/// The carrier of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     Zeromq,
@@ -104,7 +104,7 @@ impl Route {
     }
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 struct Extent {
     sizes: Vec<usize>,
     windows: Vec<u32>,
@@ -143,7 +143,7 @@ impl Extent {
     }
 }
 
-/// What a setting reached.
+/// The result of a setting.
 #[derive(Debug, Clone)]
 struct Measured {
     pacer: String,

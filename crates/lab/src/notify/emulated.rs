@@ -82,7 +82,7 @@ struct Node {
     socket: UdpSocket,
     tree: Tree<Keys>,
     dead: bool,
-    /// When the emulated processor has done its sends.
+    /// The time when the emulated processor has finished its sends.
     free: Instant,
     timer: Option<Instant>,
 }
@@ -92,7 +92,7 @@ type Underway = (usize, SocketAddr, Vec<u8>);
 
 struct Network {
     nodes: Vec<Node>,
-    /// What is on emulated links.
+    /// The messages on emulated links.
     links: Queue<Underway>,
     cost: Cost,
     loss: f64,
@@ -102,7 +102,7 @@ struct Network {
     arrivals: Vec<Duration>,
     published: Instant,
     outcome: Option<Outcome>,
-    /// How late the emulator was at worst in this event.
+    /// Maximum delay of the emulator in this event.
     late: Duration,
     wrong: u64,
     /// Events with a known outcome that were compared.
@@ -323,7 +323,7 @@ impl Network {
         Ok(self.arrivals.iter().max().copied().unwrap_or_default())
     }
 
-    /// How many sinks live.
+    /// The number of live sinks.
     fn live(&self) -> usize {
         self.nodes.iter().filter(|it| !it.dead).count() - 1
     }

@@ -32,7 +32,7 @@ const SEEDS: u64 = 11;
 /// Time from the heartbeat of a new list to the first event. By then silent sinks are known; the
 /// outcome of the heartbeat is known half a second later.
 const BEHIND_HEARTBEAT: Duration = Duration::from_millis(20);
-/// What pacing at each source may cost in time, and the share of messages (in percent) that ports may still
+/// Maximum cost of pacing at each source in time, and the share of messages (in percent) that ports may still
 /// drop.
 const SLOWER_MAX: f64 = 1.5;
 const DROPPED_MAX: f64 = 0.01;

@@ -69,7 +69,7 @@ struct Floors {
     sync_ms: f64,
 }
 
-/// What the parts of the scenario share.
+/// Shared state of the parts of the scenario.
 struct Bench<'a> {
     settings: &'a Settings,
     /// The program under test.

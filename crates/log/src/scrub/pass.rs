@@ -18,7 +18,7 @@ pub(crate) struct Damage {
     pub(crate) header: Option<Header>,
 }
 
-/// What one step of a pass read.
+/// The result of one step of a pass.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) bytes: u64,

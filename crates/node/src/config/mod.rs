@@ -250,7 +250,7 @@ pub struct Log {
     pub max_streams: u32,
 }
 
-/// What a stream survives (its durability level).
+/// The event that a stream survives (its durability level).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

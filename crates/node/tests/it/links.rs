@@ -18,7 +18,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn nowhere() -> String {
     format!("http://{}:9", own_address())
 }

@@ -37,7 +37,7 @@ struct Source {
 impl Source {
     fn start(directory: &tempfile::TempDir, address: &str) -> Self {
         let name = format!("spread-{}", unique());
-        // What it says by itself it says at its start, and a day later.
+        // It sends unsolicited messages at its start, and a day later.
         let file = described(
             directory.path(),
             &name,

@@ -32,7 +32,7 @@ fn network(dead: [usize; 4]) -> Net<Keys> {
     net
 }
 
-/// Gives all nodes a list.
+/// Passes all nodes a list.
 fn list(net: &mut Net<Keys>, version: u32, sinks: &[Contact]) {
     let list = Arc::new(Membership::new(TOPIC, version, sinks.to_vec()).expect("apart"));
     for node in 0..net.nodes.len() {

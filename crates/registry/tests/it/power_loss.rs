@@ -44,7 +44,7 @@ fn entity(number: u64, step: u64) -> Entity {
     entity
 }
 
-/// What was acknowledged, and the model after each change offered.
+/// The acknowledged changes, and the model after each change offered.
 #[derive(Default)]
 struct History {
     acknowledged: usize,

@@ -87,7 +87,7 @@ impl Fault {
         }
     }
 
-    /// How often something happened that only this fault does, or that shows that it took effect.
+    /// Number of events that only this fault causes, or that show that it took effect.
     #[must_use]
     pub fn shown(self, by: &Sometimes) -> u64 {
         match self {

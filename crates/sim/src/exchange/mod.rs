@@ -50,7 +50,7 @@ use world::World;
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How much time was simulated, with the time to recover.
+    /// The simulated time, including the time to recover.
     pub simulated: Duration,
     /// Steps of the network.
     pub steps: u64,

@@ -37,7 +37,7 @@ impl Settings {
     }
 }
 
-/// What the seed has chosen.
+/// The choices of the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) origins: usize,

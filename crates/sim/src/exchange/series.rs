@@ -41,7 +41,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// What never happened.
+    /// The events that never happened.
     #[must_use]
     pub fn never(&self) -> Vec<&'static str> {
         let never = |(name, count): (&'static str, u64)| (count == 0).then_some(name);

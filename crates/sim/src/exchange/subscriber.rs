@@ -384,7 +384,8 @@ impl Subscriber {
         }
     }
 
-    /// Gives the machine of a session an input; returns its events, with the number of the session.
+    /// Passes the machine of a session an input; returns its events, with the number of the
+    /// session.
     fn drive(
         &mut self,
         world: &mut World,

@@ -116,7 +116,7 @@ impl World {
         Line::new(connection, machine, Timer::Session.key(serial))
     }
 
-    /// Gives a machine an input, sends its frames, checks it, and returns its events.
+    /// Passes a machine an input, sends its frames, checks it, and returns its events.
     pub(super) fn drive<M: Machine<Transmit = Bytes> + Invariant>(
         &mut self,
         line: &mut Line<M>,

@@ -228,11 +228,11 @@ pub enum Event {
         /// The stream.
         stream: usize,
     },
-    /// What the sessions of a subscriber have counted as lost, all together.
+    /// The total losses counted by the sessions of a subscriber.
     LostTotal {
         /// The subscriber.
         subscriber: usize,
-        /// How many numbers.
+        /// The number of elements.
         count: u64,
     },
     /// In the end, before the contents are reported: the counts of an origin's store.
@@ -269,7 +269,7 @@ pub enum Event {
     },
 }
 
-/// What a store counts of a stream.
+/// A store's counts for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The first number kept: earlier ones were trimmed.

@@ -119,7 +119,7 @@ impl Stream {
     }
 }
 
-/// What a subscriber has of a stream.
+/// A subscriber's elements of a stream.
 #[derive(Debug, Default)]
 struct Copy {
     /// Durable positions in the order of storage, and the same as a set.
@@ -141,7 +141,7 @@ struct Copy {
     /// Number of elements that the store has named as torn and that were not restored since.
     torn: u64,
     counts: Option<Counts>,
-    /// What is before was not granted.
+    /// Earlier elements were not granted.
     granted_from: u64,
     /// It was notified of a rollback and has stored nothing since.
     warned: bool,

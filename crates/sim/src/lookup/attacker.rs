@@ -46,7 +46,7 @@ impl Sybil {
         }
     }
 
-    /// Takes up contacts, as honest nodes do.
+    /// Adds contacts, as honest nodes do.
     pub(super) fn recall(&mut self, now: Instant, contacts: Vec<Contact>) {
         self.kad.recall(now, contacts);
     }

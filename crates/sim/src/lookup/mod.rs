@@ -88,7 +88,7 @@ impl Partition {
     }
 }
 
-/// What is played.
+/// The settings of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The seed.

@@ -25,7 +25,7 @@ impl Tally {
     }
 }
 
-/// What became of a network that fell into parts.
+/// The results for a partitioned network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parted {
     /// Searches within a part, during the partition, for records published by a node of the same
@@ -98,7 +98,7 @@ pub struct Outcome {
     pub contacts: Distribution,
     /// Mean number of bytes that a node sends per second over the entire run.
     pub bytes_per_s: f64,
-    /// What became of the parts, where the network fell into some.
+    /// The results for the parts, if the network was partitioned.
     pub parted: Option<Parted>,
     /// The share of packets that a full queue dropped, or a slow node's full buffer.
     pub dropped_share: f64,

@@ -29,7 +29,7 @@ const ENTER_PER_S: f64 = 50.0;
 /// The phase of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What is going on.
+    /// The current phase.
     pub phase: &'static str,
     /// Its completed share.
     pub share: f64,
@@ -68,7 +68,7 @@ struct Run<'a> {
     searches: BTreeMap<(Node, SearchId), Search>,
     next_search: u32,
     events: Vec<(Instant, Node, Event)>,
-    /// When the next node is replaced.
+    /// The time of the next replacement of a node.
     next_replaced: Option<Instant>,
     /// The time when the parts of the network merged.
     healed_at: Instant,

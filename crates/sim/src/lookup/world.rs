@@ -41,11 +41,11 @@ pub(super) struct World {
     settings: Settings,
     accomplices: Accomplices,
     honest: u32,
-    /// How often each node was replaced.
+    /// The number of replacements of each node.
     lives: Vec<u32>,
     /// The part of each node, where the network falls into some.
     parts: Vec<u16>,
-    /// Who is slow, where some are.
+    /// The slow nodes, if any.
     slow: BTreeSet<u32>,
 }
 
@@ -220,17 +220,17 @@ impl World {
             .input(node, Input::Command(command), |_, _, _| {});
     }
 
-    /// How many honest nodes there are.
+    /// The number of honest nodes.
     pub(super) fn honest(&self) -> u32 {
         self.honest
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) fn count(&self) -> u32 {
         self.settings.nodes
     }
 
-    /// How often a node was replaced.
+    /// The number of replacements of a node.
     pub(super) fn life(&self, node: Node) -> u32 {
         self.lives[node.0 as usize]
     }

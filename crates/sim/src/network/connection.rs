@@ -49,9 +49,9 @@ pub enum SendError<P> {
 pub struct ConnectionOptions {
     /// Bytes sent and not yet acknowledged: both ends' buffers together. Default 256 KiB.
     pub buffer_bytes: u64,
-    /// How long connecting is tried. Default 20 s.
+    /// Time limit for connecting. Default 20 s.
     pub connect_timeout: Duration,
-    /// How long sent bytes may be unacknowledged. Default 15 min, as Linux has it by default.
+    /// Time that sent bytes may be unacknowledged. Default 15 min, the default of Linux.
     pub silence_timeout: Duration,
     /// The first retransmission time. Default 200 ms.
     pub retry_first: Duration,
@@ -225,13 +225,13 @@ impl<P> Network<P> {
         self.connections.options = options;
     }
 
-    /// How many connections there are, half-open ones included.
+    /// The number of connections, including half-open ones.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.connections.slots.iter().flatten().count()
     }
 
-    /// Begins to connect; [`Step::Opened`] or [`Step::Closed`] follows.
+    /// Starts to connect; [`Step::Opened`] or [`Step::Closed`] follows.
     ///
     /// # Panics
     /// When there are four thousand million connections.

@@ -4,9 +4,9 @@ use chappe_machine::{Input, Instant, Machine, Output, drain};
 
 use super::{Network, Node, Step};
 
-/// What a machine's messages are on a network.
+/// The mapping from a machine's messages to those of a network.
 pub trait Wire: Machine {
-    /// What is sent.
+    /// The message type of the network.
     type Payload: Clone;
     /// Converts a message to the machine's input.
     fn receive(from: Node, payload: Self::Payload) -> Self::Receive;
@@ -48,7 +48,7 @@ impl<M: Wire> Nodes<M> {
         node
     }
 
-    /// Gives a node another machine: a restart.
+    /// Replaces a node's machine: a restart.
     pub fn put(&mut self, node: Node, machine: M) {
         let deadline = machine.deadline();
         let slot = &mut self.slots[node.0 as usize];

@@ -83,14 +83,14 @@ pub enum Step<P> {
     Arrived {
         /// The node.
         node: Node,
-        /// Who sent it.
+        /// The sender.
         from: Node,
-        /// What.
+        /// The message.
         payload: P,
     },
     /// A timer that the node set has passed.
     Timer {
-        /// Whose.
+        /// The node.
         node: Node,
         /// The key it was set with.
         key: u64,
@@ -101,7 +101,7 @@ pub enum Step<P> {
         node: Node,
         /// The connection.
         connection: Connection,
-        /// Who.
+        /// The other node.
         from: Node,
     },
     /// A connection that the node opened is established.
@@ -117,7 +117,7 @@ pub enum Step<P> {
         node: Node,
         /// The connection.
         connection: Connection,
-        /// What.
+        /// The message.
         payload: P,
     },
     /// A connection whose buffer was full has room.
@@ -282,13 +282,13 @@ impl<P> Network<P> {
         self.now
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How many events wait.
+    /// The number of queued events.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.queue.len() + self.ready.len()
@@ -321,7 +321,7 @@ impl<P> Network<P> {
         self.queue.put(at.max(self.now), event);
     }
 
-    /// Gives one direction its own link.
+    /// Sets the link of one direction.
     pub fn set_link(&mut self, from: Node, to: Node, link: Link) {
         let egress = self
             .lines

@@ -9,7 +9,7 @@ use chappe_machine::Instant;
 
 use super::{Egress, Event, Half, Network, Node, Step};
 
-/// What a node is.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its process is running.
@@ -76,7 +76,7 @@ impl<P> Network<P> {
         node
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -90,7 +90,7 @@ impl<P> Network<P> {
         &mut self.nodes[node.0 as usize]
     }
 
-    /// What a node is.
+    /// The state of a node.
     #[must_use]
     pub fn node_state(&self, node: Node) -> State {
         self.state(node).state

@@ -72,7 +72,7 @@ impl<E> Queue<E> {
         self.heap.push(Reverse(Entry { at, order, slot }));
     }
 
-    /// When the next event happens.
+    /// The time of the next event.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
@@ -86,7 +86,7 @@ impl<E> Queue<E> {
         Some((entry.at, event))
     }
 
-    /// How many events wait.
+    /// The number of queued events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()

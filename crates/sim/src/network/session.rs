@@ -36,7 +36,7 @@ impl<M: Machine<Transmit = Bytes>> Line<M> {
         }
     }
 
-    /// Gives the machine an input; sends its frames and returns its events.
+    /// Passes the machine an input; sends its frames and returns its events.
     pub(crate) fn drive(
         &mut self,
         network: &mut Network<Frame>,

@@ -17,7 +17,7 @@ pub struct Note {
     pub at: Instant,
     /// At which node.
     pub node: Node,
-    /// What.
+    /// The event.
     pub what: &'static str,
     /// Numbers whose meaning `what` names.
     pub numbers: [u64; 3],
@@ -60,7 +60,7 @@ impl Trace {
         }
     }
 
-    /// Notes something.
+    /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.noted += 1;
         if self.limit == 0 {
@@ -77,7 +77,7 @@ impl Trace {
         self.notes.iter()
     }
 
-    /// How much was noted in all.
+    /// The total number of notes.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.noted

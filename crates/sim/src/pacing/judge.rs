@@ -1,6 +1,6 @@
 //! Throughput against latency: the front of unbeaten settings, and the distance to it.
 
-/// What a setting reached.
+/// The result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Bytes a second.

@@ -49,7 +49,7 @@ pub struct Bottleneck {
     pub loss: f64,
 }
 
-/// How a receiver handles samples.
+/// The way in which a receiver handles samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
     /// For each frame.
@@ -94,7 +94,7 @@ pub enum Change {
     Pause {
         /// The receiver.
         receiver: usize,
-        /// How long.
+        /// The duration.
         time: Duration,
     },
     /// A receiver's service takes this many times its initial time.
@@ -106,7 +106,7 @@ pub enum Change {
     },
     /// A receiver no longer handles anything.
     Dead {
-        /// Which.
+        /// The receiver.
         receiver: usize,
     },
     /// A sender continues with another pacer; its samples stay in flight.
@@ -137,7 +137,7 @@ pub struct Settings {
     pub timer: Duration,
     /// Maximum number of queued samples sent in one frame.
     pub frame_samples: u64,
-    /// What all share.
+    /// The shared bottleneck.
     pub bottleneck: Bottleneck,
     /// One for each receiver; each has its own for each sender.
     pub receivers: Vec<Service>,
@@ -148,15 +148,15 @@ pub struct Settings {
     pub acknowledging: Acknowledging,
     /// The receivers that senders wait for.
     pub waits: Waits,
-    /// What changes, and when.
+    /// The changes, with their times.
     pub changes: Vec<(Duration, Change)>,
-    /// What is before this is not measured.
+    /// Measurement starts after this time.
     pub warm_up: Duration,
     /// Total duration.
     pub duration: Duration,
 }
 
-/// What one sender saw.
+/// The results of one sender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Bytes a second delivered in order, mean of the receivers.

@@ -40,7 +40,7 @@ enum Event {
         /// Whether a frame starts with it.
         first: bool,
     },
-    /// What was handled before this commit is stored.
+    /// The samples handled before this commit are stored.
     Committed {
         receiver: usize,
     },
@@ -92,7 +92,7 @@ struct SendingSide {
     moment: Collected,
 }
 
-/// What is collected for a moment.
+/// The samples collected for a moment.
 #[derive(Default)]
 struct Collected {
     delivered: u64,
@@ -688,7 +688,7 @@ impl<'a> World<'a> {
 }
 
 impl SendingSide {
-    /// How many samples were offered up to a time.
+    /// The number of samples offered up to a time.
     fn offered_until(&self, now: u64, at_once: u64) -> u64 {
         let Some((per_s, since, before)) = self.offered else {
             return u64::MAX;

@@ -10,7 +10,7 @@ use chappe_notification_tree::{
 /// A kind of lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Says that it is on its part, and drops it.
+    /// Claims that it forwards its part, and drops it.
     DropsPart,
     /// Claims at once that all of its part has the event.
     ClaimsCoverage,

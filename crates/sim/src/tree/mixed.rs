@@ -68,7 +68,7 @@ pub struct Series {
     pub sinks: u64,
     /// Events delivered.
     pub delivered: u64,
-    /// Sinks that were called failed.
+    /// Sinks reported failed.
     pub failed_sinks: u64,
     /// Number of sinks with an unknown result.
     pub unknown: u64,

@@ -40,22 +40,22 @@ pub struct Settings {
     pub heartbeat: bool,
     /// Bytes of an event's body.
     pub body_bytes: usize,
-    /// How sinks are divided.
+    /// The division of the sinks.
     pub plan: Choice,
-    /// What becomes of the parts of silent heads.
+    /// The reassignment of the parts of silent heads.
     pub take_over: TakeOver,
     /// How each source orders its list, again after each outcome; sinks receive the new one at
     /// once.
     pub order: Order,
     /// The share of sinks that are critical.
     pub critical: f64,
-    /// What a send costs a node: `o`.
+    /// The time of a send at a node: `o`.
     pub send_cost: Duration,
     /// The latency: `L`.
     pub latency: Duration,
     /// Maximum additional latency, uniformly distributed.
     pub jitter: Duration,
-    /// What handling a message costs a node: `r`.
+    /// The time of handling a message at a node: `r`.
     pub handling: Duration,
     /// The share of messages that are lost.
     pub loss: f64,
@@ -84,7 +84,7 @@ pub struct Settings {
     pub port_rate_bytes_per_s: Option<u64>,
     /// Bytes that wait at a port; more are dropped.
     pub port_queue_bytes: u64,
-    /// How fast a source may send.
+    /// The pace of a source.
     pub pace: Option<Pace>,
     /// The pacer of each source, which may delay its next event until after the previous one has
     /// left; `None`: each event is sent when it happens.
@@ -96,7 +96,7 @@ pub struct Settings {
     pub authenticated: bool,
     /// Whether the list travels in the event while it fits.
     pub inline: bool,
-    /// `k`: messages of the source itself before it calls a sink failed.
+    /// `k`: messages of the source itself before it reports a sink failed.
     pub attempts: u8,
     /// `T`: the time after which the source reports the outcome.
     pub within: Duration,

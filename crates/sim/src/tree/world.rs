@@ -29,9 +29,9 @@ const SLACK: Duration = Duration::from_millis(100);
 const LATE_ROUND_TRIPS: u32 = 50;
 /// Number of steps between two reports of progress.
 const PROGRESS_STEPS: u64 = 1 << 16;
-/// How often a sink floods, so that floods do not feed each other for ever.
+/// Number of floods of a sink, so that floods do not cause each other forever.
 const FLOODS: u32 = 32;
-/// What a slow sink's work costs, in an ordinary one's.
+/// The cost of a slow sink's work relative to an ordinary one's.
 const SLOW: u32 = 10;
 
 /// Number of items checked per step: a node with more is checked less often.
@@ -42,7 +42,7 @@ const HEAD_BYTES: u64 = 200;
 /// Time after which the pacer no longer counts an event without an outcome.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What a source has still to publish.
+/// The events that a source has yet to publish.
 #[derive(Default)]
 struct Offers {
     /// When each happened.
@@ -91,11 +91,11 @@ impl Lists {
 
 struct Node {
     tree: Option<Box<Tree<SimGuard>>>,
-    /// When the processor is free.
+    /// The time when the processor is free.
     free: u64,
     /// The time at which the port at the switch is free.
     port_free: u64,
-    /// What waits for the processor.
+    /// The work that waits for the processor.
     inbox: VecDeque<Message>,
     /// The earliest timer set.
     timer: u64,
@@ -111,7 +111,7 @@ struct Node {
     /// A flaky sink that is absent now.
     away: bool,
     lie: Option<Lie>,
-    /// How often it still floods.
+    /// The number of remaining floods.
     floods_left: u32,
     /// Steps since its invariants were checked.
     unchecked: usize,
@@ -134,7 +134,7 @@ enum Happening {
     Send(u32, Box<Transmit>),
 }
 
-/// What really happened to an event.
+/// The actual history of an event.
 struct Truth {
     happened: u64,
     /// The time when each sink received it; 0: never.
@@ -759,7 +759,7 @@ impl<'a> World<'a> {
                 };
                 let delivered = &mut truth.delivered[node as usize];
                 if *delivered != 0 {
-                    self.violation(format!("sink {node} was given {:?} twice", event.id()));
+                    self.violation(format!("sink {node} received {:?} twice", event.id()));
                     return;
                 }
                 // An event at the very start would look like none.

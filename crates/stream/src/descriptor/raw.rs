@@ -130,10 +130,10 @@ enum RawLevel {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawRetention {
-    /// This number of the newest elements, and up to a sixteenth (at least 16) more.
+    /// Number of newest elements, such as 1000, plus up to a sixteenth (at least 16).
     #[schemars(range(min = 1))]
     elements: Option<NonZeroU64>,
-    /// Those younger than this, such as "7d", and up to a sixteenth older.
+    /// Elements up to this age, such as "7d", and up to a sixteenth older.
     age: Option<RawDuration>,
 }
 
@@ -306,7 +306,8 @@ fn stream_query(
         return Err(place.error(fault, at, key, "the query has no criteria", hint));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
-        let message = "`unit` applies to the field that observes `observed_property`, which is not given";
+        let message =
+            "`unit` applies to the field that observes `observed_property`, which is not given";
         let hint = Some("set observed_property as well".to_owned());
         return Err(place.error(fault, at, key, message, hint));
     }

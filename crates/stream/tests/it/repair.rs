@@ -178,7 +178,7 @@ fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has
                 let has = contents(&origin)
                     .iter()
                     .any(|it| (it.0, &it.2) == (at.sequence, &element.2));
-                // Behind the last element nobody knows what was there (a reader gets it again), before
+                // After the last element the content is unknown (a reader gets it again), before
                 // the first one only what was of the epoch behind the hole.
                 let behind = before.get(last + 1).and_then(|it| it.1);
                 let told = behind.is_some_and(|it| first > 0 || it.epoch == at.epoch);

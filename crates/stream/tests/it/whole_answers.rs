@@ -256,7 +256,7 @@ fn exact_names_win_and_ambiguous_ones_are_refused() {
         };
         assert_eq!(candidates, wanted);
     }
-    // A name that the statement itself gives is nobody's.
+    // A name that the statement itself defines is not a stream.
     let own = ask("with c_d as (select 9 as v) select v from c_d").expect("its own");
     assert_eq!(first_row(&own), [9]);
     for missing in ["c", "other.a_b", "\"main.a.b\".x", "c_d_samples"] {

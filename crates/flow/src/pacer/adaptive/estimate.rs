@@ -31,7 +31,7 @@ const STORM_SAMPLES: f64 = 16.0;
 /// A constant for few samples acknowledged at once, and for many.
 pub(super) type Range = (f64, f64);
 
-/// When a sample went.
+/// The time when a sample was sent.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     /// Bytes sent up to its end.

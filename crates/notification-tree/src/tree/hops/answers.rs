@@ -12,7 +12,7 @@ use crate::job::{Job, Part};
 use crate::message::{Body, Coverage, Response, Spread};
 use crate::topic::{micros, stamp};
 
-/// A head that waits for its parts responds again after so many timeouts.
+/// A head that waits for its parts responds again after this many timeouts.
 const PROGRESS_TIMEOUTS: u32 = 4;
 /// Responses to one message of a requester.
 ///

@@ -12,7 +12,7 @@ use crate::network::Node;
 /// Nodes drawn to find one of the wanted part. Reason: of 16 parts none is missed.
 const DRAWS_MAX: u32 = 1_000;
 
-/// When a search is made, and for whose device.
+/// The phase of a search, and the device searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The network is in one piece.
