@@ -73,7 +73,7 @@ pub struct Config {
     pub tasks_max: usize,
     /// Publications of this node, and searches of its application. Default 256.
     pub publications_max: usize,
-    /// Most bytes of records stored for others. Default 4 MiB.
+    /// Maximum size of records stored for others in bytes. Default 4 MiB.
     pub store_bytes: usize,
     /// Records at one position; more go one level of salt down. Default 256: most networks have no more
     /// devices, and are searched without the 16 positions below.
@@ -94,9 +94,10 @@ pub struct Config {
 
     /// The first wait for an answer, and the bounds of the later ones. Default 500 ms; 50 ms to 3 s.
     pub timeout: (Duration, Duration, Duration),
-    /// How long a record lives without being renewed. Default 1 h.
+    /// Lifetime of a record without renewal. Default 1 h.
     pub lifetime: Duration,
-    /// How often own records are renewed, less up to a tenth. Default 20 min: two may fail.
+    /// Interval at which own records are renewed, shortened by up to a tenth. Default 20 min: two
+    /// may fail.
     pub republish: Duration,
     /// The time without a lookup in its range after which a bucket is refreshed. Default 1 h.
     pub refresh: Duration,
@@ -106,7 +107,7 @@ pub struct Config {
     pub token: Duration,
     /// The interval of housekeeping. Default 60 s.
     pub housekeeping: Duration,
-    /// How long a search without credit is kept. Default 60 s.
+    /// Time for which a search without credit is kept. Default 60 s.
     pub search_idle: Duration,
 }
 

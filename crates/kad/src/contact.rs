@@ -10,7 +10,7 @@ use chappe_machine::wire::Reader;
 pub struct Contact {
     /// Its public key.
     pub public: PublicKey,
-    /// Where it receives: IPv4, or IPv6 without a zone.
+    /// The receiving address: IPv4, or IPv6 without a zone.
     pub address: SocketAddr,
 }
 

@@ -34,7 +34,7 @@ pub struct Record {
     pub slot: u16,
     /// Of two records of one publisher, key and slot, the newer has the higher number.
     pub sequence: u64,
-    /// How long a holder stores it after its arrival, in seconds; at most [`LIFETIME_S_MAX`].
+    /// Time for which a holder stores it after its arrival, in seconds; at most [`LIFETIME_S_MAX`].
     pub lifetime_s: u32,
     /// Its expiry by the publisher's clock, in seconds since 1970 (UTC); 0: the publisher has no
     /// clock.

@@ -128,7 +128,7 @@ pub struct SearchReport {
     pub granted: u64,
     /// Bytes of answers that arrived.
     pub inflow: u64,
-    /// Most bytes of answers that were outstanding at any time.
+    /// Maximum number of bytes of answers that were outstanding at any time.
     pub on_the_way_max: u64,
 }
 

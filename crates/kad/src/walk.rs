@@ -102,7 +102,7 @@ impl Walk {
         self.asked
     }
 
-    /// Gives a path a node to start from.
+    /// Adds a start node to a path.
     pub(crate) fn begin(&mut self, path: usize, place: Key, contact: Contact) {
         self.hear(path, 1, place, contact);
     }

@@ -106,7 +106,7 @@ impl Process {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Waits until it has ended; from then on its number may be another's.
+    /// Waits until it has ended; from then on its number may be reused.
     fn wait(&mut self) -> std::io::Result<ExitStatus> {
         started().remove(&self.child.id().cast_signed());
         self.child.wait()

@@ -28,7 +28,7 @@ pub(crate) struct Counters {
 
 /// The publisher's end.
 pub(crate) trait Outlet {
-    /// How many subscribers are ready for samples.
+    /// The number of subscribers that are ready for samples.
     fn subscribers(&mut self) -> usize;
 
     /// Writes a sample; false if the carrier has no room for it now.
@@ -47,7 +47,7 @@ pub(crate) trait Outlet {
     /// Samples sent back.
     fn echoes(&mut self, each: &mut dyn FnMut(&[u8]));
 
-    /// What was counted.
+    /// The counters.
     fn counters(&mut self) -> Counters;
 
     /// Runs the carrier until something has changed, at the latest until the given time. With a

@@ -58,7 +58,7 @@ pub const PHASES_MAX: usize = 65_535;
 /// The default DDS topic.
 pub const TOPIC: &str = "chappe/perf";
 
-/// What carries the samples.
+/// The carrier of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
     /// Sessions of `chappe-flow` over ZeroMQ's DEALER and ROUTER: reliable.
@@ -98,7 +98,7 @@ impl Carrier {
     }
 }
 
-/// What a publisher does.
+/// The settings of a publisher.
 #[derive(Debug, Clone)]
 pub struct PublishSettings {
     /// The carrier.
@@ -120,13 +120,13 @@ pub struct PublishSettings {
     pub window: u64,
     /// Unmeasured time at the start of each phase, at its pace.
     pub warm_up: Duration,
-    /// How long a phase is measured.
+    /// Duration of the measurement of a phase.
     pub duration: Duration,
     /// A phase ends early after this many measured samples.
     pub count: Option<u64>,
     /// Start once this many subscribers are present.
     pub subscribers: usize,
-    /// How long they are waited for.
+    /// Time limit for them to connect.
     pub wait: Duration,
     /// One in this many samples is sent back; 0: none.
     pub echo: u64,
@@ -140,18 +140,18 @@ pub struct PublishSettings {
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a subscriber does.
+/// The settings of a subscriber.
 #[derive(Debug, Clone)]
 pub struct SubscribeSettings {
     /// The carrier.
     pub carrier: Carrier,
     /// The publisher's public key, with CURVE.
     pub server_key: Option<CurvePublic>,
-    /// How long the publisher, and then its first sample, is waited for.
+    /// Time limit for the publisher to appear, and then for its first sample.
     pub wait: Duration,
     /// Ends after this time without a sample.
     pub idle: Duration,
-    /// How long it is busy with each sample.
+    /// Time that it spends on each sample.
     pub take_for: Duration,
     /// Maximum number of bytes in flight to it, over sessions.
     pub window_bytes: u64,

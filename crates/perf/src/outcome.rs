@@ -33,7 +33,7 @@ pub enum Method {
     RoundTripHalved,
 }
 
-/// What the publisher saw in an interval.
+/// The publisher's measurements in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublisherInterval {
     /// End of the interval since the start of the run.
@@ -104,7 +104,7 @@ impl PublisherInterval {
     ];
 }
 
-/// What the publisher measured in a phase, without its warm-up.
+/// The publisher's measurements in a phase, without its warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublisherPhase {
     /// The phase, from 0.
@@ -113,7 +113,7 @@ pub struct PublisherPhase {
     pub size_bytes: usize,
     /// The pacer.
     pub pacer: String,
-    /// How long it was measured, seconds.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
     /// Samples written.
     pub sent: u64,
@@ -129,13 +129,13 @@ pub struct PublisherPhase {
     pub occupation_max: Option<u64>,
     /// Mean time between samples, microseconds.
     pub period_us: Option<f64>,
-    /// How late samples were that had a time.
+    /// Lateness of samples that had a scheduled time.
     pub late: Option<Times>,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
     /// Samples dropped at this end.
     pub dropped: Option<u64>,
-    /// How long it took after the phase until all was acknowledged, seconds.
+    /// Time from the end of the phase until everything was acknowledged, in seconds.
     pub drain_s: Option<f64>,
     /// Half the round trip, with `--echo`.
     pub latency: Option<Times>,
@@ -143,7 +143,7 @@ pub struct PublisherPhase {
     pub cpu_percent: f64,
 }
 
-/// What a subscriber saw in an interval.
+/// A subscriber's measurements in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubscriberInterval {
     /// End of the interval since the first sample.
@@ -199,7 +199,7 @@ impl SubscriberInterval {
     ];
 }
 
-/// What a subscriber measured in a phase, without its warm-up.
+/// A subscriber's measurements in a phase, without its warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubscriberPhase {
     /// The phase, from 0.
@@ -243,7 +243,7 @@ pub enum Event {
     },
     /// A warning about the machine, or about a remote end that does not match.
     Warning {
-        /// What.
+        /// The warning.
         text: String,
         /// The remedy.
         hint: String,

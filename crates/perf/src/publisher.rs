@@ -423,10 +423,10 @@ impl Phase {
     }
 }
 
-/// What is counted between two times.
+/// The counts between two times.
 struct Tally {
     begun: Instant,
-    /// What the carrier had counted then.
+    /// The carrier's counters at the start.
     counters: Counters,
     usage: Usage,
     sent: u64,

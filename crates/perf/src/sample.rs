@@ -81,7 +81,8 @@ impl Head {
     }
 }
 
-/// Says which machine this is since when: processes with the same number share the monotonic clock.
+/// Identifies this machine since its start: processes with the same number share the monotonic
+/// clock.
 pub(crate) fn host() -> u64 {
     static HOST: OnceLock<u64> = OnceLock::new();
     *HOST.get_or_init(|| {

@@ -54,7 +54,7 @@ pub(crate) struct SessionOutlet {
 struct Origin {
     router: Router,
     sessions: Vec<Session>,
-    /// What not all have, the oldest first: the packed sample, its bytes, when it was written.
+    /// The samples not acknowledged by all, oldest first: packed sample, size, time of writing.
     kept: VecDeque<(Records, usize, Instant)>,
     /// The number of the last one written.
     written: u64,

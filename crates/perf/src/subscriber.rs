@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(subscriber.outcome())
 }
 
-/// What is seen in an interval, or in a phase.
+/// The measurements in an interval, or in a phase.
 struct Tally {
     begun: Instant,
     ended: Instant,

@@ -1,4 +1,4 @@
-//! What this process costs the machine.
+//! The resource usage of this process.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;

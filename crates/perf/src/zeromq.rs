@@ -18,7 +18,7 @@ pub(super) struct Offered {
     pub(super) key: Option<CurvePublic>,
 }
 
-/// How to listen: in the clear on loopback, with a new key of CURVE beyond.
+/// The listener's security: none on loopback, CURVE with a new key beyond.
 pub(super) fn offered(listen: &str, allow: &[CurvePublic]) -> Result<Offered, Error> {
     if listen.parse::<Endpoint>()?.is_loopback() && allow.is_empty() {
         let security = Security::Null;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{StreamSchema, Timestamp};
 
-/// Which of the matching streams a source binds.
+/// The selection among the matching streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BindingPolicy {
     /// One: the one already bound, else the earliest registered, then by name.

@@ -38,20 +38,20 @@ pub struct StreamElement {
     pub position: Position,
     /// The time of the event according to the source.
     pub source_time: Timestamp,
-    /// When this node received it.
+    /// The time when this node received it.
     pub receive_time: Timestamp,
     /// The instance of the stream's subject, for streams with a key.
     pub key: Option<String>,
     /// One value for each field of the schema, in its order.
     pub values: Vec<Value>,
-    /// How far the values may be trusted.
+    /// The reliability of the values.
     pub quality: Quality,
     /// The position at its origin, for an element received over a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Position>,
 }
 
-/// How far an element's values may be trusted.
+/// The reliability of an element's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {

@@ -24,7 +24,8 @@ use crate::{StreamElement, Value};
 pub struct StreamSchema {
     /// The fields in order.
     pub fields: Vec<Field>,
-    /// What an element's key identifies (a handle, a bed, a machine), for streams with keys.
+    /// The subject that an element's key identifies (a handle, a bed, a machine), for streams with
+    /// keys.
     pub key: Option<String>,
 }
 
@@ -38,7 +39,7 @@ pub struct Field {
     pub field_type: FieldType,
     /// The unit as a UCUM code.
     pub unit: Option<String>,
-    /// What is observed, as a URI.
+    /// The observed property, as a URI.
     pub observed_property: Option<String>,
     /// For a person to read.
     pub description: Option<String>,

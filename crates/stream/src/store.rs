@@ -70,7 +70,7 @@ pub enum StoreError {
     Element {
         /// Its index in the batch.
         index: usize,
-        /// What does not fit.
+        /// The mismatch.
         error: SchemaError,
     },
     /// An element cannot be encoded, or a stored one cannot be decoded.
@@ -602,7 +602,7 @@ impl StreamLog {
     }
 }
 
-/// Hands out a stream's elements in order, as they are stored, or before.
+/// Returns a stream's elements in order, as they are stored, or before.
 pub struct StreamFollower {
     following: Following,
     log: StreamLog,

@@ -1,6 +1,6 @@
 //! Errors that end a connection, by fault.
 
-/// Whose fault an error is.
+/// The side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The peer violated the protocol or a limit.
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The side at fault.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {

@@ -16,7 +16,7 @@ pub(super) struct Alive {
     sent: u64,
     sent_at: Instant,
     seen: u64,
-    /// When the reader started to search for the writer, if an earlier one had found it.
+    /// The time when the reader started to search for the writer, if an earlier one had found it.
     seeks: Option<Instant>,
     taken: Vec<crate::Sample>,
 }

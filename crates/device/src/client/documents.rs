@@ -44,7 +44,7 @@ impl Documents {
         }
     }
 
-    /// Notes that another attempt may read the document of the last note.
+    /// Records that another attempt may read the document of the last note.
     pub(super) fn unread_if_wsdl(&mut self, kind: Kind) {
         if kind == Kind::Wsdl {
             self.unread = self.notes.last().cloned();

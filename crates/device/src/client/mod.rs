@@ -50,7 +50,7 @@ const QUEUE_MAX: usize = 256;
 /// Options of a [`DeviceClient`].
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Where it searches. Default: the network without the loopback.
+    /// The networks to search. Default: all without the loopback.
     pub selection: Selection,
     /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
@@ -116,7 +116,7 @@ pub struct Search {
     pub types: Vec<Name>,
     /// All of these scopes, by the default rule (prefix of path segments).
     pub scopes: Vec<String>,
-    /// How long answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
+    /// Time for which answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
 

@@ -413,7 +413,7 @@ impl Sink {
         }
     }
 
-    /// Gives the machine a posted message once there is room for it, and returns the answer; `None` if its
+    /// Passes the machine a posted message once there is room for it, and returns the answer; `None` if its
     /// subscription has ended. `key` is the subscription at the path.
     async fn post(
         &self,

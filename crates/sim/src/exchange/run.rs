@@ -111,7 +111,7 @@ impl Run {
         self.produce_last();
         self.catch_up(end);
         while self.world.violations.is_empty() {
-            self.testify();
+            self.report_to_judge();
             let now = self.world.network.now();
             match self.world.judge.not_put_back() {
                 Some(violation) if now >= end => self.world.violations.push(violation),
@@ -163,12 +163,12 @@ impl Run {
     }
 
     /// All nodes report their content to the judge.
-    fn testify(&mut self) {
+    fn report_to_judge(&mut self) {
         for origin in &self.origins {
-            origin.testify(&mut self.world);
+            origin.report_to_judge(&mut self.world);
         }
         for subscriber in &self.subscribers {
-            subscriber.testify(&mut self.world);
+            subscriber.report_to_judge(&mut self.world);
         }
     }
 

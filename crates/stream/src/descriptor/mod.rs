@@ -70,7 +70,7 @@ pub struct Source {
     pub window: Extent,
     /// The time of evaluation.
     pub slide: Extent,
-    /// What becomes of late elements.
+    /// The treatment of late elements.
     pub late: LatePolicy,
 }
 

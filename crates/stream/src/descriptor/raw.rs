@@ -28,7 +28,7 @@ struct RawDescriptor {
     /// The name, also of the output stream: lower case, with dots between parts.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// What it is for.
+    /// The purpose.
     description: Option<String>,
     /// The sources.
     #[schemars(with = "Vec<RawSource>")]
@@ -47,7 +47,7 @@ struct RawSource {
     /// The stream of this name. Either this or `query`.
     #[schemars(with = "Option<String>")]
     stream: Option<Spanned<String>>,
-    /// What the stream must be, for the registry to find it. Either this or `stream`.
+    /// The criteria by which the registry finds the stream. Either this or `stream`.
     #[schemars(with = "Option<RawQuery>")]
     query: Option<Spanned<RawQuery>>,
     /// Take one matching stream (the earliest registered), or all. Default: one.
@@ -56,7 +56,7 @@ struct RawSource {
     window: Option<RawExtent>,
     /// The interval of evaluation: a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
-    /// What becomes of late elements. Default: insert.
+    /// The treatment of late elements. Default: insert.
     late: Option<RawLate>,
 }
 
@@ -87,7 +87,7 @@ enum RawPolicy {
     All,
 }
 
-/// What becomes of late elements.
+/// The treatment of late elements.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawLate {
@@ -148,7 +148,7 @@ struct RawField {
     field_type: RawType,
     /// The unit, a UCUM code.
     unit: Option<String>,
-    /// What is observed, a URI.
+    /// The observed property, a URI.
     observed_property: Option<String>,
     /// The description.
     description: Option<String>,
