@@ -4,7 +4,6 @@
 //! The traits use `std::io` errors, which the log converts to its own. Nothing is buffered: a call
 //! that returned `Ok` has reached the operating system. Only [`File::sync`] (for a file's bytes and
 //! length) and [`Disk::sync_directory`] (for names) guarantee that data survives a power loss.
-//! that something survives a power loss.
 
 use std::io;
 

@@ -10,7 +10,6 @@
 //! [`Fault`], which then happen to nodes and links until the time is over. Then all faults end, and
 //! the judge checks that every accepted element is at every subscriber, once and in order, or was
 //! named as lost for a true reason. The same settings give the same run, step by step.
-//! named as lost for a true reason. The same settings give the same run, step by step.
 //!
 //! ```
 //! use chappe_sim::exchange::{Settings, run};

@@ -11,7 +11,6 @@ use super::{Report, Settings, Sometimes, run};
 ///
 /// measured: the rarest event happens in one of 60 runs, so 1,000 runs miss it once in ten million
 /// times.
-/// million times.
 pub const RUNS_FOR_EVERYTHING: u64 = 1_000;
 
 /// Maximum number of reports with violations that are kept; more are counted.

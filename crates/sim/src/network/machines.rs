@@ -64,7 +64,6 @@ impl<M: Wire> Nodes<M> {
     }
 
     /// A node's machine, to be prepared; its new outputs and deadline appear with the next input.
-    /// input.
     pub fn machine_mut(&mut self, node: Node) -> Option<&mut M> {
         self.slots.get_mut(node.0 as usize)?.machine.as_mut()
     }

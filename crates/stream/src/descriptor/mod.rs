@@ -130,7 +130,6 @@ impl Descriptor {
 impl StreamQuery {
     /// The schema of a stream's elements as seen by the statement: the field that observes the
     /// requested property is called `value`.
-    /// asked for is called `value`.
     ///
     /// # Errors
     /// The reason, as text, why a stream with these fields does not match.

@@ -166,7 +166,7 @@ const REJECTED_REASONS: [&str; 10] = [
     "answer that nobody waits for",
     "too many ranges of an event",
     "too many repairs",
-    "too many events of who was caught or is unknown",
+    "too many events of caught or unknown senders",
 ];
 
 /// Their counts, in the same order.
