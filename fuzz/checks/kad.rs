@@ -75,7 +75,7 @@ struct World {
     now: Instant,
     /// The last requests of the node: to whom, and their numbers.
     asked: Vec<(SocketAddr, u64)>,
-    /// Bytes to and from addresses that never gave back a token.
+    /// Bytes to and from addresses that never returned a token.
     unconfirmed: BTreeMap<SocketAddr, (usize, usize)>,
     /// Tokens that the node gave.
     tokens: Vec<u64>,

@@ -19,7 +19,7 @@ pub enum Fault {
     Connection,
 }
 
-/// Why a session ended, as a number on the wire.
+/// The reason why a session ended, as a number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
@@ -216,7 +216,7 @@ impl LossReason {
     }
 }
 
-/// Why a subscription is refused or ended.
+/// The reason why a subscription is refused or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RefusalReason {

@@ -39,11 +39,11 @@ pub enum Message<'a> {
     Welcome(Welcome),
     /// Ends the session immediately.
     Goodbye {
-        /// Why.
+        /// The reason.
         code: Code,
         /// The versions that the sender supports.
         versions: (u32, u32),
-        /// Why, as a text.
+        /// The reason as text.
         text: &'a str,
     },
     /// Requests a stream.
@@ -86,9 +86,9 @@ pub enum Message<'a> {
     Refused {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: &'a str,
     },
     /// Another schema of the channel.
@@ -121,7 +121,7 @@ pub enum Message<'a> {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: LossReason,
     },
     /// A stage has started, although it has no elements yet.
@@ -148,9 +148,9 @@ pub enum Message<'a> {
     Unsubscribe {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: &'a str,
     },
     /// Answers that.

@@ -173,9 +173,9 @@ pub enum Offer {
     },
     /// Not granted, or no longer.
     Refuse {
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text for people.
+        /// The reason as text for people.
         text: String,
     },
 }

@@ -206,7 +206,7 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// Why the policy refuses an address.
+/// The reason why the policy refuses an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {

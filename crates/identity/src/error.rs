@@ -1,4 +1,4 @@
-//! Why a key, a token or a signature is not accepted.
+//! The reasons why a key, a token or a signature is not accepted.
 
 /// Text or bytes that are not a usable key, token or signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

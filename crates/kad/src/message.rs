@@ -71,7 +71,7 @@ pub enum Verdict {
     Rejected,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The address is not confirmed: repeat the request with this token.

@@ -257,7 +257,7 @@ fn probe(report: &mut Report, name: &str, nodes: u32) {
     report.row(&of("bytes in"), bytes, "B", note);
     for (percent, what) in [(0.5, "time, p50"), (0.99, "time, p99")] {
         let note =
-            "calculated: the answer is delayed by 0 to APP_MAX_DELAY; the way is not counted";
+            "calculated: the answer is delayed by 0 to APP_MAX_DELAY; latency is not counted";
         report.row(&of(what), percent * delay_ms, "ms", note);
     }
 }

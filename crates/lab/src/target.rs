@@ -48,7 +48,7 @@ pub enum Verdict {
     Missed,
     /// The reference was not measured.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

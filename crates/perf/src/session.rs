@@ -70,7 +70,7 @@ struct Session {
     has: u64,
     events: VecDeque<SenderEvent>,
     alarm: Alarm,
-    /// Why it ended; nothing: in order.
+    /// The reason why it ended; nothing: in order.
     ended: Option<Option<String>>,
 }
 

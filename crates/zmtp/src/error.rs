@@ -13,7 +13,7 @@ pub enum Fault {
     Network,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -383,7 +383,7 @@ pub(crate) struct Taken {
     pub(crate) payload: Payload,
 }
 
-/// Why a sample was not written.
+/// The reason why a sample was not written.
 pub(crate) enum Refused {
     Full,
     Dds(DdsError),

@@ -20,7 +20,7 @@ pub(super) struct Documents {
     pub(super) read: Vec<Document>,
     /// Problems found in them.
     pub(super) notes: Vec<Note>,
-    /// Why the metadata or a WSDL could not be read, if another attempt may succeed.
+    /// The reason why the metadata or a WSDL could not be read, if another attempt may succeed.
     pub(super) unread: Option<Note>,
     /// The rest of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
     pub(super) bytes_left: usize,

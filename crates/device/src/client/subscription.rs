@@ -734,7 +734,7 @@ mod tests {
     }
 
     /// A subscription with one event, whose device gets no answer before there is room. `end` ends the
-    /// subscription. Returns the device's answer and the subscription, if it is left.
+    /// subscription. Returns the device's answer and the subscription, if it still exists.
     fn answer_after(
         end: impl FnOnce(Subscription) -> Option<Subscription>,
     ) -> (Option<Reply>, Option<Subscription>) {

@@ -6,7 +6,7 @@ use chappe_machine::Instant;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $reason:ident => $label:literal,)+) => {
-        /// Why a received message was dropped. Each dropped message has exactly one reason.
+        /// The reason why a received message was dropped. Each dropped message has exactly one reason.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum DropReason { $($(#[$doc])+ $reason,)+ }

@@ -331,7 +331,7 @@ impl Lease {
     }
 }
 
-/// Why a source ended a subscription.
+/// The reason why a source ended a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EndStatus {
     /// Notifications could not be delivered.

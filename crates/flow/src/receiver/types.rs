@@ -33,9 +33,9 @@ pub enum ReceiverCommand {
     Unsubscribe {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// Everything up to this element is stored at the subscription's level (or was refused).
@@ -51,7 +51,7 @@ pub enum ReceiverCommand {
         channel: Channel,
         /// The element.
         position: Position,
-        /// Why.
+        /// The reason.
         reason: DeadLetterReason,
     },
     /// A command of both ends.
@@ -72,9 +72,9 @@ pub enum ReceiverEvent {
     Refused {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// The channel is ended, as requested by [`ReceiverCommand::Unsubscribe`].
@@ -107,7 +107,7 @@ pub enum ReceiverEvent {
         from: u64,
         /// The number after the last.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: LossReason,
     },
     /// The origin lost elements that were received here: its elements from `next` on are new, and it no

@@ -55,7 +55,7 @@ pub enum SenderCommand {
         from: u64,
         /// The first number that can be read again.
         next: u64,
-        /// Why they are lost.
+        /// The reason for the loss.
         reason: LossReason,
     },
     /// New records can be read, up to `last`. May be omitted for some if a later one follows.
@@ -126,9 +126,9 @@ pub enum SenderEvent {
     Unsubscribed {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// There are records to send, but the subscriber has no room.

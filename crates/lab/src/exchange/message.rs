@@ -31,7 +31,7 @@ pub(crate) enum Order {
     /// Produce from this time (nanoseconds of the wall clock), one element per interval
     /// (nanoseconds).
     Produce {
-        /// From when.
+        /// The start time.
         from: i64,
         /// The interval.
         period: u64,
@@ -40,9 +40,9 @@ pub(crate) enum Order {
     Pause,
     /// Measure between two times and answer [`Answer::Measured`].
     Measure {
-        /// From when.
+        /// The start time.
         from: i64,
-        /// Until when.
+        /// The end time.
         until: i64,
     },
     /// Cut the connections to this node, or restore them.

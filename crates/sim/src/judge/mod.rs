@@ -47,7 +47,7 @@ pub struct At {
     pub number: u64,
 }
 
-/// Why numbers are lost.
+/// The reason why numbers are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The origin trimmed them.
@@ -198,7 +198,7 @@ pub enum Event {
         from: u64,
         /// The first number after them.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// The origin has restored a damaged element from a subscriber.

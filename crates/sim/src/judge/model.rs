@@ -150,6 +150,21 @@ struct Copy {
     holds: Option<Vec<(At, u64)>>,
 }
 
+impl Copy {
+    /// Whether the gap around a missing element has a number that was reported as lost: the copy does not know
+    /// which of the gap's numbers are damaged, and requests none.
+    fn lost_beside(&self, held: &BTreeSet<At>, at: At) -> bool {
+        let place = |number| At { number, ..at };
+        let in_gap = |number: &u64| !held.contains(&place(*number));
+        let below = (1..at.number).rev().take_while(in_gap);
+        let last = held.range(at..).next().filter(|it| it.epoch == at.epoch);
+        let above = at.number + 1..last.map_or(at.number + 1, |it| it.number);
+        below
+            .chain(above)
+            .any(|number| self.said.contains_key(&place(number)))
+    }
+}
+
 /// The reports to a subscriber, and the product's counts of them.
 #[derive(Debug, Default)]
 struct Told {
@@ -456,7 +471,7 @@ impl Judge {
         }
         if let Some(at) = beyond.iter().find(|at| at.epoch == epoch) {
             return wrong(format!(
-                "stream {stream}: {at:?} was seen, the origin goes on after {last} in the same epoch"
+                "stream {stream}: {at:?} was seen, but the origin continues after {last} in the same epoch"
             ));
         }
         if allows == Allows::Loss {
@@ -582,9 +597,10 @@ impl Judge {
             copy.stored.push(newest);
             copy.has.insert(newest);
         }
+        // A report of a loss persists once the position after it is durable. An earlier one is forgotten: the
+        // numbers are reported again, or their elements arrive if the origin has them again.
+        copy.said.retain(|at, _| it.order(*at) <= end);
         if allows == Allows::Loss {
-            // Earlier reports are forgotten with it, and will be repeated.
-            copy.said.retain(|at, _| it.order(*at) <= end);
             copy.warned = true;
             copy.rolled = true;
             copy.damaged.clone_from(&copy.ever_damaged);
@@ -843,7 +859,8 @@ impl Judge {
                 || copy.said.contains_key(at)
                 || at.number < copy.granted_from;
             let missing = !has(at) && !excused;
-            let may_be_torn = copy.maybe_torn.contains(at) && !theirs.contains(at);
+            let requested = theirs.contains(at) && !copy.lost_beside(&held, *at);
+            let may_be_torn = copy.maybe_torn.contains(at) && !requested;
             torn += u64::from(missing && may_be_torn);
             if missing && (!may_be_torn || torn > copy.torn) {
                 return wrong(format!(

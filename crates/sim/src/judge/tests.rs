@@ -600,3 +600,79 @@ fn the_sum_of_what_is_counted_is_what_is_missing() {
     let events = all_stored().chain([whole]).chain(holds(ALL, ALL));
     refused(three(events), "is counted as lost and was not");
 }
+
+fn storing(number: u64) -> Event {
+    Event::Storing {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, number),
+    }
+}
+
+fn reopened(newest: u64, passed: u64, torn: u64) -> Event {
+    Event::Reopened {
+        subscriber: 0,
+        stream: 0,
+        newest: Some(at(1, newest)),
+        passed: Some(at(1, passed)),
+        allows: Allows::Nothing,
+        torn,
+    }
+}
+
+fn damaged(number: u64) -> Event {
+    Event::Damaged {
+        stream: 0,
+        at: at(1, number),
+    }
+}
+
+#[test]
+fn a_reported_loss_lasts_once_its_position_is_safe() {
+    let history = |passed| {
+        let put_back = Event::PutBack {
+            stream: 0,
+            at: at(1, 2),
+            content: 102,
+        };
+        let lost = [damaged(2), stored(1, 1), lost(2, 3, Reason::Damaged)];
+        let comes = [reopened(1, passed, 0), put_back, stored(1, 2), stored(1, 3)];
+        three(lost.into_iter().chain(comes).chain(holds(ALL, ALL)))
+    };
+    assert_eq!(history(1), Ok(()));
+    refused(history(2), "was said to be lost and comes");
+}
+
+#[test]
+fn torn_numbers_stay_lost_only_in_a_gap_with_a_reported_loss() {
+    let history = |events: Vec<Event>, origin, subscriber| {
+        let accepted = (1..=5).flat_map(|number| accepted(1, number));
+        let begin = [began(1, 0, Allows::Nothing)].into_iter();
+        let end = holds(origin, subscriber);
+        judged(begin.chain(accepted).chain(events).chain(end))
+    };
+    let same_gap = vec![
+        stored(1, 1),
+        storing(2),
+        damaged(3),
+        lost(3, 4, Reason::Damaged),
+        storing(4),
+        reopened(4, 4, 1),
+        stored(1, 5),
+    ];
+    let origin: &[(u64, u64)] = &[(1, 1), (1, 2), (1, 4), (1, 5)];
+    let right = history(same_gap, origin, &[(1, 1), (1, 4), (1, 5)]);
+    assert_eq!(right, Ok(()));
+    let other_gap = vec![
+        stored(1, 1),
+        storing(2),
+        storing(3),
+        reopened(3, 3, 1),
+        damaged(4),
+        lost(4, 5, Reason::Damaged),
+        stored(1, 5),
+    ];
+    let origin: &[(u64, u64)] = &[(1, 1), (1, 2), (1, 3), (1, 5)];
+    let wrong = history(other_gap, origin, &[(1, 1), (1, 3), (1, 5)]);
+    refused(wrong, "nobody said");
+}

@@ -22,7 +22,7 @@ pub struct Connection {
     generation: u32,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The other end closed it; everything it sent before has arrived.

@@ -133,7 +133,7 @@ pub enum Step<P> {
         node: Node,
         /// The connection.
         connection: Connection,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
