@@ -35,7 +35,7 @@ const IN_GROUP: &str = "events received in a group of 8 MiB";
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("device", settings.seed);
     let Some(root) = checkout::root() else {
-        let reason = "the device is built from the checkout, and this is not one";
+        let reason = "the device can only be built from a checkout";
         report.skipped.push(reason.to_owned());
         return Ok(report);
     };

@@ -112,7 +112,7 @@ impl Stream {
         }
         match self.seen.insert(at, content) {
             Some(before) if before != content => wrong(format!(
-                "stream {stream}: {at:?} stands for {before} and for {content}"
+                "stream {stream}: {at:?} has the contents {before} and {content}"
             )),
             _ => Ok(()),
         }
@@ -255,7 +255,7 @@ impl Judge {
                 let trimmed = at.number < it.trimmed_before;
                 if !there && !trimmed && !it.accepted.contains(&at) {
                     return wrong(format!(
-                        "stream {stream}: what is derived from {at:?} is there without it"
+                        "stream {stream}: the record derived from {at:?} exists without it"
                     ));
                 }
                 Ok(())
@@ -420,13 +420,13 @@ impl Judge {
         let it = &mut self.streams[stream];
         let Some(content) = it.drafts.get(&at).copied() else {
             return wrong(format!(
-                "stream {stream}: {at:?} was accepted and never offered"
+                "stream {stream}: {at:?} was accepted but never offered"
             ));
         };
         it.see(stream, at, content)?;
         if it.order(at).is_none() {
             return wrong(format!(
-                "stream {stream}: {at:?} is in an epoch that never began"
+                "stream {stream}: {at:?} is in an epoch that never started"
             ));
         }
         if !it.accepted.insert(at) {
@@ -444,11 +444,11 @@ impl Judge {
     ) -> Result<(), Violation> {
         let it = &mut self.streams[stream];
         let Some((epoch, _)) = epochs.last().copied() else {
-            return wrong(format!("stream {stream}: begins without an epoch"));
+            return wrong(format!("stream {stream}: starts without an epoch"));
         };
         let new = it.epochs.last() != Some(&epoch);
         if new && it.epochs.contains(&epoch) {
-            return wrong(format!("stream {stream}: epoch {epoch} comes back"));
+            return wrong(format!("stream {stream}: epoch {epoch} is repeated"));
         }
         if new {
             // Epochs that the origin has forgotten are before the oldest that it remembers.
@@ -466,7 +466,7 @@ impl Judge {
         });
         if let Some(at) = lost {
             return wrong(format!(
-                "stream {stream}: {at:?} was accepted and is gone after a restart (last {last})"
+                "stream {stream}: {at:?} was accepted and is missing after a restart (last {last})"
             ));
         }
         if let Some(at) = beyond.iter().find(|at| at.epoch == epoch) {
@@ -496,7 +496,7 @@ impl Judge {
         it.see(stream, at, content)
             .map_err(|violation| Violation(format!("subscriber {subscriber}: {violation}")))?;
         let Some(order) = it.order(at) else {
-            return wrong(format!("{name}: {at:?} is in an epoch that never began"));
+            return wrong(format!("{name}: {at:?} is in an epoch that never started"));
         };
         let it = &self.streams[stream];
         let copy = self
@@ -513,12 +513,12 @@ impl Judge {
             if last.epoch != at.epoch && !it.continues(at.epoch, *last) {
                 return wrong(format!(
                     "{name}: {at:?} follows {last:?}, from which its epoch does not go on, and \
-                     nobody was told of a rollback"
+                     no rollback was reported"
                 ));
             }
         }
         if copy.said.remove(&at).is_some() && !it.restored {
-            return wrong(format!("{name}: {at:?} was said to be lost and comes"));
+            return wrong(format!("{name}: {at:?} was reported lost but arrives"));
         }
         copy.warned = false;
         copy.storing.remove(&at);
@@ -546,7 +546,7 @@ impl Judge {
         if torn > (storing.len() + copy.damaged.len()) as u64 {
             return wrong(format!(
                 "subscriber {subscriber}, stream {stream}: {torn} numbers are said to be torn, {} \
-                 were on their way and {} damaged",
+                 were in flight and {} damaged",
                 storing.len(),
                 copy.damaged.len()
             ));
@@ -609,7 +609,7 @@ impl Judge {
         copy.stored_anew += gone.len() as u64;
         match gone.iter().find(|at| !copy.damaged.contains(at)) {
             Some(at) => wrong(format!(
-                "subscriber {subscriber}, stream {stream}: {at:?} was stored and is gone after a \
+                "subscriber {subscriber}, stream {stream}: {at:?} was stored and is missing after a \
                  restart (newest {newest:?})"
             )),
             None => Ok(()),
@@ -648,13 +648,13 @@ impl Judge {
             let at = it.place(epoch, number);
             if !it.gone(at, reason) {
                 return wrong(format!(
-                    "{name}: {at:?} is said to be lost ({reason:?}), it is not"
+                    "{name}: {at:?} is reported lost ({reason:?}) but is not"
                 ));
             }
             let last = copy.stored.last().and_then(|last| it.order(*last));
             if copy.has.contains(&at) || !copy.warned && last >= it.order(at) {
                 return wrong(format!(
-                    "{name}: {at:?} is said to be lost after it was passed"
+                    "{name}: {at:?} is reported lost after it was passed"
                 ));
             }
             copy.said.insert(at, reason);
@@ -673,7 +673,7 @@ impl Judge {
         copy.rolled = true;
         match copy.stored.last() {
             Some(last) if !it.went_back_behind(*last) => wrong(format!(
-                "subscriber {subscriber}, stream {stream}: told of a rollback, but the origin has \
+                "subscriber {subscriber}, stream {stream}: notified of a rollback, but the origin has \
                  {last:?}"
             )),
             _ => Ok(()),
@@ -704,7 +704,9 @@ impl Judge {
         let it = &self.streams[stream];
         let name = format!("stream {stream}");
         let Some(holds) = &it.holds else {
-            return wrong(format!("{name}: the run did not say what the origin holds"));
+            return wrong(format!(
+                "{name}: the run did not report the origin's content"
+            ));
         };
         let held = self.in_order(stream, &name, holds, false)?;
         let missing = it.accepted.iter().find(|at| {
@@ -727,7 +729,7 @@ impl Judge {
         let places = (counts.first..=counts.last).map(|number| it.place(epoch, number));
         let mut gone = places.filter(|at| !held.contains(at));
         match gone.find(|at| !it.gone(*at, Reason::Damaged)) {
-            Some(at) => wrong(format!("{name}: {at:?} is counted as lost and was not")),
+            Some(at) => wrong(format!("{name}: {at:?} is counted as lost but was not")),
             None => Ok(()),
         }
     }
@@ -738,7 +740,7 @@ impl Judge {
             None => Ok(()),
             Some(counted) if counted == lost => Ok(()),
             Some(counted) => wrong(format!(
-                "subscriber {subscriber}: {lost} numbers were said to be lost, {counted} are counted"
+                "subscriber {subscriber}: {lost} numbers were reported lost, {counted} are counted"
             )),
         }
     }
@@ -835,9 +837,7 @@ impl Judge {
             last = order;
             let known = it.seen.get(at);
             if it.offered.get(content) != Some(at) || known.is_some_and(|it| it != content) {
-                return wrong(format!(
-                    "{name}: {at:?} holds {content}, known is {known:?}"
-                ));
+                return wrong(format!("{name}: {at:?} holds {content}, not {known:?}"));
             }
         }
         Ok(holds.iter().map(|(at, _)| *at).collect())
@@ -847,7 +847,7 @@ impl Judge {
         let it = &self.streams[stream];
         let name = format!("subscriber {subscriber}, stream {stream}");
         let Some(holds) = &copy.holds else {
-            return wrong(format!("{name}: the run did not say what is held"));
+            return wrong(format!("{name}: the run did not report its content"));
         };
         let held = self.in_order(stream, &name, holds, copy.rolled)?;
         let has = |at: &At| held.contains(at) || copy.damaged.contains(at);
@@ -864,14 +864,14 @@ impl Judge {
             torn += u64::from(missing && may_be_torn);
             if missing && (!may_be_torn || torn > copy.torn) {
                 return wrong(format!(
-                    "{name}: {at:?} is missing and nobody said that it is lost (newest {:?})",
+                    "{name}: {at:?} is missing and was not reported lost (newest {:?})",
                     holds.last()
                 ));
             }
         }
         if let Some(at) = copy.stored.iter().find(|at| !has(at)) {
             return wrong(format!(
-                "{name}: {at:?} was stored and is not there in the end"
+                "{name}: {at:?} was stored but does not exist in the end"
             ));
         }
         let mut said = copy.said.keys();
@@ -880,11 +880,11 @@ impl Judge {
         let back = said.find(|at| theirs.contains(at) && !came_back(at));
         if let Some(at) = back.filter(|_| !it.restored) {
             return wrong(format!(
-                "{name}: {at:?} was said to be lost and the origin has it"
+                "{name}: {at:?} was reported lost but the origin has it"
             ));
         }
         if let Some(at) = copy.said.keys().find(|at| held.contains(at)) {
-            return wrong(format!("{name}: {at:?} was said to be lost and is there"));
+            return wrong(format!("{name}: {at:?} was reported lost but exists"));
         }
         let Some(counts) = copy.counts.filter(|_| !copy.rolled) else {
             return Ok(());
@@ -916,6 +916,6 @@ fn right_sum(name: &str, counts: &Counts, held: u64, trimmed: bool) -> Result<()
         return Ok(());
     }
     wrong(format!(
-        "{name}: {held} are held, and the store counts {counts:?}"
+        "{name}: {held} are held, but the store counts {counts:?}"
     ))
 }

@@ -162,7 +162,7 @@ fn what_was_never_offered_or_is_another_is_seen() {
                 at: at(1, 3),
             },
         ]),
-        "stands for 103 and for 7",
+        "has the contents 103 and 7",
     );
 }
 
@@ -233,11 +233,11 @@ fn what_a_subscriber_passed_is_kept_when_it_is_opened_again() {
 fn what_is_gone_after_a_restart_is_seen() {
     refused(
         three([began(1, 2, Allows::Nothing)]),
-        "gone after a restart",
+        "missing after a restart",
     );
     refused(
         three([began(2, 2, Allows::Nothing)]),
-        "gone after a restart",
+        "missing after a restart",
     );
     refused(three([began(1, 2, Allows::Loss)]), "in the same epoch");
     let reopened = |allows| Event::Reopened {
@@ -250,7 +250,7 @@ fn what_is_gone_after_a_restart_is_seen() {
     };
     refused(
         three(all_stored().chain([reopened(Allows::Nothing)])),
-        "gone after a restart",
+        "missing after a restart",
     );
     let again = all_stored().chain([reopened(Allows::Loss), stored(1, 3)]);
     assert_eq!(three(again.chain(holds(ALL, ALL))), Ok(()));
@@ -302,17 +302,23 @@ fn what_is_derived_from_nothing_is_seen() {
 
 #[test]
 fn a_false_or_missing_word_about_loss_is_seen() {
-    refused(three([lost(1, 3, Reason::Trimmed)]), "it is not");
+    refused(three([lost(1, 3, Reason::Trimmed)]), "but is not");
     let damaged = || Event::Damaged {
         stream: 0,
         at: at(1, 2),
     };
-    refused(three([damaged(), lost(2, 3, Reason::Trimmed)]), "it is not");
-    refused(three([damaged(), lost(2, 4, Reason::Damaged)]), "it is not");
+    refused(
+        three([damaged(), lost(2, 3, Reason::Trimmed)]),
+        "but is not",
+    );
+    refused(
+        three([damaged(), lost(2, 4, Reason::Damaged)]),
+        "but is not",
+    );
     let kept = &[(1, 1), (1, 3)];
     refused(
         three([damaged()].into_iter().chain(holds(kept, kept))),
-        "nobody said",
+        "was not reported",
     );
     let said = || {
         [
@@ -330,7 +336,7 @@ fn a_false_or_missing_word_about_loss_is_seen() {
     };
     refused(
         three(said().chain([total]).chain(holds(kept, kept))),
-        "1 numbers were said to be lost, 2 are counted",
+        "1 numbers were reported lost, 2 are counted",
     );
     refused(three(said().chain([stored(1, 2)])), "was stored after");
 }
@@ -403,7 +409,7 @@ fn a_rollback_must_be_said_and_true() {
     };
     refused(
         three(back().chain([stored(2, 3)])),
-        "nobody was told of a rollback",
+        "no rollback was reported",
     );
     let said = Event::RollbackSaid {
         subscriber: 0,
@@ -433,7 +439,7 @@ fn a_rollback_must_be_said_and_true() {
     };
     refused(
         three(forth().chain([stored(3, 4)])),
-        "nobody was told of a rollback",
+        "no rollback was reported",
     );
     let ahead = &[(1, 1), (1, 2), (1, 3), (3, 4)];
     let all = &[(1, 1), (1, 2), (1, 3), (2, 3), (3, 4)];
@@ -558,11 +564,11 @@ fn what_a_loss_of_power_tore_must_be_named_by_the_store_and_put_back_if_it_can_b
     };
     let trimmed: &[(u64, u64)] = &[(1, 3)];
     assert_eq!(history(1, 3, trimmed, 1), Ok(()));
-    refused(history(0, 3, trimmed, 1), "nobody said");
-    refused(history(3, 3, trimmed, 1), "2 were on their way");
+    refused(history(0, 3, trimmed, 1), "was not reported");
+    refused(history(3, 3, trimmed, 1), "2 were in flight");
     refused(history(2, 3, trimmed, 1), "2 torn");
     // The origin has it.
-    refused(history(1, 1, ALL, 1), "nobody said");
+    refused(history(1, 1, ALL, 1), "was not reported");
 }
 
 #[test]
@@ -598,7 +604,7 @@ fn the_sum_of_what_is_counted_is_what_is_missing() {
         counts: counts(4, 1, 1, 0),
     };
     let events = all_stored().chain([whole]).chain(holds(ALL, ALL));
-    refused(three(events), "is counted as lost and was not");
+    refused(three(events), "is counted as lost but was not");
 }
 
 fn storing(number: u64) -> Event {
@@ -640,7 +646,7 @@ fn a_reported_loss_lasts_once_its_position_is_safe() {
         three(lost.into_iter().chain(comes).chain(holds(ALL, ALL)))
     };
     assert_eq!(history(1), Ok(()));
-    refused(history(2), "was said to be lost and comes");
+    refused(history(2), "was reported lost but arrives");
 }
 
 #[test]
@@ -674,5 +680,5 @@ fn torn_numbers_stay_lost_only_in_a_gap_with_a_reported_loss() {
     ];
     let origin: &[(u64, u64)] = &[(1, 1), (1, 2), (1, 3), (1, 5)];
     let wrong = history(other_gap, origin, &[(1, 1), (1, 3), (1, 5)]);
-    refused(wrong, "nobody said");
+    refused(wrong, "was not reported");
 }

@@ -723,7 +723,7 @@ impl<P> Network<P> {
         self.offer(Step::Opened { node, connection }, 0);
     }
 
-    pub(super) fn close_arrives(&mut self, connection: Connection, end: u8, reason: CloseReason) {
+    pub(super) fn on_peer_close(&mut self, connection: Connection, end: u8, reason: CloseReason) {
         let Some(pipe) = self.connections.pipe(connection) else {
             return;
         };

@@ -403,7 +403,7 @@ impl<P> Network<P> {
             Event::Flight(connection, half) => self.flight(connection, half),
             Event::Retry(connection, half) => self.retry(connection, half),
             Event::Writable(connection, half) => self.writable(connection, half),
-            Event::Close(connection, end, reason) => self.close_arrives(connection, end, reason),
+            Event::Close(connection, end, reason) => self.on_peer_close(connection, end, reason),
         }
     }
 
