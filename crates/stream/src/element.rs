@@ -79,11 +79,11 @@ pub enum Value {
     Text(String),
     /// Opaque bytes.
     Bytes(Vec<u8>),
-    /// A stretch of a waveform.
+    /// A block of a waveform.
     Samples(Samples),
 }
 
-/// Evenly spaced samples: a waveform is one element a stretch, not one a sample.
+/// Evenly spaced samples: a waveform has one element per block, not one per sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// Time of the first sample.
