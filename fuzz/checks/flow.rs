@@ -1,7 +1,7 @@
 //! Invariants of both ends of a session for any bytes that a peer sends.
 //!
 //! The input is a program: each step takes a few bytes, which choose a message and its numbers, or
-//! raw bytes with a right checksum, or time, or what the caller does. The invariants are checked
+//! raw bytes with a right checksum, or time, or actions of the caller. The invariants are checked
 //! after each step; the caller is always honest.
 
 use std::time::Duration;

@@ -34,7 +34,7 @@ pub(crate) type Records = BTreeMap<(&'static str, Position), Vec<u8>>;
 /// Names and bytes.
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
-/// The files of a healthy store, and what was written to it.
+/// The files of a healthy store, and the records written to it.
 pub(crate) fn healthy() -> &'static (Files, Records) {
     static HEALTHY: OnceLock<(Files, Records)> = OnceLock::new();
     HEALTHY.get_or_init(|| {
@@ -110,7 +110,7 @@ struct Seen {
     readable: Vec<Range>,
 }
 
-/// Reads all streams across their gaps and compares every record with what was written.
+/// Reads all streams across their gaps and compares every record with the one written.
 fn seen(store: &Store, written: &Records) -> Vec<Seen> {
     let mut all = Vec::new();
     for (name, written_to) in NAMES {
@@ -151,7 +151,7 @@ fn seen(store: &Store, written: &Records) -> Vec<Seen> {
     all
 }
 
-/// No panic; nothing is read that was not written; a second opening finds what the first did.
+/// No panic; only written records are read; a second opening finds the same as the first.
 ///
 /// # Panics
 /// When that does not hold.

@@ -9,7 +9,7 @@ use crate::bounds::Bound;
 /// the 64 declarations around it.
 const BOUND: Bound = Bound::memory(2 << 20, 250);
 
-/// No panic; what is read keeps its addressing, headers, body and fault when written.
+/// No panic; a message keeps its addressing, headers, body and fault when read and written.
 ///
 /// # Panics
 /// When that does not hold.

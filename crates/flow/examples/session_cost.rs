@@ -21,7 +21,7 @@ use chappe_machine::{Input, Instant, Output, drain};
 /// Virtual time between two batches of a stream of 100 elements a second.
 const TICK_NS: u64 = 10_000_000;
 
-/// Both ends, and what is between them.
+/// Both ends, and the connection between them.
 struct Pair {
     sender: Sender,
     receiver: Receiver,

@@ -1,4 +1,4 @@
-//! The documents of a service: WSDL, schemas, and what they import.
+//! The documents of a service: WSDL, schemas, and their imports.
 //!
 //! Documents are untrusted and may have megabytes. Every function here takes time in proportion to their
 //! bytes, which are limited, and runs only on the threads of

@@ -4,7 +4,7 @@
 //! sender: window, pacer --+                                       +-> receiver: buffer, service
 //!                         +-> queue -> bottleneck -> latency, loss+-> receiver ...
 //! sender ... -------------+                                       |
-//!        <---- acknowledgement of K samples, or after a delay; what is missing -----+
+//!        <---- acknowledgement of K samples, or after a delay; missing samples -----+
 //! ```
 //!
 //! The pacers are the product's. The rest is a model of reliable DDS, with the traits that make it
