@@ -7,7 +7,7 @@
 //! 2. The descriptor belongs to a file that is open during the call.
 #![allow(
     unsafe_code,
-    reason = "one call of the kernel; the module comment lists what it needs"
+    reason = "one system call; the module comment lists its requirements"
 )]
 
 use std::ffi::c_int;

@@ -169,11 +169,11 @@ sometimes! {
     /// A bit of an index snapshot rotted.
     rotted_index: "index snapshots rotted",
     /// Damaged elements were restored at an origin.
-    put_back: "damaged elements put back at an origin",
+    put_back: "damaged elements restored at an origin",
     /// Damaged elements were restored at a subscriber.
-    put_back_there: "damaged elements put back at a subscriber",
+    put_back_there: "damaged elements restored at a subscriber",
     /// Damaged elements were rewritten from memory.
-    from_memory: "damaged elements written again from memory",
+    from_memory: "damaged elements rewritten from memory",
     /// A connection met a partition, a flap or a cut.
     stalled: "connection held back by a cut",
     /// A link flapped.
