@@ -185,7 +185,7 @@ fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
         let note = format!("of {} searches", tally.searches);
         report.row(&name_of(what), percent(tally.share()), "%", note);
     }
-    let note = "from the end of the partition to the last search that did not find";
+    let note = "from the end of the partition to the last failed search";
     report.row(&name_of("missed"), parted.missed_until_s, "s", note);
     for (what, share) in [
         ("at the end of the partition", parted.foreign_at_end),
