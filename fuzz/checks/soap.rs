@@ -5,7 +5,7 @@ use chappe_xml::Limits;
 
 use crate::bounds::Bound;
 
-/// A tree of 70 bytes for a byte at most, three times; each of 64 blocks of Header and Body gets a copy of
+/// Three trees of at most 70 bytes per byte of input; each of 64 blocks of Header and Body gets a copy of
 /// the 64 declarations around it.
 const BOUND: Bound = Bound::memory(2 << 20, 250);
 

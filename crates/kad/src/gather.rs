@@ -301,17 +301,17 @@ impl Gather {
     }
 
     /// A node on the path has answered.
-    pub(crate) fn walked(&mut self, place: Key, contacts: &[(Key, Contact)]) {
-        self.walk.answered(place, contacts);
+    pub(crate) fn on_walk_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+        self.walk.on_answer(place, contacts);
     }
 
     /// A node on the path has not answered.
-    pub(crate) fn walk_failed(&mut self, place: Key) {
-        self.walk.failed(place);
+    pub(crate) fn on_walk_failure(&mut self, place: Key) {
+        self.walk.on_failure(place);
     }
 
     /// A node asked for members has answered with these contacts.
-    pub(crate) fn probed(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+    pub(crate) fn on_probe_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
         if !self.probing.remove(&place) {
             return;
         }
@@ -327,7 +327,7 @@ impl Gather {
     }
 
     /// A node asked for members has not answered.
-    pub(crate) fn probe_failed(&mut self, place: Key) {
+    pub(crate) fn on_probe_failure(&mut self, place: Key) {
         self.probing.remove(&place);
         let known = match self.members.get_mut(&place) {
             Some(member) => Some(member),

@@ -179,7 +179,7 @@ impl Table {
     }
 
     /// Records a missing answer. Returns the contact if it was removed.
-    pub(crate) fn failed(&mut self, place: Key) -> Option<Contact> {
+    pub(crate) fn on_failure(&mut self, place: Key) -> Option<Contact> {
         let index = self.index(place)?;
         let bucket = self.buckets.get_mut(index)?;
         bucket.spares.retain(|spare| spare.place != place);
@@ -247,7 +247,7 @@ impl Table {
     }
 
     /// Records a lookup for `target`.
-    pub(crate) fn refreshed(&mut self, target: Key, now_s: u32) {
+    pub(crate) fn on_refreshed(&mut self, target: Key, now_s: u32) {
         let index = self.index(target);
         if let Some(bucket) = index.and_then(|index| self.buckets.get_mut(index)) {
             bucket.refreshed_s = now_s;
@@ -336,10 +336,10 @@ mod tests {
         assert_eq!(table.len(), 16);
         let first = Key::new(TOP);
         for _ in 1..FAILURES_MAX {
-            assert_eq!(table.failed(first), None);
+            assert_eq!(table.on_failure(first), None);
             assert_eq!(table.failing().count(), 1);
         }
-        assert_eq!(table.failed(first), Some(entry(TOP, 0).contact()));
+        assert_eq!(table.on_failure(first), Some(entry(TOP, 0).contact()));
         assert_eq!((table.len(), table.failing().count()), (16, 0));
         let newest = TOP | 29 << 100;
         assert!(table.entries().any(|entry| entry.place == Key::new(newest)));
@@ -396,7 +396,7 @@ mod tests {
         }
         let nearest = table.closest(Key::new(1 << 90), 3);
         assert_eq!(nearest[0].1, entry(1 << 90, 0).contact());
-        table.failed(Key::new(1 << 90));
+        table.on_failure(Key::new(1 << 90));
         assert_ne!(table.closest(Key::new(1 << 90), 3)[0], nearest[0]);
         assert_eq!(table.closest(Key::new(1 << 90), 100).len(), 40);
         assert_eq!(table.depth(), 41);
@@ -415,7 +415,7 @@ mod tests {
                         table.observe(entry(place, now_s as u32), 60);
                     }
                     _ => {
-                        table.failed(Key::new(place));
+                        table.on_failure(Key::new(place));
                     }
                 }
                 proptest::prop_assert_eq!(table.check(), Ok(()));
@@ -435,7 +435,7 @@ mod tests {
             }
             for at in failed {
                 if let Some(at) = places.get(at) {
-                    table.failed(Key::new(place(*at)));
+                    table.on_failure(Key::new(place(*at)));
                 }
             }
             let target = Key::new(place(target));

@@ -237,6 +237,6 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Answers longer than requested, which are discarded.
     pub overlong: u64,
-    /// Searches begun for the application.
+    /// Searches started for the application.
     pub searches: u64,
 }

@@ -103,11 +103,11 @@ impl Walk {
     }
 
     /// Adds a start node to a path.
-    pub(crate) fn begin(&mut self, path: usize, place: Key, contact: Contact) {
-        self.hear(path, 1, place, contact);
+    pub(crate) fn add_start(&mut self, path: usize, place: Key, contact: Contact) {
+        self.add_candidate(path, 1, place, contact);
     }
 
-    fn hear(&mut self, path: usize, hops: u8, place: Key, contact: Contact) {
+    fn add_candidate(&mut self, path: usize, hops: u8, place: Key, contact: Contact) {
         if self.pool.len() >= POOL_MAX || self.places.contains(&place) {
             return;
         }
@@ -213,16 +213,16 @@ impl Walk {
     }
 
     /// A node has answered with these contacts.
-    pub(crate) fn answered(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+    pub(crate) fn on_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
         if let Some((path, hops)) = self.answer(place, State::Answered) {
             for (place, contact) in contacts.iter().take(ANSWER_MAX) {
-                self.hear(path, hops.saturating_add(1), *place, *contact);
+                self.add_candidate(path, hops.saturating_add(1), *place, *contact);
             }
         }
     }
 
     /// A node has not answered.
-    pub(crate) fn failed(&mut self, place: Key) {
+    pub(crate) fn on_failure(&mut self, place: Key) {
         self.answer(place, State::Failed);
     }
 

@@ -23,7 +23,7 @@ use crate::{Error, Limit, Reference, Report, Settings};
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
 /// The size for churn and attackers.
 const SIZE: u32 = 1_000;
-/// The smallest share of searches that find, and of devices that are found.
+/// The smallest share of searches that succeed, and of devices that are found.
 const FOUND: f64 = 0.99;
 /// Shares of the attacker's nodes.
 const SYBILS: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
@@ -135,7 +135,7 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
         report.target(name, (f64::from(found), unit), all, Limit::AtLeast(FOUND));
     };
     found(
-        "searches that find",
+        "searches that succeed",
         "searches",
         outcome.found,
         outcome.searches,
@@ -143,7 +143,7 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
     if network.sybils > 0.0 {
         let (hits, searches) = (outcome.attacked_found, outcome.attacked_searches);
         found(
-            "searches for attacked keys that find",
+            "searches for attacked keys that succeed",
             "searches",
             hits,
             searches,
@@ -167,7 +167,7 @@ fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
         ("of the own part, while it lasts", &parted.own),
         ("of another part, afterwards", &parted.healed),
     ] {
-        let name = format!("{name}: searches for devices {what} that find");
+        let name = format!("{name}: searches for devices {what} that succeed");
         let all = Reference::new("all", f64::from(tally.searches));
         let found = (f64::from(tally.found), "searches");
         report.target(name, found, all, Limit::AtLeast(FOUND));

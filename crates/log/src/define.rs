@@ -105,7 +105,7 @@ impl Owner {
         let draft = Draft::definition(core.id, &definition);
         let ack = Arc::new(Ack::default());
         let mut queue = self.shared.room_for(draft.body.bytes.len())?;
-        queue.defining(&core, definition);
+        queue.on_definition_queued(&core, definition);
         let pending = Pending {
             draft,
             core: Arc::clone(&core),

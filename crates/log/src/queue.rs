@@ -131,7 +131,7 @@ impl Queue {
     }
 
     /// Records that a definition is in flight.
-    pub(crate) fn defining(&mut self, core: &Arc<Core>, definition: Definition) {
+    pub(crate) fn on_definition_queued(&mut self, core: &Arc<Core>, definition: Definition) {
         if !self.streams.contains_key(&definition.name) {
             let name = definition.name.clone();
             self.creating.insert(name, Arc::clone(core));
@@ -140,7 +140,7 @@ impl Queue {
     }
 
     /// Records that a definition is durable.
-    pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
+    pub(crate) fn on_defined(&mut self, core: &Arc<Core>, definition: Definition) {
         if let Some(core) = self.creating.remove(&definition.name) {
             self.streams.insert(definition.name.clone(), core);
         }
@@ -152,14 +152,14 @@ impl Queue {
     }
 
     /// Records that a definition was refused: the stream is as before.
-    pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
+    pub(crate) fn on_definition_refused(&mut self, core: &Arc<Core>) {
         let mut view = core.view();
         view.coming = None;
         self.creating.remove(&view.definition.name);
     }
 
     /// Records that a removal is durable: the name is free.
-    pub(crate) fn removed(&mut self, core: &Core) {
+    pub(crate) fn on_removed(&mut self, core: &Core) {
         let name = core.view().definition.name.clone();
         self.streams.remove(&name);
         self.creating.remove(&name);

@@ -136,8 +136,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is missing that was not restored, given up or trimmed (an incomplete end
-    /// alone is the ordinary trace of a power loss).
+    /// Whether all missing records were restored, given up or trimmed (an incomplete end alone is
+    /// the ordinary trace of a power loss).
     pub fn healthy(&self) -> bool {
         self.corrupt.iter().all(|range| range.settled)
     }

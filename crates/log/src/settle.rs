@@ -67,9 +67,9 @@ impl Shared {
             let mut queue = self.lock();
             for pending in &done {
                 if let Some(definition) = pending.definition() {
-                    queue.defined(&pending.core, definition);
+                    queue.on_defined(&pending.core, definition);
                 } else if pending.draft.is_removal() {
-                    queue.removed(&pending.core);
+                    queue.on_removed(&pending.core);
                 }
             }
             queue.removals = writer.removals.len();
@@ -170,13 +170,13 @@ impl Shared {
             if draft.is_removal() {
                 pending.core.removed.store(false, Ordering::Relaxed);
             } else if draft.kind == Kind::Definition {
-                queue.undefined(&pending.core);
+                queue.on_definition_refused(&pending.core);
             }
             refused.push(pending);
         }
         for pending in &kept {
             if let Some(definition) = pending.definition() {
-                queue.defining(&pending.core, definition);
+                queue.on_definition_queued(&pending.core, definition);
             }
         }
         queue.counters.refused += refused.len() as u64;

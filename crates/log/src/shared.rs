@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// Handles a full disk: refuses records until there is room.
-    pub(crate) fn full(&self, free: u64) {
+    pub(crate) fn on_full_disk(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
         queue.free = free;

@@ -124,7 +124,7 @@ impl Shared {
         }
         match writer.useful_room() {
             Err(Fault::Full(free)) => {
-                self.full(free);
+                self.on_full_disk(free);
                 Ok(Step::Full(free))
             }
             Err(failed) => Err(self.error_of(failed)),
@@ -152,7 +152,7 @@ impl Shared {
         if let Some(step) = passed.map_err(|fault| self.error_of(fault))? {
             return Ok(step);
         }
-        self.full(free);
+        self.on_full_disk(free);
         self.show_waiting(group);
         *polls = polls.saturating_add(1);
         if *polls > self.options.full_polls {

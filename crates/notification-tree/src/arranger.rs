@@ -222,7 +222,7 @@ mod tests {
         arranger.learn(&list, &other);
         assert_eq!(arranger.arrange(&sinks)[..3], critical);
         arranger.learn(&list, &outcome(&list, Plan::TwoHalves, &[]));
-        // By two halves the event arrives first at 0, then at 7, then at 1.
+        // With two halves the event arrives first at 0, then at 7, then at 1.
         let listed = arranger.arrange(&sinks);
         assert_eq!([listed[0], listed[7], listed[1]], critical);
     }

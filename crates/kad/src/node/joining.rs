@@ -127,7 +127,7 @@ impl<C: Cryptography> Kad<C> {
 
     /// Records a missing answer; the table may remove the contact.
     pub(super) fn on_silence(&mut self, now: Instant, place: Key) {
-        if let Some(contact) = self.table.failed(place) {
+        if let Some(contact) = self.table.on_failure(place) {
             self.lost.add(contact, seconds(now), &mut self.random);
         }
     }

@@ -274,7 +274,7 @@ impl<C: Cryptography> Kad<C> {
         purpose: LookupPurpose,
         seeds: &[(Key, Contact)],
     ) {
-        self.table.refreshed(target, seconds(now));
+        self.table.on_refreshed(target, seconds(now));
         let (lookups, context) = self.lookups();
         lookups.start_lookup(target, purpose, seeds, &context);
     }

@@ -220,7 +220,7 @@ fn row(
 ) {
     let capacity = network.path(0, size, Choice::Flood).capacity_bytes_per_s();
     let note = format!(
-        "{:.1} % of the slowest part; p50 {:.3} ms, p99 {:.3} ms; {:.1} % sent again; {distance:.1} % from the front",
+        "{:.1} % of the slowest part; p50 {:.3} ms, p99 {:.3} ms; {:.1} % retransmitted; {distance:.1} % from the front",
         point.throughput_bytes_per_s / capacity * 100.0,
         point.latency_s * 1e3,
         outcome.latency_p99_s * 1e3,
@@ -292,7 +292,7 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 format!("{kilobytes} kB: {pacer} takes over after 2 s of flooding: back after");
             let back = back_after(&moments, 2.0, rate, latency);
             report.row(&name, back, "s", format!(
-                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
+                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the lowest latency",
                 mean(&moments, 1.0, 2.0, |it| it.latency_p50_s) * 1e3
             ));
             if pacer == "adaptive" {
@@ -324,7 +324,7 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 back,
                 "s",
                 format!(
-                    "90 % of the new rate at twice the new least latency; {again:.1} % sent again"
+                    "90 % of the new rate at twice the new least latency; {again:.1} % retransmitted"
                 ),
             );
             if pacer == "adaptive" {
@@ -448,7 +448,7 @@ pub(super) fn period(bench: &Settings, report: &mut Report) {
             point.throughput_bytes_per_s / 1e6,
             "MB/s",
             format!(
-                "p50 {:.3} ms; {:.1} % sent again",
+                "p50 {:.3} ms; {:.1} % retransmitted",
                 point.latency_s * 1e3,
                 outcome.sent_again as f64 / outcome.sent.max(1) as f64 * 100.0
             ),

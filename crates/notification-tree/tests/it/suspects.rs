@@ -11,7 +11,7 @@ use chappe_notification_tree::{Choice, Command, Config, Contact, Keys, Membershi
 /// The sinks of the first list, and one that is added later.
 const SINKS: usize = 41;
 const LATER: usize = 40;
-/// A tenth. By two halves the first one is the first head of all, and the others are heads below it.
+/// A tenth. With two halves the first one is the first head of all, and the others are heads below it.
 const DEAD: [usize; 4] = [0, 10, 20, 30];
 /// Heads that only forwarders send to.
 const DEAD_BELOW: [usize; 4] = [1, 11, 21, 31];

@@ -213,7 +213,7 @@ sometimes! {
     /// A log had no room for restored elements.
     repair_refused: "no room for what was to be put back",
     /// Sessions that went on where an earlier one ended.
-    resumed: "session resumed behind an element",
+    resumed: "session resumed after an element",
     /// A peer was given up after silence.
     silent: "silent peer given up",
     /// An origin started a new epoch.

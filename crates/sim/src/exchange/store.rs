@@ -133,7 +133,7 @@ impl Disked {
         }
     }
 
-    /// Faults that made an opening fail are over, except a full disk.
+    /// Ends the faults that made an opening fail, except a full disk.
     pub(super) fn after_failed_open(&mut self, world: &mut World) {
         self.filler = None;
         if let Some(store) = self.store.take() {

@@ -54,7 +54,7 @@ impl<E> Queue<E> {
     /// Schedules an event.
     ///
     /// # Panics
-    /// Four thousand million events are queued: memory is exhausted before.
+    /// 2^32 events are queued: memory is exhausted before that.
     pub fn put(&mut self, at: Instant, event: E) {
         let slot = match self.free.pop() {
             Some(slot) => {

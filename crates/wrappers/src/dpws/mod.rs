@@ -82,7 +82,7 @@ enum Stage {
     Answered,
     /// It is replaced or superfluous, and ends once others have been answered.
     Retiring,
-    /// It is closed; events that arrived before may be left.
+    /// It is closed; events that arrived before may remain.
     Closed,
 }
 

@@ -49,7 +49,7 @@ impl Context<'_> {
                     false => rank,
                 };
                 if let Some((place, contact)) = contacts.get(at) {
-                    walk.begin(path, *place, *contact);
+                    walk.add_start(path, *place, *contact);
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Context<'_> {
         let mut walk = Walk::new(points, config);
         let known = self.table.any(FAR_PATH_SEEDS * points.len(), self.random);
         for (at, (place, contact)) in known.into_iter().enumerate() {
-            walk.begin(at % points.len(), place, contact);
+            walk.add_start(at % points.len(), place, contact);
         }
         walk
     }
@@ -97,10 +97,10 @@ fn members_expected(size: &Size, bits: u32) -> f64 {
 /// Passes the answer to a gathering's request to the gathering.
 pub(super) fn on_gather_answer(gather: &mut Gather, purpose: Purpose, place: Key, answer: &Answer) {
     match (purpose, answer) {
-        (Purpose::Walk(_), Answer::Contacts(contacts)) => gather.walked(place, contacts),
-        (Purpose::Walk(_), _) => gather.walk_failed(place),
-        (Purpose::Probe(_), Answer::Contacts(contacts)) => gather.probed(place, contacts),
-        (Purpose::Probe(_), _) => gather.probe_failed(place),
+        (Purpose::Walk(_), Answer::Contacts(contacts)) => gather.on_walk_answer(place, contacts),
+        (Purpose::Walk(_), _) => gather.on_walk_failure(place),
+        (Purpose::Probe(_), Answer::Contacts(contacts)) => gather.on_probe_answer(place, contacts),
+        (Purpose::Probe(_), _) => gather.on_probe_failure(place),
         _ => {}
     }
 }

@@ -48,7 +48,7 @@ impl Lookup {
         config.finish = finish;
         let mut walk = context.walk(&vec![target; paths], config);
         for (at, (place, contact)) in seeds.iter().enumerate() {
-            walk.begin(at % paths, *place, *contact);
+            walk.add_start(at % paths, *place, *contact);
         }
         Self {
             target,
@@ -75,8 +75,8 @@ impl Lookup {
 
     pub(super) fn on_answer(&mut self, place: Key, answer: &Answer) {
         match answer {
-            Answer::Contacts(contacts) => self.walk.answered(place, contacts),
-            _ => self.walk.failed(place),
+            Answer::Contacts(contacts) => self.walk.on_answer(place, contacts),
+            _ => self.walk.on_failure(place),
         }
     }
 

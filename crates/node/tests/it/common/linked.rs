@@ -15,7 +15,7 @@ pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// Asks until something is so.
+/// Polls until a condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let all = async {
         while !is_so().await {
@@ -77,7 +77,7 @@ pub(crate) fn subscriber_config(directory: &Path) -> Config {
     config
 }
 
-/// Fixes the addresses that a node took, for its next start.
+/// Reuses the addresses that a node was assigned at its next start.
 pub(crate) fn fix(config: &mut Config, node: &Node) {
     config.http.listen = node.address();
     let address = |what: &str| {

@@ -166,7 +166,7 @@ impl Monitor {
         format!("{}.{handle}", self.name)
     }
 
-    /// From now on it answers GetMdib so.
+    /// Sets its answer to GetMdib from now on.
     pub(crate) fn answer(&self, answer: Answer) {
         self.mdib.lock().unwrap().answer = answer;
     }
