@@ -1,4 +1,4 @@
-"""Two network namespaces joined by a cable, made and removed by the check that uses them."""
+"""Two network namespaces connected by a virtual cable, created and removed by the check that uses them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PATIENCE = 8
 
 
 class CheckFailed(Exception):
-    """What was expected did not happen."""
+    """A check found something else than expected."""
 
 
 def expect(condition: bool, message: str) -> None:
@@ -29,8 +29,7 @@ def expect(condition: bool, message: str) -> None:
 
 
 def enter(variable: str, arguments: list[str]) -> None:
-    """Starts this program again in namespaces of its own, where `variable` says that it is in them; they have a
-    loopback with a route for multicast."""
+    """Restarts this program in its own namespaces, marked by `variable`, with a loopback that has a multicast route."""
     if variable not in os.environ:
         apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         os.execvpe("unshare", [*apart, sys.executable, *arguments], {**os.environ, variable: "1"})
@@ -40,7 +39,7 @@ def enter(variable: str, arguments: list[str]) -> None:
 
 def run_in(work: pathlib.Path, check: Callable[[], None], failures: tuple[type[Exception], ...],
            more: str = "") -> None:
-    """Runs a check with an empty folder, which stays with its logs if the check fails."""
+    """Runs a check with an empty folder, which is kept with its logs if the check fails."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
@@ -51,7 +50,7 @@ def run_in(work: pathlib.Path, check: Callable[[], None], failures: tuple[type[E
 
 
 class Process:
-    """A program with its lines of output; ended by its own pid."""
+    """A program and its output lines; ended by its pid."""
 
     def __init__(self, arguments: list[str], log: pathlib.Path, env: dict[str, str] | None = None):
         self.log = open(log, "w")
@@ -67,7 +66,7 @@ class Process:
         self.lines.put(None)
 
     def wait_line(self, start: str, timeout_s: float) -> tuple[float, str]:
-        """The first line that begins so, and when it came."""
+        """Returns the first line with this prefix, and its time."""
         timeout_s *= PATIENCE
         end = time.monotonic() + timeout_s
         while True:
@@ -81,7 +80,7 @@ class Process:
                 return item
 
     def wait_event(self, event: str, timeout_s: float) -> dict:
-        """The first JSON line of this event."""
+        """Returns the first JSON line with this event."""
         end = time.monotonic() + timeout_s * PATIENCE
         while True:
             _, line = self.wait_line("{", (end - time.monotonic()) / PATIENCE)
@@ -154,14 +153,14 @@ class Cable:
                               timeout=timeout_s * PATIENCE)
 
     def get(self, end: str, url: str) -> str:
-        """A GET from inside a namespace."""
+        """Sends a GET from inside a namespace."""
         result = self.run(end, sys.executable, "-c", FETCH, url)
         if result.returncode:
             raise CheckFailed(f"GET {url}: {result.stderr.strip().splitlines()[-1:]}")
         return result.stdout
 
     def node(self, chappe: str, end: str = "A", config: str = "") -> tuple[Process, str]:
-        """A node on one end that listens on its loopback; gives its address too."""
+        """Starts a node on one end that listens on its loopback; returns it with its address."""
         folder = self.work / f"node-{end}"
         (folder / "sensors").mkdir(parents=True, exist_ok=True)
         text = f"""
@@ -180,7 +179,7 @@ interfaces = ["{self.INTERFACES[end]}"]
 
 
 def until(timeout_s: float, what: str, question):
-    """Asks until the answer is something; gives it."""
+    """Polls until the answer is true, and returns it."""
     timeout_s *= PATIENCE
     end = time.monotonic() + timeout_s
     while True:
@@ -193,7 +192,7 @@ def until(timeout_s: float, what: str, question):
 
 
 def main(check) -> None:
-    """Runs a check with the program and a folder from the command line."""
+    """Runs a check with the program and the folder from the command line."""
     chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
     shutil.rmtree(work, ignore_errors=True)
     try:

@@ -33,7 +33,7 @@ def code_of(text):
 
 
 def use_paths(code, reexports=False):
-    """Every path in the code and of its `use` declarations, groups expanded, as lists of names."""
+    """All paths in the code and its `use` declarations, groups expanded, as lists of names."""
     paths = []
 
     def expand(prefix, text):
@@ -84,7 +84,7 @@ class Crate:
         self.reexports = {name: self.read_reexports(name) for name in self.modules}
 
     def read_reexports(self, name):
-        """What a module makes visible from elsewhere: name to path."""
+        """The names that a module re-exports: name to path."""
         found = {}
         for match in re.finditer(r"^\s*(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", self.code[name], re.M):
             for path in use_paths(f"use {match.group(1)};"):
@@ -92,7 +92,7 @@ class Crate:
         return found
 
     def resolve(self, module, path, depth=0):
-        """The module that defines the last name of a path, as far as it is in this crate."""
+        """The module that defines the last name of a path, if it is in this crate."""
         if not path or depth > 12:
             return None
         head, rest = path[0], path[1:]
@@ -172,7 +172,7 @@ def components(edges):
 
 
 def fields(code):
-    """Structs with named fields: name and number."""
+    """Structs with named fields: name and number of fields."""
     for match in re.finditer(r"\bstruct\s+(\w+)[^{;(]*\{([^}]*)\}", code):
         yield match.group(1), len(re.findall(r"^\s*(?:pub(?:\([^)]*\))?\s+)?\w+\s*:", match.group(2), re.M))
 
@@ -182,7 +182,7 @@ def lines(path):
 
 
 def test_lines(path):
-    """Lines from the first inline test module on."""
+    """Number of lines from the first inline test module to the end."""
     text = path.read_text()
     parts = re.split(r"^#\[cfg\(test\)\]\s*\nmod \w+ \{", text, maxsplit=1, flags=re.M)
     return parts[1].count("\n") if len(parts) == 2 else 0

@@ -1,6 +1,6 @@
-"""A forged announcement names addresses beyond the networks of a participant's interfaces, of which nothing may be
-sent to any: neither through a gateway nor by another device. What is within them is sent to, so that what is counted
-is what was forged. A participant on 127.0.0.1 reaches nobody else.
+"""A forged announcement names addresses outside the networks of a participant's interfaces. The participant must send
+nothing to any of them, neither through a gateway nor by another device. It does send to addresses inside, which
+shows that the counters work. A participant on 127.0.0.1 reaches nobody else.
 
     python3 check/dds/forged.py DDS_PEER
 
@@ -28,7 +28,7 @@ def ip(*words: str) -> None:
 
 
 def links() -> dict[str, socket.socket]:
-    """Makes the links; what leaves by each is read from its other end."""
+    """Creates the links; packets that leave by each are read from its other end."""
     subprocess.run(["sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"], check=False)
     ip("link", "set", "lo", "up")
     ends = {}
@@ -47,7 +47,7 @@ def links() -> dict[str, socket.socket]:
 
 
 def came(ends: dict[str, socket.socket], address: str) -> int:
-    """How many packets have come to the other ends for the address."""
+    """Number of packets for the address that arrived at the other ends."""
     count = 0
     for end in ends.values():
         while True:
@@ -64,7 +64,7 @@ def parameter(number: int, value: bytes) -> bytes:
 
 
 def announcement(prefix: bytes, address: str) -> bytes:
-    """A participant that says that it is at the address: RTPS 2.5, 8.5.3 and 9.6.3."""
+    """The announcement of a participant at the address: RTPS 2.5, 8.5.3 and 9.6.3."""
     locator = struct.pack("<iI", 1, 7_999) + bytes(12) + socket.inet_aton(address)
     parameters = [
         (0x15, b"\x02\x03\0\0"),  # version
@@ -82,7 +82,7 @@ def announcement(prefix: bytes, address: str) -> bytes:
 
 
 def trial(words: list[str], ends: dict[str, socket.socket], interface: str, address: str, number: int) -> int:
-    """How many packets a participant on the interface sends to the forged address."""
+    """Number of packets that a participant on the interface sends to the forged address."""
     reader = subprocess.Popen([*words, "--interface", interface, "read", str(DOMAIN), "chappe/forged", "1"],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,5 @@
-"""Python classes for Cyclone DDS from our IDL: as much of the language as our types use.
+"""Python classes for Cyclone DDS from our IDL: the subset of the language that our types use. Cyclone's own compiler
+reads the same file in the check; its Python backend is not in every package.
 
 Cyclone's own compiler reads the same file in the check; its Python backend is not in every package.
 """

@@ -5,7 +5,7 @@
     peer.py write-elements DOMAIN TOPIC COUNT     elements of the type in `chappe`, named by TYPE
     peer.py read-elements DOMAIN TOPIC COUNT
 
-A writer writes until all is acknowledged, and stays until its input ends. The directory of the generated Python is in CHAPPE_IDL, the struct of elements in TYPE.
+A writer runs until all samples are acknowledged, and then until its input ends. The directory of the generated Python is in CHAPPE_IDL, the struct of elements in TYPE.
 """
 
 import importlib
@@ -32,7 +32,7 @@ if os.environ.get("CHAPPE_DEADLINE"):
 
 
 def value(name: str, number: int):
-    """What the element of this number has in a field."""
+    """The value of a field in the element with this number."""
     return {"flag": number % 2 == 0, "count": -number, "level": number / 4, "words": f"ärger {number}",
             "raw": [number % 256] * (number % 7)}[name]
 
@@ -65,7 +65,7 @@ def write(participant, topic, samples) -> None:
 
 
 def read(participant, topic, count: int, fits) -> None:
-    """Takes until the sample of the number `count` came; `fits` says whether a sample is as it should be."""
+    """Reads until the sample with the number `count` arrives; `fits` checks each sample."""
     reader = DataReader(participant, topic, qos=RELIABLE)
     print("ready", flush=True)
     newest = missing = repeated = 0

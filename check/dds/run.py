@@ -1,4 +1,4 @@
-"""DDS beside Cyclone DDS (its Python package): samples of 5, 100 and 200 kB both ways, none lost, none
+"""DDS with Cyclone DDS (its Python package): samples of 5, 100 and 200 kB in both directions, none lost, none
 repeated, with either library below Chappe, and between the two; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
 with types made from the node's IDL, which Cyclone's compiler takes.
 
@@ -59,14 +59,14 @@ qos = { durability = "transient_local" }
 
 
 def expect(held: bool, what: str) -> None:
-    """Prints what was looked at, and ends with 1 when it does not hold."""
+    """Prints the property checked, and exits with 1 if it does not hold."""
     print(("   ok: " if held else "   FAILED: ") + what, flush=True)
     if not held:
         sys.exit(1)
 
 
 def generated(idl: str, work: pathlib.Path) -> pathlib.Path:
-    """Python made from IDL, which Cyclone's compiler takes, too."""
+    """Generates Python from IDL that Cyclone's compiler accepts too."""
     generate(idl, work)
     compiled = subprocess.run(["idlc", "-l", "c", "types.idl"], cwd=work, capture_output=True, text=True)
     expect(compiled.returncode == 0, f"Cyclone's compiler takes the IDL {compiled.stderr.strip()}")
@@ -74,7 +74,7 @@ def generated(idl: str, work: pathlib.Path) -> pathlib.Path:
 
 
 class Pair:
-    """A reader and a writer, each a program; both end well, the writer when the reader has all."""
+    """A reader and a writer, each a program; both must exit with 0, the writer once the reader has all samples."""
 
     def __init__(self, reader: list[str], writer: list[str], environment: dict[str, str]):
         environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE, **environment}
@@ -123,7 +123,7 @@ def get(url: str) -> str:
 
 
 def once_defined(url: str) -> str:
-    """The answer about a stream, which is defined on disk while the node already serves."""
+    """The status of a stream, which is defined on disk while the node already serves."""
     ends = time.monotonic() + 30
     while True:
         try:
@@ -165,7 +165,7 @@ def node(chappe: str, work: pathlib.Path) -> None:
 
 
 def mismatch(url: str, types: dict[str, str], cyclone: list[str]) -> None:
-    """A peer that asks for more than is offered is reported with both sides' values."""
+    """A peer that requests more than is offered is reported with both sides' values."""
     environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE, **types, "CHAPPE_DEADLINE": "1"}
     reader = subprocess.Popen([*cyclone, "read-elements", DOMAIN, "lab/out", "1"], env=environment,
                               stdout=subprocess.DEVNULL)

@@ -1,8 +1,8 @@
 """Asks a node over HTTP from inside its namespace, and prints what it saw as one line of JSON.
 
-answers ADDRESS STREAMS: how long answers take until usable devices have that many streams. A question is due
-every 5 ms whether the one before is answered or not, so that a stall counts for as long as it lasts.
-behind ADDRESS SECONDS: how far the newest stored element of each stream is behind the clock.
+answers ADDRESS STREAMS: the durations of answers until usable devices have that many streams. A request is due
+every 5 ms even if the previous one is not answered, so that a stall counts for as long as it lasts.
+behind ADDRESS SECONDS: how far the newest stored element of each stream lags behind the clock.
 """
 
 import datetime
@@ -21,7 +21,7 @@ def connection(address: str) -> http.client.HTTPConnection:
 
 
 def ask(client: http.client.HTTPConnection, path: str) -> dict:
-    """An answer; a node that stalls for long drops the connection, and is asked again."""
+    """Returns an answer; if a stalled node drops the connection, asks again."""
     while True:
         try:
             client.request("GET", path, headers={"Accept": "application/json"})

@@ -1,11 +1,11 @@
 """Devices at a node whose disk is slow: strace delays every sync of the log.
 
-1. A device with 500 events is attached while each sync takes 20 ms: the node goes on answering HTTP.
-2. Forty devices send a stretch of a waveform every 25 ms while each sync takes 30 ms: what is stored is
-   never far behind what was sent.
-3. The disk is full for a while as a device sends, and again while the node ends: what is stored is a run of
-   what was sent, in its order, none lost or twice.
-4. Forty devices leave at once while each sync takes 500 ms: a device that comes then does not wait for them.
+1. A device with 500 events is attached while each sync takes 20 ms: the node keeps answering HTTP.
+2. Forty devices send a waveform block every 25 ms while each sync takes 30 ms: storage never lags far
+   behind.
+3. The disk is full for a while as a device sends, and again while the node ends: the stored elements are a
+   contiguous run of those sent, in order, none lost or duplicated.
+4. Forty devices leave at once while each sync takes 500 ms: a device that arrives then does not wait for them.
 """
 
 import json
@@ -139,7 +139,7 @@ def followed(cable: Cable, chappe: str) -> None:
 
 
 def rows(cable: Cable, address: str, stream: str) -> list[int]:
-    """The rows of the recording in the stretches of a stream, oldest first."""
+    """The recording's rows in the waveform blocks of a stream, oldest first."""
     after, all_rows = "0000000000000000:0", []
     while True:
         page = get(cable, f"{address}/api/v1/streams/{stream}/elements?after={after}&limit=1000")["elements"]

@@ -1,5 +1,5 @@
-"""Discovery beside others: wsdd (2005 dialect) and WSDiscovery (2005 dialect) targets are found, an
-sdc11073 client (2009 dialect) finds our device, and ours finds it too.
+"""Discovery with other implementations: wsdd (2005 dialect) and WSDiscovery (2005 dialect) targets are found, an
+sdc11073 client (2009 dialect) finds our device, and ours finds its device.
 """
 
 import json
@@ -15,7 +15,7 @@ THERMOMETER = str(HERE.parent / "sdc" / "thermometer.toml")
 
 
 def find(cable: Cable, chappe: str, end: str, *flags: str) -> list[dict]:
-    """What `chappe find` reports on one end: its last line is the summary."""
+    """The summary of `chappe find` on one end: its last line."""
     interface = cable.INTERFACES[end]
     result = cable.run(end, chappe, "find", "--interface", interface, "--json", *flags)
     if result.returncode == 2:

@@ -1,4 +1,4 @@
-"""A target service of WSDiscovery (2005 dialect) that answers discovery and nothing else."""
+"""A target service of WSDiscovery (2005 dialect) that only answers discovery."""
 
 import time
 

@@ -1,6 +1,5 @@
-"""Devices that a node has attached, and that attack it: documents that are comments, reports of thousands of
-changes, events of foreign children, names without end. An honest client of the node is answered meanwhile, and
-memory is bounded.
+"""Attached devices that attack their node: documents made of comments, reports of thousands of changes, events with
+foreign children, endless names. Meanwhile an honest client of the node gets answers, and memory is bounded.
 """
 
 import gzip
@@ -93,7 +92,7 @@ class Attached(Stranger):
 
 
 def handle(number: int) -> str:
-    """Two characters that no column name has: all metrics want the same."""
+    """Two characters that column names cannot contain, so all metrics map to the same name."""
     return "é" + chr(0x4E00 + number)
 
 
@@ -107,7 +106,7 @@ def part(kind: str, descriptors: str, parent: str = "d") -> str:
 
 
 def reports() -> dict[str, str]:
-    """The bodies of reports, each of less than 4 MiB."""
+    """The bodies of reports, each below 4 MiB."""
     def units(turn: int) -> str:
         return "".join(f"<m:Descriptor x:type='q:NumericMetricDescriptor' Handle='{handle(n)}'>"
                        f"<q:Unit Code='{1_000 * turn + n}'/></m:Descriptor>" for n in range(METRICS))

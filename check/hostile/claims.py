@@ -1,4 +1,4 @@
-"""A host that claims the serial number of a device: it delays nobody, and leads the device into no other stream."""
+"""A host that claims the serial number of a device neither delays the device nor leads it into another stream."""
 
 import json
 import os
@@ -35,13 +35,13 @@ type = "double"
 
 
 class Claims:
-    """A node at end A, and devices of end B."""
+    """A node at end A, and devices at end B."""
 
     def __init__(self, cable: Cable, chappe: str, address: str):
         self.cable, self.chappe, self.address = cable, chappe, address
 
     def start(self, name: str, host: str, serial: str, events: int = 1, fresh: bool = False) -> Process:
-        """Starts a device; one that is not `fresh` has the endpoint address that it had before."""
+        """Starts a device; unless `fresh`, it has its previous endpoint address."""
         folder = self.cable.work / "claims" / name
         if fresh:
             shutil.rmtree(folder)
@@ -57,7 +57,7 @@ class Claims:
         return [device for device in devices if device["name"] == name]
 
     def streams(self, name: str) -> list[str]:
-        """The streams of a device that is usable."""
+        """The streams of a usable device."""
         usable = [device for device in self.shown(name) if device["state"] == "usable"]
         return usable[0]["streams"] if usable else []
 
@@ -70,7 +70,7 @@ class Claims:
 
 
 def returns(claims: Claims, device: Process, stream: str, fresh: bool = False) -> tuple[Process, float]:
-    """The device restarts; gives the time from its start until it is usable."""
+    """Restarts the device; returns the time until it is usable."""
     device.stop()
     until(20, "the device gone", lambda: claims.gone("claimed"))
     start = time.monotonic()
@@ -82,7 +82,7 @@ def returns(claims: Claims, device: Process, stream: str, fresh: bool = False) -
 
 
 def flapping(claims: Claims) -> None:
-    """A host announces devices whose predecessor answers nothing, and takes them back at once."""
+    """A host announces devices whose predecessor does not answer, and withdraws them at once."""
     slowest = 0.0
     for number in range(ROUNDS):
         flap = claims.start(f"flap-{number}", FLAPPING, "SN77")

@@ -1,7 +1,7 @@
-"""Clear text and keys: elements that would leave in the clear, and CURVE keys that nobody named.
+"""Clear text and keys: elements must not be sent in clear text, nor to CURVE keys that are not allowed.
 
-Three nodes on one host, at an address that other machines reach: an origin, a node whose key it names, and a
-stranger. `access.insecure`, which opens HTTP, admits no key.
+Three nodes on one host, at an address that other machines can reach: an origin, a node whose key it allows, and
+a stranger. `access.insecure`, which opens HTTP, admits no key.
 """
 
 import json
@@ -30,7 +30,8 @@ def subscribe(exchange: Exchange, contact: str) -> tuple[int, dict, bytes]:
 
 
 def pushed(closed: Exchange, insecure: Exchange) -> None:
-    """A contact point that the node may contact gets no elements in the clear, unless the node is configured so."""
+    """A contact point that the node may contact receives no elements in clear text unless the configuration allows
+    it."""
     contact = Listener(closed.rest.cable.names["B"], FOREIGN)
     http, https = (f"{scheme}://{FOREIGN}:{contact.port}/x" for scheme in ("http", "https"))
     answer = subscribe(closed, http)
@@ -45,7 +46,7 @@ def pushed(closed: Exchange, insecure: Exchange) -> None:
 
 
 def keys(origin: Exchange, address: str, friend: Exchange, stranger: Exchange) -> None:
-    """Of two nodes that read over CURVE the one whose key is named gets elements."""
+    """Of two nodes that read over CURVE, only the one with an allowed key receives elements."""
     link = {"name": "ward", "kind": "zeromq", "address": address, "streams": [origin.stream],
             "as_prefix": "copy", "server_key": curve_key(f"http://{origin.rest.host}:{origin.rest.port}", origin.rest.cable)}
 

@@ -1,4 +1,4 @@
-"""One host against its neighbours: names of others, a table that it fills, questions without end."""
+"""One host against its neighbours: names of others, a full table, endless questions."""
 
 import contextlib
 import http.server
@@ -45,7 +45,7 @@ def metadata(question: bytes) -> bytes:
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """Answers for whatever device is asked for."""
+    """Answers for any device."""
 
     def do_POST(self) -> None:
         answer = metadata(self.rfile.read(int(self.headers["Content-Length"])))
@@ -80,7 +80,7 @@ class Host:
         self.send(announce("2009", "Hello", endpoint, f"http://{self.address}:{self.http.server_port}/"))
 
     def ask(self, number: int, endpoint: str) -> str:
-        """Sends a Probe and a Resolve in turn; gives what an answer relates to."""
+        """Sends a Probe and a Resolve in turn; returns the message that the answer relates to."""
         question = resolve("2009", endpoint) if number % 2 else probe("2009", "p:Device")
         self.send(question)
         return re.search(rb"urn:uuid:[^<]*", question)[0].decode()
@@ -101,7 +101,7 @@ class Host:
 
 
 def names(cable: Cable, address: str, stranger: Host, stream: str) -> None:
-    """A device called like a stream, or like a link, gets nothing of these."""
+    """A device named like a stream, or like a link, gets none of their elements."""
     key = f"urn:chappe:stream:{stream}"
     url = f"{address}/api/v1/entities/{urllib.parse.quote(key, safe='')}"
 
@@ -121,7 +121,7 @@ def names(cable: Cable, address: str, stranger: Host, stream: str) -> None:
 
 
 def crowd(cable: Cable, address: str, stranger: Host) -> None:
-    """One host answers for as many devices as the table holds, and for some more."""
+    """One host answers for as many devices as the table holds, and some more."""
     for _ in range(TABLE + 4):
         stranger.hello(uuid.uuid4().urn)
     until(20, "a table that is full",
@@ -137,13 +137,13 @@ def crowd(cable: Cable, address: str, stranger: Host) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used."""
+    """Processor time used by a process."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def descriptions(cable: Cable, address: str, node: Process, known: dict) -> None:
-    """Datagrams that cost the most: strangers of 200 forged addresses describe themselves at length."""
+    """The most expensive datagrams: strangers at 200 forged addresses send long descriptions."""
     def hello(source: str, scopes: int) -> bytes:
         said = " ".join(f"urn:{'s' * 1_000}:{n}" for n in range(scopes))
         return announce("2009", "Hello", uuid.uuid4().urn, f"http://{source}/").replace(
@@ -183,7 +183,7 @@ def rates(endpoint: str, flooder: Host, neighbour: Host) -> None:
 
 
 def check(cable: Cable, node: Process, node_address: str, known: dict, start_alone) -> None:
-    """`known` is what the device of end B printed; `start_alone` starts a device at end A."""
+    """`known` is the output of the device at end B; `start_alone` starts a device at end A."""
     bound = until(20, "the device bound", lambda: device_of(cable, node_address, known["endpoint"]))
     stream = bound["streams"][0]
     until(10, "its stream", lambda: last(cable, node_address, stream) > 3)

@@ -55,7 +55,7 @@ def matches(dialect: str, address: str, xaddrs: str) -> bytes:
 
 
 def valid(rng: random.Random, target: str) -> bytes:
-    """A sound discovery message of any kind."""
+    """A valid discovery message of any kind."""
     dialect = rng.choice(list(DIALECTS))
     other = uuid.UUID(int=rng.getrandbits(128)).urn
     kind = rng.randrange(8)
@@ -79,7 +79,7 @@ BOMB = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaaaaaaaa'>" + "".join(
 
 
 def malformed(rng: random.Random, target: str) -> bytes:
-    """What is no discovery message, of 1 byte to 64 kB."""
+    """Bytes that are not a discovery message, from 1 byte to 64 kB."""
     sound = valid(rng, target)
     kind = rng.randrange(16)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""The device's SOAP endpoint under attack: messages that are none, bombs, strangers as sinks."""
+"""The device's SOAP endpoint under attack: malformed messages, bombs, strangers as sinks."""
 
 import re
 import socket
@@ -35,7 +35,7 @@ def subscribe(to: str, notify_to: str, end_to: str = "", expires: str = "PT30S")
 
 
 class Target:
-    """One device with what an asker needs to know of it."""
+    """A device and the data that a client needs to reach it."""
 
     def __init__(self, cable: Cable, process: Process, ready: dict):
         self.process, self.cable = process, cable
@@ -152,7 +152,7 @@ def strangers_as_sinks(cable: Cable, target: Target) -> None:
 
 
 def sink(cable: Cable, address: str) -> int:
-    """An event sink that takes everything."""
+    """An event sink that accepts everything."""
     with inside(cable.names["B"]):
         server = socket.create_server((address, 0), backlog=512)
 

@@ -1,7 +1,7 @@
-"""Discovery under a flood: what goes out for what comes in, and what it costs.
+"""Discovery under a flood: what it sends in reply, and what it costs.
 
-A device and a node at one end of a cable; at the other a stranger who sends datagrams from addresses that
-are not his. Every datagram that leaves is counted on the cable, repeats included.
+A device and a node at one end of a cable; at the other a stranger who sends datagrams from forged addresses.
+Every outgoing datagram is counted on the cable, including repetitions.
 """
 
 import json
@@ -28,7 +28,7 @@ OPEN_FILES_MAX = 512
 
 
 def honest_probe(cable: Cable, timeout_s: float, to: str = DEVICE) -> float | None:
-    """How long an answer to a Probe takes; none within the time."""
+    """Time until a Probe is answered; None after the time-out."""
     import socket
     with inside(cable.names["B"]):
         asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -45,7 +45,7 @@ def honest_probe(cable: Cable, timeout_s: float, to: str = DEVICE) -> float | No
 
 
 def flood(cable: Cable, endpoint: str, counted: Answers) -> tuple[Spoofer, dict[str, int]]:
-    """Malformed datagrams from 10.66.0.0/17, sound ones from 10.66.128.0/17, all to device, node and group."""
+    """Malformed datagrams from 10.66.0.0/17, valid ones from 10.66.128.0/17, all to device, node and group."""
     rng = random.Random(SEED)
     spoofer, paced = Spoofer(cable.names["B"], "10.77.0.2"), Paced(RATE_PER_S)
     bad = [malformed(rng, endpoint) for _ in range(3_000)]
@@ -94,7 +94,7 @@ def judge(spoofer: Spoofer, counted: Answers) -> None:
 
 
 def nowhere(cable: Cable, node: Process) -> None:
-    """Devices at addresses of the link that no host has: a connection to one is under way for a while."""
+    """Devices at unassigned addresses of the link, so that connecting takes long."""
     rng = random.Random(SEED)
     spoofer, paced, most = Spoofer(cable.names["B"], "10.77.0.2"), Paced(NOWHERE_PER_S), 0
     for number in range(NOWHERE):

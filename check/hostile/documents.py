@@ -1,8 +1,8 @@
-"""Documents that grow: small ones of a stranger, sent to a device and given to a node that asks for them.
+"""Documents that grow: small ones from a stranger, sent to a device or returned to a node that requests them.
 
-A namespace in every name, declarations that are looked up again and again, schemas whose groups name each
-other many times, WSDLs inside metadata, and many of them at once where a node receives events. The device has
-1 GiB of address space. What is judged is the memory at its peak and whether an honest client is answered.
+A namespace in every name, declarations that are looked up repeatedly, schemas whose groups refer to each other
+many times, WSDLs inside metadata, and many of them at once at an event receiver. The device has 1 GiB of
+address space. The check measures peak memory, and that an honest client gets answers.
 """
 
 import concurrent.futures
@@ -43,13 +43,13 @@ def peak_bytes(pid: int) -> int:
 
 
 def from_here(pid: int) -> int:
-    """Begins a new peak; the memory now."""
+    """Resets the memory peak; returns the current memory."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     return peak_bytes(pid)
 
 
 def bombs(size: int) -> dict[str, str]:
-    """Elements of at most so many bytes."""
+    """Elements of at most `size` bytes."""
     long = "urn:" + "x" * (size // 3)
     short = "urn:" + "x" * 1_000
     nested = "".join("<x" + "".join(f" xmlns:p{100 * level + n}='u'" for n in range(100)) + ">" for level in range(40))
@@ -64,7 +64,7 @@ def bombs(size: int) -> dict[str, str]:
 
 
 def nested_groups() -> str:
-    """A schema of 8 kB with an element that names 20 groups to the power of 12."""
+    """A schema of 8 kB with an element that refers to 20 groups to the power of 12."""
     groups = "".join(f"<s:attributeGroup name='g{n}'>" + f"<s:attributeGroup ref='g{n + 1}'/>" * 20
                      + "</s:attributeGroup>" for n in range(12))
     return (f"<s:schema xmlns:s='{XSD}' xmlns='urn:t' targetNamespace='urn:t'><s:element name='E'><s:complexType>"
@@ -91,7 +91,7 @@ def section(dialect: str, content: str) -> str:
 
 
 class Stranger:
-    """A device that answers Get with `get`, or well, and then its service's GetMetadata with `wsdl`."""
+    """A device that answers Get with `get`, or correctly, and then its service's GetMetadata with `wsdl`."""
 
     def __init__(self, cable: Cable, get: str | None = None, wsdl: str = "", services: int = 1):
         self.services = services
@@ -227,7 +227,7 @@ def notification_port(cable: Cable, pid: int) -> int:
 
 
 def judged_notifications(cable: Cable, node: Process, ask) -> None:
-    """Where events are received: packed bombs at once, and bodies of the largest size that are never whole."""
+    """At an event receiver: many packed bombs at once, and incomplete bodies of the largest size."""
     pid = node.process.pid
     port = until(20, "the node to receive events", lambda: notification_port(cable, pid))
     stranger = Web(cable.names["B"], "10.77.0.1", port)

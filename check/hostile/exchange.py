@@ -1,5 +1,5 @@
-"""The exchange's HTTP routes under attack: contact points of strangers, pulls that nobody reads, hostile documents
-at a link's contact point, and an origin that lies to the node's own links."""
+"""The exchange's HTTP routes under attack: strangers' contact points, pulls that are never read, hostile documents at
+a link's contact point, and an origin that sends false answers to the node's own links."""
 
 import http.server
 import json
@@ -27,7 +27,7 @@ STREAMS, SUBSCRIPTIONS = "/api/v1/exchange/streams", "/api/v1/exchange/subscript
 
 
 class Origin(http.server.ThreadingHTTPServer):
-    """An origin, and a contact point, that does what its paths say."""
+    """An origin and contact point whose behaviour depends on the path."""
 
     daemon_threads = True
 
@@ -44,7 +44,7 @@ class Origin(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
-        """A node that hangs up is as it should be."""
+        """Ignores connections that the node closes, as it should."""
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def endless(self, part: bytes) -> None:
-        """An answer without an end; counts what the node's side takes of it."""
+        """An endless answer; counts how much of it the node reads."""
         self.send_response(200)
         self.send_header("Connection", "close")
         self.end_headers()
@@ -118,7 +118,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 class Exchange:
-    """The node's exchange under attack, and a stream of its own."""
+    """The node's exchange under attack, with one of the node's streams."""
 
     def __init__(self, rest: Rest, stream: str):
         self.rest, self.stream, self.namespace = rest, stream, rest.cable.names["A"]
@@ -131,7 +131,7 @@ class Exchange:
         return self.rest.web.ask(method, target, body, **headers)
 
     def begin_pull(self, web: Web, target: str, receive_bytes: int = 0) -> tuple[int, socket.socket]:
-        """The status of a pull, and its connection, of which nothing more is read."""
+        """Starts a pull; returns its status and its connection, which is never read again."""
         connection = web.connect(20)
         if receive_bytes:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -162,7 +162,7 @@ class Exchange:
 
 
 def contact_points(exchange: Exchange, origin: Origin) -> None:
-    """Nobody makes the node speak to others, and a contact point that does not confirm gets nothing."""
+    """Nobody can make the node contact others, and a contact point that does not confirm receives nothing."""
     exchange.rest.cable.run("A", "ip", "addr", "add", "169.254.169.254/32", "dev", "lo")
     cable = exchange.rest.cable
     seen = {"metadata service": Listener(cable.names["A"], "169.254.169.254", 80),
@@ -202,7 +202,7 @@ def contact_points(exchange: Exchange, origin: Origin) -> None:
 
 
 def pulls(exchange: Exchange) -> None:
-    """More pulls than are served, none of them read; and odd ones."""
+    """More pulls than the limit, none of them read; and malformed ones."""
     path = f"{STREAMS}/{exchange.stream}"
     for target in ("after=zzz", "after=1:" + "9" * 30, "start=never", "serialization=yaml", "nothing=1",
                    "after=1:1&after=2:2", "after=%ff"):
@@ -238,7 +238,7 @@ def pulls(exchange: Exchange) -> None:
 
 
 def real_documents(exchange: Exchange, form: str) -> bytes:
-    """What the node itself sends of its stream."""
+    """Real answers of the node for its stream."""
     with exchange.web().connect() as connection:
         target = f"{STREAMS}/{exchange.stream}?start=first&serialization={form}"
         connection.sendall(f"GET {target} HTTP/1.0\r\nHost: {exchange.rest.host}:{exchange.rest.port}\r\n\r\n".encode())
@@ -250,7 +250,7 @@ def real_documents(exchange: Exchange, form: str) -> bytes:
 
 
 def mutated(rng: random.Random, body: bytes) -> bytes:
-    """A document with some bytes changed, cut, doubled or made up."""
+    """A document with some bytes changed, cut, repeated or invented."""
     data = bytearray(body if rng.random() < 0.9 else body[:rng.randrange(len(body))])
     for _ in range(rng.choice([1, 1, 1, 2, 40])):
         at = rng.randrange(len(data) + 1)
@@ -272,7 +272,7 @@ def mutated(rng: random.Random, body: bytes) -> bytes:
 
 
 def made_up(stream: str) -> dict[str, list[bytes]]:
-    """What no origin of ours would send."""
+    """Documents that no real origin would send."""
     name = stream.encode()
     element = b'<stream-element stream="%b" epoch="%b" number="%b" timestamp="0" schema="%b" version="0"/>'
     return {
@@ -291,7 +291,7 @@ def made_up(stream: str) -> dict[str, list[bytes]]:
 
 
 def documents(exchange: Exchange, origin: Origin) -> None:
-    """At the contact point of a link: real documents, mutated, and made-up ones."""
+    """At the contact point of a link: real documents, mutated ones, and invented ones."""
     rng = random.Random(SEED)
     exchange.link("pushed", "http_push", origin, [exchange.stream], "copy")
 
@@ -343,7 +343,7 @@ def documents(exchange: Exchange, origin: Origin) -> None:
 
 
 def origins(exchange: Exchange, origin: Origin) -> None:
-    """Links that pull from who answers without end, with nothing, or with lies."""
+    """Links that pull from origins whose answers are endless, empty or false."""
     kinds = ["silent", "endless", "lines", "redirect", "length", "head", "status", "close"]
     for form in FORMS:
         body = json.dumps({"name": f"pulls-{form}", "kind": "http_pull", "address": origin.url, "streams": kinds,

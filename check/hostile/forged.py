@@ -1,4 +1,4 @@
-"""Forged Byes and Hellos against a device that lives and is bound: he stays, and nobody else is contacted."""
+"""Forged Byes and Hellos against a live, bound device: it stays bound, and nobody else is contacted."""
 
 import json
 import random
@@ -17,14 +17,14 @@ DEVICE, NODE = "10.77.0.2", "10.77.0.1"
 
 
 def overruns(cable: Cable) -> int:
-    """Datagrams that the kernel of the node's end has dropped, since the sockets were full."""
+    """Number of datagrams that the kernel dropped at the node's end because the sockets were full."""
     lines = cable.run("A", "cat", "/proc/net/snmp").stdout.splitlines()
     names, values = (line.split() for line in lines if line.startswith("Udp:"))
     return int(dict(zip(names, values))["RcvbufErrors"])
 
 
 def dropped(cable: Cable, address: str) -> dict[str, int]:
-    """The exact counts, by hop and reason."""
+    """Dropped messages, by hop and reason."""
     rows = re.findall(r'^chappe_(?:messages_)?dropped_total\{([^}]*)\} (\d+)', cable.get("A", f"{address}/metrics"), re.M)
     counts = {}
     for labels, count in rows:
@@ -52,7 +52,7 @@ def listeners(cable: Cable) -> dict[str, Listener]:
 
 
 def forge(rng: random.Random, endpoint: str, xaddrs: list[str]) -> tuple[str, bytes]:
-    """A message that claims that the device ends, or that it is elsewhere."""
+    """A message that claims that the device leaves or has moved."""
     dialect = rng.choice(list(DIALECTS))
     xaddr = rng.choice(xaddrs)
     instance = rng.choice([0, 1, 4_294_967_295, rng.getrandbits(32)])

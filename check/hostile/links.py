@@ -1,5 +1,5 @@
-"""Links under attack: documents of blank lines, contact points on the node's own host, and strangers who end
-the subscriptions of others."""
+"""Links under attack: documents of blank lines, contact points on the node's own host, and strangers who end the
+subscriptions of others."""
 
 import json
 
@@ -38,7 +38,7 @@ def blank_lines(exchange: Exchange, origin: Origin) -> None:
 
 
 def own_host(plain: Exchange, proxied: Exchange) -> None:
-    """A client that a proxy on this host brings has no port of it called."""
+    """A client behind a proxy on this host cannot make the node call local ports."""
     inside = Listener(plain.namespace, "127.0.0.1")
     contact = f"http://127.0.0.1:{inside.port}/"
     answer = subscribe(plain, contact)
@@ -53,7 +53,7 @@ def own_host(plain: Exchange, proxied: Exchange) -> None:
 
 
 def strangers(exchange: Exchange, origin: Origin) -> None:
-    """Who knows a subscription's id alone neither renews nor ends it."""
+    """Knowing only a subscription's id does not suffice to renew or end it."""
     def made() -> dict:
         status, _, body = subscribe(exchange, f"{origin.url}/confirms")
         expect(status == 201, f"a subscriber on this host that is allowed subscribes{'' if status == 201 else body[:200]}")

@@ -1,4 +1,4 @@
-"""What operators do wrong: each mistake ends with code 2, one clear error and a `hint:`."""
+"""Mistakes of operators: each ends with exit code 2, one clear error and a `hint:`."""
 
 import os
 import pathlib
@@ -68,7 +68,7 @@ unclear: list[str] = []
 
 
 def wrong(what: str, arguments: list[str], words: str = "", cwd: pathlib.Path | None = None) -> None:
-    """The program must end by itself with code 2, an error and a hint."""
+    """The program must end with exit code 2, an error and a hint."""
     start = time.monotonic()
     try:
         result = subprocess.run(arguments, capture_output=True, timeout=20, cwd=cwd)

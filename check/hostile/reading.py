@@ -47,7 +47,7 @@ SENSORS = {
 
 
 def asked(rest: Rest, method: str, path: str, body: dict | None = None, **headers: str) -> tuple[int, dict, bytes]:
-    """As Web.ask, for answers that come in chunks."""
+    """Like Web.ask, for chunked answers."""
     with rest.web.connect(600) as socket:
         connection = http.client.HTTPConnection(rest.host, int(rest.port))
         connection.sock = socket
@@ -63,7 +63,7 @@ def sql(rest: Rest, text: str, **more) -> tuple[int, dict, bytes]:
 
 
 def peak(rest: Rest, work: Callable[[], object]) -> tuple[object, int]:
-    """What the work gives, and by how much the node's resident memory rose above what it was."""
+    """Returns the result of the work, and the rise of the node's resident memory."""
     folder = pathlib.Path(f"/proc/{rest.process.process.pid}")
 
     def line(name: str) -> int:
@@ -77,7 +77,7 @@ def peak(rest: Rest, work: Callable[[], object]) -> tuple[object, int]:
 
 
 def filled(rest: Rest, device: Process) -> dict[str, int]:
-    """Makes the streams, ends the device, and says how many elements each has."""
+    """Fills the streams, stops the device, and returns the number of elements of each."""
     for name, text in SENSORS.items():
         answer = rest.web.ask("PUT", f"/api/v1/virtual-sensors/{name}", text, Authorization=f"Bearer {rest.token}")
         expect(answer[0] in (200, 201, 204), f"the virtual sensor {name} is taken ({answer[0]} {answer[2][:300]})")
@@ -139,7 +139,7 @@ def whole(rest: Rest, cable: Cable, chappe: str, counts: dict[str, int]) -> None
 
 
 def memory(rest: Rest, counts: dict[str, int]) -> None:
-    """Each question alone, then as many at once as may run."""
+    """Each query alone, then as many at once as may run."""
     large = counts["hostile.large"]
 
     def page(which: str) -> None:
@@ -178,8 +178,8 @@ def memory(rest: Rest, counts: dict[str, int]) -> None:
 
 
 def slow_live_clients(rest: Rest) -> None:
-    """As many clients of live data as there may be, each far behind and reading 160 kB/s. Later than the bound, a
-    neighbour's answer waits for their events."""
+    """The maximum number of live clients, each far behind and reading 160 kB/s. Beyond the time bound, another
+    client's answer waits for their events."""
     request = "GET /api/v1/live?streams=hostile.large&after=hostile.large@0:0 HTTP/1.1\r\n"
     request = f"{request}Host: {rest.host}:{rest.port}\r\n\r\n".encode()
     neighbour = Honest(rest.get)

@@ -105,7 +105,7 @@ class Rest:
 
 
 def problem(what: str, answer: tuple[int, dict, bytes], *statuses: int) -> None:
-    """It was refused so, in the one form of errors."""
+    """The request was refused with this status, in the standard form of errors."""
     status, headers, body = answer
     shape = headers.get("content-type", "").startswith("application/problem+json")
     document = json.loads(body) if shape and body else {}
@@ -216,7 +216,7 @@ def queries(rest: Rest) -> None:
 
 
 def at_once(rest: Rest) -> None:
-    """More heavy queries than may run: the others are told to come again, and reading goes on."""
+    """More heavy queries than may run: the excess ones are asked to retry, and reads continue."""
     answers: list[tuple[int, dict, bytes]] = []
     end = time.monotonic() + HEAVY_S
 

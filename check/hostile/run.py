@@ -3,20 +3,20 @@
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd claims device documents
                                                            attached rest reading exchange links clear mistakes
 
-1. discovery: a flood of generated datagrams from addresses that are not the sender's; what leaves is counted.
+1. discovery: a flood of generated datagrams from forged addresses; outgoing traffic is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
-   crowd:     one host against its neighbours: names of others, a full table, questions without end.
+   crowd:     one host against its neighbours: names of others, a full table, endless questions.
    claims:    a host that claims the serial number of a device, and answers nothing.
 3. device, rest: HTTP of device and node: slow peers, garbage, bombs, strangers as sinks, hostile queries.
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
    attached:  devices that the node has attached, with reports and events that grow.
-5. reading:   partial answers, memory of one question, questions that another site's page starts.
-6. exchange:  HTTP between nodes: strangers' contact points, pulls that nobody reads, hostile documents and origins.
+5. reading:   partial answers, memory of one query, queries started by a page of another site.
+6. exchange:  HTTP between nodes: strangers' contact points, pulls that are never read, hostile documents and origins.
 7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
-8. clear:     elements that would leave in clear text, and CURVE keys that nobody named.
-9. mistakes:  what operators do wrong; each ends with code 2, an error and a hint.
+8. clear:     elements that would be sent in clear text, and CURVE keys that are not allowed.
+9. mistakes:  mistakes of operators; each ends with exit code 2, an error and a hint.
 
-Standard library only; as root. Each part judges figures and prints them.
+Standard library only; runs as root. Each part prints and judges its figures.
 """
 
 import os
@@ -52,7 +52,7 @@ THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
 
 def prepare(cable: Cable) -> None:
-    """Datagrams of 64 kB in one piece; answers to spoofed addresses have a way; strangers have addresses."""
+    """Allows datagrams of 64 kB; adds routes for answers to spoofed addresses, and addresses for strangers."""
     def ip(end: str, *words: str) -> None:
         subprocess.run(["ip", "-n", cable.names[end], *words], check=True)
     for end in "AB":

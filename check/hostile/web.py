@@ -1,4 +1,4 @@
-"""HTTP under attack, of the device and of the node: slow peers, garbage, bombs. An honest client goes on."""
+"""HTTP of the device and of the node under attack: slow peers, garbage, bombs. An honest client is still served."""
 
 import gzip
 import socket
@@ -16,7 +16,7 @@ GROWTH_MAX = 48 << 20
 
 
 def slow_peers(name: str, attackers: list[Web], path: str, ask, pid: int) -> None:
-    """Half-open connections, heads and bodies a byte at a time: more of them than are served at once."""
+    """Half-open connections, with heads and bodies sent one byte at a time: more than are served at once."""
     before = Honest(ask)
     time.sleep(2)
     count, calm = before.stop()
@@ -55,7 +55,7 @@ def slow_peers(name: str, attackers: list[Web], path: str, ask, pid: int) -> Non
 
 
 def broken_requests(path: str) -> dict[str, bytes]:
-    """What is no request, or one that no server should take."""
+    """Malformed requests, and requests that no server should accept."""
     host = "Host: 127.0.0.1\r\n"
     post = f"POST {path} HTTP/1.1\r\n{host}Content-Type: application/soap+xml\r\n"
     return {
@@ -110,7 +110,7 @@ def garbage(name: str, web: Web, path: str, ask, pid: int) -> None:
 
 
 def pipelined(web: Web, request: bytes) -> tuple[int, dict, bytes]:
-    """Two requests where a front might see one: the second must not be answered."""
+    """Two requests that a proxy might see as one: the second must not be answered."""
     with web.connect() as connection:
         connection.sendall(request)
         return answer_of(connection)

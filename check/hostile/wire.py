@@ -1,4 +1,4 @@
-"""What the attacks share: sockets inside a namespace, spoofed datagrams, counted answers, HTTP by hand."""
+"""Shared by the attacks: sockets inside a namespace, spoofed datagrams, counted answers, raw HTTP."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ DISCOVERY_PORT = 3702
 
 @contextlib.contextmanager
 def inside(namespace: str):
-    """This thread in a namespace; a socket made there stays there."""
+    """Moves this thread to a namespace; sockets created there stay there."""
     with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
         for target in (there, home):
             if LIBC.setns(target.fileno(), CLONE_NEWNET):
@@ -41,7 +41,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def datagram(source: str, port: int, to: str, payload: bytes, to_port: int = DISCOVERY_PORT) -> bytes:
-    """An IPv4 packet with UDP inside; the checksum of UDP may be left out over IPv4."""
+    """An IPv4 packet with UDP inside; IPv4 allows omitting the UDP checksum."""
     ttl, protocol = 1 if to.startswith("239.") else 64, socket.IPPROTO_UDP
     head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0, ttl, protocol, 0,
                        socket.inet_aton(source), socket.inet_aton(to))
@@ -49,7 +49,7 @@ def datagram(source: str, port: int, to: str, payload: bytes, to_port: int = DIS
 
 
 class Spoofer:
-    """Sends datagrams from whatever address, and counts what it sent for each."""
+    """Sends datagrams from any address, and counts them per address."""
 
     def __init__(self, namespace: str, address: str):
         with inside(namespace):
@@ -66,7 +66,7 @@ class Spoofer:
 
 
 class Paced:
-    """Holds a loop to a rate."""
+    """Limits a loop to a rate."""
 
     def __init__(self, per_s: float):
         self.per_s, self.start, self.count = per_s, time.monotonic(), 0
@@ -79,7 +79,7 @@ class Paced:
 
 
 class Answers:
-    """Counts what leaves an address, by where it goes: bytes of UDP payload, and TCP connections begun."""
+    """Counts traffic from an address by destination: bytes of UDP payload, and TCP connections started."""
 
     def __init__(self, namespace: str, interface: str, sender: str):
         with inside(namespace):
@@ -119,7 +119,7 @@ class Answers:
 
 
 class Listener:
-    """Counts the connections that reach it; says nothing."""
+    """Counts the connections that reach it; sends nothing."""
 
     def __init__(self, namespace: str, address: str, port: int = 0):
         with inside(namespace):
@@ -143,7 +143,7 @@ class Listener:
 
 
 class Web:
-    """HTTP by hand to one server, from one namespace and address."""
+    """Raw HTTP to one server, from one namespace and address."""
 
     def __init__(self, namespace: str, host: str, port: int, source: str | None = None):
         self.namespace, self.address, self.source = namespace, (host, port), source
@@ -158,7 +158,7 @@ class Web:
         return connection
 
     def raw(self, request: bytes, timeout_s: float = 20) -> tuple[int, dict[str, str], bytes]:
-        """Sends bytes; gives status, headers and body. Status 0: closed without an answer."""
+        """Sends bytes; returns status, headers and body. Status 0: closed without an answer."""
         with self.connect(timeout_s) as connection:
             try:
                 connection.sendall(request)
@@ -199,7 +199,7 @@ def answer_of(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 class Honest:
-    """Asks again and again, and remembers how long each answer took and which failed."""
+    """Sends requests continuously, and records the duration of each answer and the failures."""
 
     def __init__(self, ask, period_s: float = 0.05):
         self.ask, self.period_s = ask, period_s
@@ -222,7 +222,7 @@ class Honest:
             time.sleep(self.period_s)
 
     def stop(self) -> tuple[int, float]:
-        """How many were asked, and the 99th percentile in milliseconds."""
+        """Returns the number of requests, and the 99th percentile in milliseconds."""
         self.running = False
         self.thread.join()
         return len(self.times), p99_ms(self.times)

@@ -1,4 +1,4 @@
-"""Many links that catch up at once, from an origin with damaged records, into a log whose queue is full."""
+"""Many links catch up at once, from an origin with damaged records, into a log whose queue is full."""
 
 import os
 import pathlib
@@ -35,7 +35,7 @@ LOST = re.compile(r'^chappe_lost_total\{([^}]*)\} (\d+)', re.MULTILINE)
 
 
 def full_queue(chappe: str, work: pathlib.Path, exchange: str, ports: tuple[int, int], zeromq: int, seed: int) -> None:
-    """Each copy has what the origin can read, once and in order, and names the rest lost."""
+    """Each copy has every readable element of the origin once and in order, and names the rest as lost."""
     life.PADDING, before = PADDING, life.PADDING
     devices = life.devices(chappe, work / "devices", DEVICES)
     life.PADDING = before
@@ -72,7 +72,7 @@ def source(n: int, http: int, zeromq: int) -> dict[str, str]:
 
 
 def flip(log: pathlib.Path, chance: random.Random) -> None:
-    """Flips bits of older files, spread over all of them."""
+    """Flips bits in older files, distributed over all of them."""
     older = sorted(log.glob("*.segment"))[:-1]
     for number in range(FLIPS):
         with open(older[number % len(older)], "r+b") as file:
@@ -109,7 +109,7 @@ def catch_up(origin: Node, node: Node, sync_ms: int) -> None:
 
 
 def kept(node: Node, stream: str) -> list[dict]:
-    """All elements that a node can read; a page ends in an error at what is damaged."""
+    """All readable elements of a node; a page ends with an error at a damaged element."""
     after, elements, more = "0000000000000000:0", [], True
     while more:
         page = node.get(f"/api/v1/streams/{stream}/elements?after={after}&limit=10000")
@@ -128,7 +128,7 @@ def reached(node: Node, copy: str) -> int:
 
 
 def judge(copy: str, readable: dict[int, str], have: list[dict]) -> None:
-    """Everything that the origin can read is there once, in order."""
+    """Every readable element of the origin exists once, in order."""
     numbers = [(place(one) or ("", 0))[1] for one in have]
     if numbers != sorted(set(numbers)):
         raise Lost(f"{copy}: elements are stored twice, or in another order")
@@ -140,7 +140,7 @@ def judge(copy: str, readable: dict[int, str], have: list[dict]) -> None:
 
 
 def lost_elements(node: Node) -> dict[str, int]:
-    """Elements that a node counts as lost, by stream."""
+    """Number of elements that a node counts as lost, by stream."""
     with urllib.request.urlopen(f"{node.address}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     counts: dict[str, int] = {}

@@ -35,7 +35,7 @@ min_free_bytes = 0
 
 
 class Node:
-    """A node of one data directory, started again and again."""
+    """A node of one data directory, started repeatedly."""
 
     def __init__(self, chappe: str, folder: pathlib.Path, name: str, port: int, discovery: bool, more: str,
                  segment_bytes: int = 65_536):
@@ -64,7 +64,7 @@ class Node:
         return self.process is not None and self.process.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, whatever it does."""
+        """Sends SIGKILL at any time."""
         if self.running():
             with contextlib.suppress(ProcessLookupError):
                 if self.pid:
@@ -94,7 +94,7 @@ class Node:
             return {"code": error.code, **json.loads(error.read())}
 
     def command(self, *arguments: str) -> dict:
-        """A command of the program against this node."""
+        """Runs a command of the program against this node."""
         done = subprocess.run([self.chappe, *arguments, "--node", self.address, "--json"],
                               capture_output=True, text=True, timeout=240)
         if done.returncode == 2:
@@ -105,7 +105,7 @@ class Node:
         return {stream["name"]: stream for stream in self.get("/api/v1/streams")["streams"]}
 
     def elements(self, stream: str) -> list[dict]:
-        """All elements that are stored, in order."""
+        """All stored elements, in order."""
         after, elements, more = "0000000000000000:0", [], True
         while more:
             page = self.get(f"/api/v1/streams/{stream}/elements?after={after}&limit=10000")
@@ -117,7 +117,7 @@ class Node:
 
 
 def place(element: dict) -> tuple[str, int] | None:
-    """Where an element stands at its origin."""
+    """The position of an element at its origin."""
     if "origin" not in element:
         return None
     epoch, _, number = element["origin"].partition(":")
@@ -125,13 +125,13 @@ def place(element: dict) -> tuple[str, int] | None:
 
 
 def content(element: dict) -> str:
-    """What must be the same at both ends."""
+    """The content that must be equal at both ends."""
     kept = ("source_time", "key", "values", "quality")
     return json.dumps({name: element.get(name) for name in kept}, sort_keys=True)
 
 
 def judge(origin: list[dict], subscriber: list[dict], stream: str) -> int:
-    """Every element of the origin is at the subscriber exactly once, in order, and nothing else."""
+    """The subscriber has every element of the origin exactly once, in order, and nothing else."""
     held: dict[tuple[str, int], str] = {}
     last = None
     for element in subscriber:
@@ -157,7 +157,7 @@ def judge(origin: list[dict], subscriber: list[dict], stream: str) -> int:
 
 
 def prove_yourself() -> int:
-    """The judge finds each kind of loss, or it is none; gives how many it was shown."""
+    """Shows that the judge finds each kind of loss; returns how many were tried."""
     def element(number: int, value: int, at: int | None = None, epoch: str = "e") -> dict:
         one = {"epoch": epoch, "number": number, "source_time": f"t{value}", "values": {"v": value}}
         if at is not None:
@@ -186,7 +186,7 @@ def prove_yourself() -> int:
 
 
 class Pair:
-    """Origin, relay, subscriber; made fresh now and then so that judging stays short."""
+    """Origin, relay, subscriber; recreated at intervals to keep judging fast."""
 
     def __init__(self, chappe: str, work: pathlib.Path, link: str, exchange: str, port: int,
                  http_ports: tuple[int, int]):
@@ -205,16 +205,16 @@ class Pair:
         return self
 
     def stored(self) -> int:
-        """Elements at the subscriber, by its streams' last numbers."""
+        """Number of elements at the subscriber, from its streams' last numbers."""
         return sum(stream["last"] for stream in self.subscriber.streams().values())
 
     def moves(self, more: int = 5, timeout_s: float = 20) -> None:
-        """Elements arrive at the subscriber."""
+        """Waits until elements arrive at the subscriber."""
         begin = self.stored()
         until(timeout_s, f"{more} more elements at the subscriber", lambda: self.stored() >= begin + more)
 
     def judge(self, timeout_s: float = 30) -> int:
-        """Stops the origin's intake, waits until the subscriber has all, and compares both."""
+        """Stops the origin's intake, waits until the subscriber has everything, and compares both."""
         ends = {name: stream["last"] for name, stream in self.origin.streams().items() if stream["last"]}
         if not ends:
             raise CheckFailed("the origin has no elements")

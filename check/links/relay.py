@@ -1,4 +1,4 @@
-"""A cable in user space: forwards TCP connections, and can be cut, stalled and slowed, each way."""
+"""A cable in user space: forwards TCP connections; can be cut, stalled and slowed in each direction."""
 
 import contextlib
 import random
@@ -22,10 +22,8 @@ class Way:
 
 
 class Relay(threading.Thread):
-    """Listens on `port` of `address` and forwards to `target`; faults are set from outside.
-
-    `toward` is the way from who dials to who listens, `back` the other one.
-    """
+    """Listens on `port` of `address` and forwards to `target`; faults are set from outside. `toward` is the direction
+    from the connecting to the listening side, `back` the other one."""
 
     def __init__(self, target: tuple[str, int], address: str = "127.0.0.1", port: int = 0, seed: int = 1):
         super().__init__(daemon=True)
@@ -47,23 +45,23 @@ class Relay(threading.Thread):
         self.start()
 
     def cut(self) -> None:
-        """Resets every connection and takes no new one."""
+        """Resets all connections and accepts no new ones."""
         self.is_cut = True
         self.cuts += 1
         self._drop_all()
 
     def drop(self) -> None:
-        """Resets every connection; new ones are taken."""
+        """Resets all connections; accepts new ones."""
         self.cuts += 1
         self._drop_all()
 
     def heal(self) -> None:
-        """Takes connections and forwards both ways."""
+        """Accepts connections and forwards in both directions."""
         self.is_cut = False
         self.stalled = {"toward": False, "back": False}
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops the relay."""
         self._running = False
         self.join(5)
         self._drop_all()
@@ -97,7 +95,7 @@ class Relay(threading.Thread):
                 self._ways += [Way(dialled, listening, "toward"), Way(listening, dialled, "back")]
 
     def _pull(self, way: Way, now: float) -> bool:
-        """Reads what is there; false when the way has ended."""
+        """Reads available data; false if the direction has ended."""
         if sum(len(data) for _, data in way.held) >= HELD:
             return True
         try:
@@ -112,7 +110,7 @@ class Relay(threading.Thread):
         return True
 
     def _push(self, way: Way, now: float, allowance: int) -> int:
-        """Writes what is due; gives how much, -1 when the way has ended."""
+        """Writes data that is due; returns the number of bytes, -1 if the direction has ended."""
         sent = 0
         while way.held and way.held[0][0] <= now and sent < allowance:
             due, data = way.held[0]

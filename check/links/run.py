@@ -1,4 +1,4 @@
-"""Exchange between nodes: every element that the origin accepted is at the subscriber exactly once.
+"""Exchange between nodes: the subscriber has every element that the origin accepted exactly once.
 
     python3 check/links/run.py CHAPPE WORK [--seconds N] [--kills N] [--only NAME] [--seed N]
 
@@ -60,7 +60,7 @@ LIVES = 40
 
 
 class Check:
-    """What all scenarios share."""
+    """Shared state of all scenarios."""
 
     def __init__(self, chappe: str, work: pathlib.Path, seed: int):
         self.chappe, self.work = chappe, work
@@ -278,7 +278,7 @@ class Check:
 
     @staticmethod
     def put_back(pair: Pair, backup: pathlib.Path) -> dict[str, str]:
-        """Starts the origin with the backup's data; gives the epochs of its streams, when the subscriber has
+        """Starts the origin with the backup's data; returns the epochs of its streams once the subscriber has
         elements of them."""
         node = pair.origin
         node.stop()

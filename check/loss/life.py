@@ -1,5 +1,4 @@
-"""One node after another on the same data, with devices that keep sending and a client that notes
-everything it is shown."""
+"""Consecutive nodes on the same data, with devices that keep sending and a client that records all received elements."""
 
 import contextlib
 import http.client
@@ -60,7 +59,7 @@ PADDING = "x" * 400
 
 
 def devices(chappe: str, work: pathlib.Path, count: int) -> list[Process]:
-    """Devices on loopback addresses of their own that send every 20 ms."""
+    """Devices on separate loopback addresses that send every 20 ms."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "counter.csv").write_text("value,padding\n" + "".join(f"{n},{PADDING}\n" for n in range(1, 1000)))
     started = []
@@ -74,7 +73,7 @@ def devices(chappe: str, work: pathlib.Path, count: int) -> list[Process]:
 
 
 class Live(threading.Thread):
-    """A client of all live data; keeps what it was shown, and its place."""
+    """A client of all live data; records the received elements and its position."""
 
     def __init__(self, address: str, last_id: str | None):
         super().__init__(daemon=True)
@@ -125,7 +124,7 @@ def content(element: dict) -> str:
 
 
 class Data:
-    """A data directory and what was ever seen of it."""
+    """A data directory and all elements ever seen of it."""
 
     def __init__(self, chappe: str, work: pathlib.Path, segment_bytes: int = SMALLEST_SEGMENT):
         self.chappe, self.folder = chappe, work
@@ -137,7 +136,7 @@ class Data:
         self.lives = 0
 
     def paths(self, part: str) -> list[str]:
-        """What a trace of the log or of the registry's journal is restricted to."""
+        """The paths to which a trace of the log or of the registry's journal is restricted."""
         folder = self.folder / "data" / part
         known = sorted(folder.glob("*.segment"))
         newest = int(known[-1].name.split(".")[0]) if known else 0
@@ -150,7 +149,7 @@ class Data:
         return Life(self, list(before))
 
     def check(self) -> dict:
-        """What the program itself says of the data at rest."""
+        """The output of the program's own check of the data."""
         result = subprocess.run([self.chappe, "data", "check", str(self.folder / "data"), "--json"],
                                 capture_output=True, text=True, timeout=300)
         report = json.loads(result.stdout or "{}")
@@ -159,7 +158,7 @@ class Data:
         return report
 
     def note(self, live: Live, resumed: bool) -> int:
-        """Takes down what a client was shown; if it resumed, in order and without a gap."""
+        """Records the elements received by a client; after a resume they must be in order and without a gap."""
         for element in live.elements:
             stream, number = element["stream"], element["number"]
             self.ledger.shown(stream, element["epoch"], number, content(element))
@@ -197,7 +196,7 @@ class Life:
             return {"code": error.code, **json.loads(error.read())}
 
     def judge(self) -> dict[str, str]:
-        """Compares all that is stored with what was shown; gives the streams' epochs."""
+        """Compares all stored elements with those received; returns the streams' epochs."""
         streams = self.get("/api/v1/streams")["streams"]
         for stream in streams:
             after, elements, more = "0000000000000000:0", [], True
@@ -216,7 +215,7 @@ class Life:
         return {stream["name"]: stream["epoch"] for stream in streams}
 
     def registered(self, devices: int) -> None:
-        """The registry is whole again: every device and every stream that it has is an entity."""
+        """The registry is complete again: every device and every stream of it is an entity."""
         def whole() -> bool:
             entities = self.get("/api/v1/entities?limit=1000")["entities"]
             kinds = {kind: {e["key"] for e in entities if e["kind"] == kind} for kind in ("device", "stream")}
@@ -248,7 +247,7 @@ class Life:
         self.node.log.close()
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Shuts it down in an orderly way."""
         if self.pid:
             os.kill(self.pid, signal.SIGTERM)
         code = self.node.process.wait(120)
@@ -257,7 +256,7 @@ class Life:
             raise CheckFailed(f"the node ended with {code}, see {self.node.log.name}")
 
     def took(self, resumed: bool = True) -> int:
-        """Takes down what its client was shown, once it has ended."""
+        """Records the elements received by its client, after it has ended."""
         shown = 0
         if self.live:
             self.live.end()

@@ -1,8 +1,7 @@
-"""What must hold of stored elements, whatever happened: the judge of this check.
+"""The invariants of stored elements: the judge of this check.
 
-It knows nothing of the program but what was shown: an element that somebody was shown is
-acknowledged, and from then on it is there, once, under its number and with its content, and its
-number is never another's.
+The judge knows only what clients received. An element that a client received is acknowledged; from then
+on it exists exactly once, under its number and with its content, and no other element gets its number.
 """
 
 
@@ -14,7 +13,7 @@ class Lost(Exception):
 
 
 class Ledger:
-    """Everything that was ever seen of the elements of one node or log."""
+    """All elements of one node or log ever seen."""
 
     def __init__(self):
         self.acknowledged: dict[tuple[str, str, int], str] = {}
@@ -31,7 +30,7 @@ class Ledger:
             raise Lost(f"{identity} was {before[:80]!r} and is {content[:80]!r}")
 
     def shown(self, stream: str, epoch: str, number: int, content: str) -> None:
-        """Somebody was shown this element."""
+        """Records that a client received this element."""
         self._see(stream, epoch, number, content)
         self.acknowledged[stream, epoch, number] = content
         before = self.numbers.setdefault((stream, number), (epoch, content))
@@ -39,13 +38,13 @@ class Ledger:
             raise Lost(f"number {number} of {stream} was used twice: {before[0]} and {epoch}")
 
     def trimmed(self, stream: str, first: float, acknowledged: bool) -> None:
-        """The numbers before `first` may be missing from now on, and must be once that is acknowledged.
-        Infinity: the stream is removed, all of it or nothing."""
+        """The numbers before `first` may be missing from now on, and must be once that is acknowledged. Infinity: the
+        stream is removed, entirely or not at all."""
         requested, done = self.trims.get(stream, (0, 0))
         self.trims[stream] = (max(requested, first), max(done, first) if acknowledged else done)
 
     def holds(self, stream: str, elements: list[tuple[str, int, str]]) -> None:
-        """The stream holds these elements (epoch, number, content), in this order, and no others."""
+        """The stream holds exactly these elements (epoch, number, content), in this order."""
         last = None
         contents: dict[str, int] = {}
         for epoch, number, content in elements:
@@ -70,7 +69,7 @@ class Ledger:
 
 
 def prove_yourself() -> int:
-    """The judge finds each kind of loss, or it is none; gives how many it was shown."""
+    """Shows that the judge finds each kind of loss; returns how many were tried."""
     def ledger() -> Ledger:
         one = Ledger()
         for number in (1, 2, 3):

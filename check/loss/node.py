@@ -1,5 +1,5 @@
-"""The node: killed at the boundaries of its writes, with failing syncs, with a full disk, restored
-from a backup; and the proof of its syncs."""
+"""The node: killed at the boundaries of its writes, with failing syncs, with a full disk, restored from a backup; and
+the proof of its syncs."""
 
 import concurrent.futures
 import http.client
@@ -28,7 +28,7 @@ ELEMENT = re.compile(rb'"stream":"([^"]+)","epoch":"([0-9a-f]{16})","number":(\d
 
 
 def boundaries():
-    """Call, how often it is let through, whose files, and whether opening counts; without end."""
+    """An endless sequence of boundaries: call, number of calls to let through, files, and whether opening counts."""
     rare = ("fsync", "openat", "rename", "unlink", "ftruncate")
     for nth in range(1, 10_000):
         yield "write", nth, "log", False
@@ -43,7 +43,7 @@ def boundaries():
 
 
 class Kills:
-    """Takes boundaries one by one until the time or their number is used up."""
+    """Takes boundaries one by one until the time or their number is exhausted."""
 
     def __init__(self, chappe: str, work: pathlib.Path, seconds: float, most: int | None):
         self.chappe, self.work = chappe, work
@@ -59,7 +59,7 @@ class Kills:
             return None if used_up or time.monotonic() > self.end else next(self.source)
 
     def lane(self, lane: int) -> None:
-        """Kills one node after the other; fresh data now and then, so that judging stays short."""
+        """Kills one node after another; new data at intervals, to keep judging fast."""
         data = None
         while boundary := self.next():
             if data is None or data.lives >= 30:

@@ -1,4 +1,4 @@
-"""Nothing that was acknowledged is lost, shown on the real program.
+"""No acknowledged element is lost, shown on the real program.
 
     python3 check/loss/run.py CHAPPE WORK [--seconds N | --boundaries N]
 
@@ -9,7 +9,7 @@
    restored backup; a failed sync; a full disk; then killed at one boundary of its writes after
    another for --seconds (120), or at so many boundaries.
 
-What a kill cannot show, the loss of what was written and not synced, is shown in simulation.
+A kill cannot show the loss of data that was written but not synced; the simulation shows that.
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
@@ -28,7 +28,7 @@ INSIDE = "CHAPPE_LOSS_INSIDE"
 
 
 def writer_program(chappe: pathlib.Path) -> str:
-    """Builds the writer beside the program."""
+    """Builds the writer in the program's directory."""
     profile = ["--release"] if chappe.parent.name == "release" else []
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     subprocess.run(["cargo", "build", "--locked", "--quiet", *profile, "-p", "chappe-transport",

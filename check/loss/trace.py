@@ -1,4 +1,5 @@
-"""What strace wrote, read as events in order, and the frames in what was written to the log.
+"""Parses strace output to ordered events, and the frames in the data written to the log. The frame's layout is
+decoded here from its description, not with the program's code.
 
 The frame's layout is decoded here from its description, not with the program's code.
 """
@@ -21,7 +22,7 @@ RECORDS, DEFINITION = 1, 2
 
 @dataclasses.dataclass
 class Call:
-    """A system call: the lines of its start and its end say what came before what."""
+    """A system call: the lines of its start and end show the order of calls."""
     thread: int
     name: str
     path: str
@@ -84,7 +85,7 @@ def _finish(call: Call, text: str, index: int) -> None:
 
 @dataclasses.dataclass
 class Placed:
-    """Where a record was written."""
+    """The write that contains a record."""
     write: Call
     epoch: str
 
@@ -117,7 +118,7 @@ class Frames:
 
 
 def synced(write: Call, syncs: list[Call], before: int) -> bool:
-    """The file of this write was synced: begun after the write had ended, ended well before."""
+    """Whether the file of this write was synced: the sync started after the write had ended, and succeeded."""
     return write.end is not None and write.result == len(write.data) and any(
         sync.path == write.path and sync.start > write.end and sync.result == 0
         and sync.end is not None and sync.end < before for sync in syncs)

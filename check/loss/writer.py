@@ -37,7 +37,7 @@ class Session:
         return [line.split(" ", 4)[1:] for line in self.lines if line.startswith(f"{word} ")]
 
     def found(self) -> list[str]:
-        """What opening found."""
+        """The findings of opening."""
         opened = [line for line in self.lines if line.startswith("opened ")]
         return opened[0].split(" ") if opened else []
 
@@ -46,7 +46,7 @@ class Session:
 
 
 class Place:
-    """A directory for one log, and what was ever seen of it."""
+    """A directory for one log, and all records ever seen of it."""
 
     def __init__(self, program: str, work: pathlib.Path, name: str):
         self.program, self.work = program, work / name
@@ -83,7 +83,7 @@ class Place:
         return session
 
     def run(self, records: int, *inject: str, more: tuple[str, ...] = ()) -> tuple[Session, int]:
-        """Runs it, under strace if something is to be injected from its start."""
+        """Runs it, under strace if a fault is to be injected from the start."""
         self.runs += 1
         output = self.work / f"out-{self.runs}"
         command = self.command(records, *more)
@@ -99,7 +99,7 @@ class Place:
                 "-e", f"trace={','.join(CALLS)}", *rules, *self.paths()]
 
     def run_attached(self, records: int, inject: str, *more: str) -> tuple[Session, int]:
-        """Runs it with strace attached only when it is open: counts begin with its appending."""
+        """Runs it with strace attached only after opening: counting starts with its appends."""
         self.runs += 1
         output = self.work / f"out-{self.runs}"
         with open(output, "wb") as out:
@@ -122,7 +122,7 @@ class Place:
         return self._judge(output), code
 
     def finish(self) -> Session:
-        """Goes on to an orderly end, then reads all once more."""
+        """Continues to an orderly end, then reads everything once more."""
         for records in (6, 0):
             session, code = self.run(records)
             if code or not session.has("closed"):
@@ -133,7 +133,7 @@ class Place:
 
 
 def _kill(program: str, work: pathlib.Path, phase: str, call: str, nth: int) -> tuple[bool, int, int]:
-    """Kills before the nth call of a phase; whether there was one, and what was judged."""
+    """Kills before the nth call of a phase; returns whether there was one, and the findings."""
     place = Place(program, work, f"{phase}-{call}-{nth}")
     rule = f"{call}:signal=SIGKILL:when={nth}"
     if phase == "appending":
@@ -179,7 +179,7 @@ def killed_everywhere(program: str, work: pathlib.Path) -> None:
 
 
 def proved(log: list[Call], directory: str) -> tuple[dict, list[Call], int]:
-    """The records that a trace shows written, the syncs, and the frames."""
+    """The records that a trace shows as written, the syncs, and the frames."""
     frames = Frames()
     for call in log:
         if call.name == "write" and call.path.startswith(directory):
@@ -213,7 +213,7 @@ def synced_before_acknowledged(program: str, work: pathlib.Path) -> None:
 
 
 def failing(program: str, work: pathlib.Path) -> None:
-    """A failed sync or write, once or from then on: nothing is acknowledged after it."""
+    """A failed sync or write, once or permanently: nothing is acknowledged after it."""
     runs = 0
     for call, error in (("fdatasync", "EIO"), ("write", "EIO")):
         for lasting in ("", "+"):
@@ -249,7 +249,7 @@ def injected_then_acknowledged(place: Place, session: Session) -> None:
 
 
 def full(program: str, work: pathlib.Path) -> None:
-    """No room: refused, resumes by itself, nothing doubled."""
+    """No room: refuses, resumes automatically, duplicates nothing."""
     runs = 0
     for nth in range(1, MOST):
         place = Place(program, work, f"full-{nth}")

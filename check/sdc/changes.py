@@ -1,7 +1,7 @@
-"""A device whose description changes while it publishes: every state that it sent is stored, none twice.
+"""A device whose description changes while it publishes: every state that it sent is stored exactly once.
 
-1. The tree changes every two seconds, beside a waveform stretch every 25 ms: the provider's own count of
-   accepted states is the streams', value by value, and none is refused.
+1. The tree changes every two seconds, and a waveform block is sent every 25 ms: the stored values equal the
+   provider's own count of accepted states, and none is refused.
 2. A unit toggles 600 times.
 3. The node ends while the device publishes: a state is stored if its report was accepted, and only then.
 """
@@ -20,7 +20,7 @@ TOGGLES = 600
 
 
 class Monitor:
-    """The provider, with the folder that tells it when to publish."""
+    """The provider, with the folder whose files control when it publishes."""
 
     def __init__(self, cable: Cable, mode: str, fail: int = 0):
         self.folder = cable.work / f"changing-{mode}-{fail}"
@@ -42,7 +42,7 @@ class Monitor:
         (self.folder / "go").touch()
 
     def end(self) -> tuple[dict[str, list[float]], int, list[int]]:
-        """The accepted values, how often the description changed, and the HTTP statuses of refusals."""
+        """Returns the accepted values, the number of changes of the description, and the HTTP statuses of refusals."""
         (self.folder / "go").unlink()
         sent = self.folder / "sent.json"
         until(20, "the provider has written its count", sent.exists)
@@ -74,7 +74,7 @@ def stored(cable: Cable, address: str, stream: str) -> list[float]:
 
 
 def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str) -> None:
-    """Every state that was accepted is stored once, in its order, and no other."""
+    """Every accepted state is stored exactly once, in order."""
     for handle, values in sorted(sent.items()):
         stream, end = f"{monitor.streams}.{handle}", time.monotonic() + 10
         while len(held := stored(cable, address, stream)) < len(values) and time.monotonic() < end:
@@ -104,7 +104,7 @@ def tree_changes(cable: Cable, chappe: str, seconds: float) -> None:
 
 
 def ends_cleanly(cable: Cable, chappe: str, node: Process, monitor: Monitor, before: int = 0) -> None:
-    """`before`: stretches that were sent before."""
+    """`before`: waveform blocks that were sent before."""
     (monitor.folder / "sent.json").unlink(missing_ok=True)
     monitor.begin()
     wait(3)
@@ -138,7 +138,7 @@ def units_toggle(cable: Cable, chappe: str) -> None:
 
 
 def wait(seconds: float) -> None:
-    """Lets the device publish for so long."""
+    """Lets the device publish for this long."""
     time.sleep(seconds)
 
 

@@ -1,7 +1,7 @@
-"""An sdc11073 provider whose containment tree changes while it publishes, and which counts what it sent.
+"""An sdc11073 provider whose containment tree changes while it publishes, and which counts the states it sent.
 
 Usage: changing.py ADDRESS FOLDER MODE [--fail COUNT]. Modes:
-  tree   inserts and removes a metric every two seconds, sends a stretch of its waveform every 25 ms and
+  tree   inserts and removes a metric every two seconds, sends a block of its waveform every 25 ms and
          reports of metrics every 100 ms
   units  gives a metric another unit before each of its values
 GetMetadata of the services and GetMdib fail COUNT times each. Prints "ready EPR" when it answers. It
@@ -40,7 +40,7 @@ status: contextvars.ContextVar[int] = contextvars.ContextVar("status")
 
 
 def note_statuses() -> None:
-    """sdc11073 does not look at the status: to it, 503 without a body is an answer like 202."""
+    """Checks the HTTP status: sdc11073 treats 503 without a body like 202."""
     read = aiohttp.ClientResponse.text
 
     async def noting(self, *arguments, **options):
@@ -51,10 +51,8 @@ def note_statuses() -> None:
 
 
 def count_accepted_states() -> None:
-    """Counts the states with a value in a report when its subscriber has accepted it.
-
-    sdc11073 sends the states that come with a descriptor in two reports; the version tells that they are one.
-    """
+    """Counts the states with a value in a report once the subscriber has accepted it. sdc11073 sends the states that
+    come with a descriptor in two reports; equal versions show that they belong together."""
     send = BicepsSubscriptionAsync.async_send_notification_report
     newest: dict[str, int] = collections.defaultdict(lambda: -1)
 
@@ -81,7 +79,7 @@ def count_accepted_states() -> None:
 
 
 def fail_at_first(count: int) -> None:
-    """Each service fails to give its metadata, and the device to give its description, so many times."""
+    """Each service fails to return its metadata this many times, and the device its description."""
     def failing(answer):
         failures: dict[int, int] = collections.defaultdict(int)
 
@@ -97,7 +95,7 @@ def fail_at_first(count: int) -> None:
 
 
 class Publisher:
-    """Values are counted from 1, so that each is another."""
+    """Values are counted from 1, so each is unique."""
 
     def __init__(self, mdib: ProviderMdib):
         self.mdib = mdib

@@ -1,6 +1,6 @@
 """An sdc11073 consumer that finds a plain device, reads its metadata, subscribes and receives.
 
-Usage: client.py ADDRESS. Prints one line for each thing done; ends with 1 at the first that fails.
+Usage: client.py ADDRESS. Prints one line for each step; exits with 1 at the first failure.
 """
 
 import queue

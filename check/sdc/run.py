@@ -1,8 +1,8 @@
-"""Chappe and sdc11073, both ways.
+"""Chappe with sdc11073, in both directions.
 
-1. A provider starts beside `chappe serve`: within two seconds its metrics and its waveform are streams,
-   with units and meaning in the registry, with no configuration but the interface.
-   When it starts again under another endpoint reference, its streams go on.
+1. A provider starts while `chappe serve` runs: within two seconds its metrics and its waveform are streams,
+   with units and meaning in the registry; only the interface is configured.
+   When it restarts under another endpoint reference, its streams continue.
 2. `chappe call` gets states of that provider, whose WSDL gives actions as `soapAction` alone.
 3. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
 4. A provider changes its description while it publishes, for 40 s or as many as SDC_SECONDS says: every

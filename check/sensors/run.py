@@ -79,7 +79,7 @@ SLOW_MS = (30, 200, 1000)
 
 
 class Watched(Node):
-    """The node with the sensors; its data lies on a small disk."""
+    """The node with the sensors; its data is on a small disk."""
 
     def prepare(self) -> None:
         disk = self.folder / "data"
@@ -118,7 +118,7 @@ def nanoseconds(text: str) -> int:
 
 
 def judge(node: Watched) -> dict[str, int]:
-    """Compares each output with what its statement says of the stored elements; how many there are."""
+    """Compares each output with the result of its statement on the stored elements; returns their number."""
     source = {one["number"]: one for one in node.elements(SOURCE)}
     values = {number: one["values"]["value"] for number, one in source.items()}
     times = {number: nanoseconds(one["source_time"]) for number, one in source.items()}
@@ -193,7 +193,7 @@ def check(chappe: str, work: pathlib.Path, rounds: int, chance: random.Random) -
         ends = {}
 
         def settled() -> bool:
-            """Nothing comes any more, here and there."""
+            """Waits until no more elements arrive at either node."""
             before = dict(ends)
             ends.update({name: node.last(name) for name in (SOURCE, *SENSORS)})
             there = reader.streams()

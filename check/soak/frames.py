@@ -1,8 +1,7 @@
 """The records of a node's log, read from its files while they are written.
 
 The layout is decoded here from its description in crates/log, not with the program's code. Each record is
-remembered when its frame is first seen whole, so neither retention nor later damage removes it from the
-archive.
+archived when its frame is first complete, so neither retention nor later damage removes it.
 """
 
 import array
@@ -21,7 +20,7 @@ MASK = (1 << 64) - 1
 
 
 class Unreadable(Exception):
-    """A file was removed before it was read: the archive is incomplete and judges nothing."""
+    """A file was removed before it was read: the archive is incomplete and no verdict is possible."""
 
 
 class Record(typing.NamedTuple):
@@ -52,7 +51,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Segment:
-    """One file: how far it was read, and its salt once its header is known."""
+    """One file: the position up to which it was read, and its salt once its header is known."""
 
     def __init__(self, path: pathlib.Path, number: int):
         self.file = open(path, "rb")
@@ -60,12 +59,12 @@ class Segment:
         self.number, self.offset, self.salt = number, 0, b""
 
     def store(self) -> int | None:
-        """The store's number, which the header says."""
+        """The store's number from the header."""
         header = os.pread(self.file.fileno(), SEGMENT_HEADER_BYTES, 0)
         return struct.unpack_from("<Q", header, 16)[0] if len(header) == SEGMENT_HEADER_BYTES else None
 
     def frames(self, store: int) -> typing.Iterator[tuple[bytes, bytes]]:
-        """Header and body of each whole frame that was not read before."""
+        """Header and body of each complete frame that was not read before."""
         self.salt = struct.pack("<Q", _mix(store ^ _mix(self.number)))
         self.offset = max(self.offset, SEGMENT_HEADER_BYTES)
         self.file.seek(self.offset)
@@ -113,7 +112,7 @@ class Log:
         self.last: dict[str, Record] = {}
 
     def poll(self) -> "Log":
-        """Reads everything that was written since the last time."""
+        """Reads all data written since the last call."""
         numbers = {int(path.name.split(".")[0]): path for path in self.folder.glob("*.segment")}
         followed = bool(self.segments)
         for segment in list(self.segments.values()):
@@ -137,7 +136,7 @@ class Log:
         return self
 
     def records(self, stream: str) -> typing.Iterator[Record]:
-        """All that was ever stored of a stream, in the order of the files; what recovery wrote anew comes again."""
+        """All records ever stored in a stream, in the order of the files; records rewritten by recovery occur again."""
         fields = self.streams.get(stream, array.array("Q"))
         return (Record(*fields[n:n + 5]) for n in range(0, len(fields), 5))
 

@@ -1,4 +1,4 @@
-"""The judge of copies: stored once or named lost, with the true number.
+"""The judge of copies: each element is stored once or named as lost, with the true number.
 
 It knows two things: the records that were ever in the logs of origin and subscriber, and the losses that the
 subscriber named. A loss that a node named just before it was killed, or while its disk was full before that, may be
@@ -29,7 +29,7 @@ def is_repeatable(named_at: float, killed_at: float | None, full: list[tuple[flo
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A loss that a subscriber named: how many elements, why, and whether its next life may name them again."""
+    """A loss that a subscriber named: number of elements, reason, and whether the next run may name them again."""
     elements: int
     reason: str
     repeatable: bool
@@ -37,7 +37,7 @@ class Named:
 
 @dataclasses.dataclass
 class Verdict:
-    """What was found of one copy."""
+    """The findings for one copy."""
     stored: int = 0
     missing: int = 0
     named: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -53,7 +53,7 @@ class Verdict:
 
 
 def distinct(records, name: str, verdict: Verdict) -> list[Record]:
-    """The records by their own numbers, each once: one that is read twice is the same record."""
+    """The records by their own numbers, without duplicates: a record that is read twice is the same record."""
     held: dict[int, Record] = {}
     for record in records:
         before = held.setdefault(record.number, record)
@@ -100,7 +100,7 @@ def judge(origin, copy, named: list[Named], begin: int, reliable: bool) -> Verdi
 
 
 def ranges(numbers: list[int], most: int = 6) -> str:
-    """Numbers in short: 3-9, 12."""
+    """Numbers in short form: 3-9, 12."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -112,7 +112,7 @@ def ranges(numbers: list[int], most: int = 6) -> str:
 
 
 def prove_yourself() -> int:
-    """The judge finds each kind of fault, or it is none; gives how many it was shown."""
+    """Shows that the judge finds each kind of fault; returns how many were tried."""
     def at_origin(*numbers: int) -> list[Record]:
         return [Record(7, n, 0, 0, 100 + n) for n in numbers]
 

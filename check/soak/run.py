@@ -1,4 +1,4 @@
-"""A soak: four origins and four subscribers under faults, every copy judged by the logs alone.
+"""A soak test: four origins and four subscribers under faults, every copy judged by the logs alone.
 
     python3 check/soak/run.py CHAPPE WORK [--minutes N] [--seed N]
 
@@ -85,7 +85,7 @@ FAULTS = {"flips": 10, "kills": 4, "slow times": 4, "full disks": 3, "absences":
 
 
 class Soaked(Node):
-    """A node whose log is archived, and whose process logs are read at the end of each life."""
+    """A node whose log is archived, and whose process logs are read at the end of each run."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -112,7 +112,7 @@ class Soaked(Node):
         self.down_until = time.monotonic() + down_s
 
     def read_named(self, killed_at: float | None) -> None:
-        """The losses that this life named."""
+        """The losses named in this run."""
         for at, elements, stream, reason in LOST.findall(pathlib.Path(self.process.log.name).read_text()):
             when = datetime.datetime.fromisoformat(at).timestamp()
             repeatable = judge.is_repeatable(when, killed_at, self.full)
@@ -139,7 +139,7 @@ class Soaked(Node):
                 file.write(bytes(4096))
 
     def unmount(self, keeps: bool) -> None:
-        """Gives the disk back; what is on it stays in the folder if it is to be looked at."""
+        """Unmounts the disk; if its content is to be inspected, it stays in the folder."""
         disk = self.folder / "data"
         if keeps:
             shutil.copytree(disk, self.folder / "data-in-the-end")
@@ -153,7 +153,7 @@ class Soaked(Node):
             self.full.append((self.full_since, time.time()))
 
     def closed_segments(self) -> list[pathlib.Path]:
-        """The segments that are not written any more, all of them read by the archive."""
+        """The segments that are no longer written, all of them read by the archive."""
         closed = sorted(self.archive.folder.glob("*.segment"))[:-1]
         self.archive.poll()
         return closed
@@ -175,7 +175,7 @@ class Soaked(Node):
 
 
 class Soak:
-    """All nodes, and what is done to them."""
+    """All nodes, and the faults applied to them."""
 
     def __init__(self, chappe: str, work: pathlib.Path, seed: int):
         self.chappe, self.work = chappe, work
@@ -207,7 +207,7 @@ class Soak:
         return LINK.format(n=origin, kind=kind, address=address, more=more)
 
     def archive(self) -> None:
-        """Reads all logs, over and over."""
+        """Reads all logs continuously."""
         while not self.ended.wait(POLL_S):
             with self.lock:
                 try:
@@ -234,7 +234,7 @@ class Soak:
         return last.origin_number if last else 0
 
     def warm(self) -> dict[tuple[str, str], int]:
-        """Every copy has begun; where each is."""
+        """Waits until every copy has started; returns their positions."""
         def begun() -> bool:
             return all(len(self.streams(origin)) == DEVICES for origin in self.origins) and all(
                 self.reached(subscriber, copy) for subscriber, _, _, _, copy in self.copies())
@@ -249,7 +249,7 @@ class Soak:
         until(timeout_s, what, asked)
 
     def look(self) -> None:
-        """Starts the nodes whose time has come, ends slow times; a node that ended by itself is a failure."""
+        """Starts nodes that are due, ends slow phases; a node that stopped unexpectedly is a failure."""
         if self.failure:
             raise CheckFailed(f"the logs could not be read: {self.failure!r}")
         now = time.monotonic()
@@ -307,7 +307,7 @@ class Soak:
         return ", ".join(f"{count} {name}" for name, count in self.done.items())
 
     def calm(self, devices: list[Process]) -> None:
-        """Starts every node, waits until the copies have caught up, and ends all nodes in order."""
+        """Starts every node, waits until the copies have caught up, and shuts all nodes down."""
         for node in self.nodes:
             node.unslow()
             node.free()
@@ -338,7 +338,7 @@ class Soak:
                 node.archive.poll()
 
     def verdicts(self, begins: dict[tuple[str, str], int]) -> int:
-        """Judges every copy; how many have a fault."""
+        """Judges every copy; returns the number of faulty ones."""
         faulty = 0
         for subscriber, origin, kind, stream, copy in self.copies():
             named = [one for when, one in subscriber.named.get(copy, []) if when >= self.began_at]
@@ -348,7 +348,7 @@ class Soak:
         return faulty
 
     def damage(self, node: Soaked) -> int:
-        """What is in the archive and not readable any more is what `data check` names."""
+        """`data check` names exactly the archived records that are no longer readable."""
         done = subprocess.run([self.chappe, "data", "check", str(node.folder / "data"), "--json"],
                               capture_output=True, text=True, timeout=300)
         report = {stream["name"]: stream for stream in json.loads(done.stdout)["streams"]}

@@ -1,4 +1,4 @@
-"""The node's TLS beside curl and openssl: its own certificate, both versions, and what is refused."""
+"""The node's TLS with curl and openssl: its own certificate, both versions, and refused connections."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ enabled = false
 
 
 def expect(held: bool, what: str) -> None:
-    """Prints what was looked at, and ends with 1 when it does not hold."""
+    """Prints the property checked, and exits with 1 if it does not hold."""
     print(("ok      " if held else "FAILED  ") + what, flush=True)
     if not held:
         sys.exit(1)
@@ -45,7 +45,7 @@ def main(chappe: str, work: pathlib.Path) -> None:
 
 
 def ending(chappe: str, work: pathlib.Path) -> None:
-    """A certificate that ends in five days is told of."""
+    """A certificate that expires in five days is reported."""
     made = run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                "-days", "5", "-subj", "/CN=ending", "-addext", "subjectAltName=IP:127.0.0.1",
                "-keyout", str(work / "key.pem"), "-out", str(work / "certificate.pem"))

@@ -1,6 +1,6 @@
-"""One device on a notification tree, and 40 sinks in two subnets that multicast does not join.
+"""One device on a notification tree, and 40 sinks in two subnets without multicast between them.
 
-In each subnet a node of the distributed hash table has its place, and the device publishes itself there. Each
+Each subnet has a node of the distributed hash table, and the device publishes itself there. Each
 sink is a process (`chappe watch --tree`); it enters the table by the node of its subnet, finds the device by its
 name, subscribes, and counts. A tenth of them is killed without a word in the midst and started again. An sdc11073 consumer, which
 knows no trees, is among them. Shown: no live sink misses an event or is given one twice, and most events
@@ -75,7 +75,7 @@ def ip(*words: str) -> None:
 
 
 class Subnets:
-    """Two subnets and a router between, which forwards no multicast."""
+    """Two subnets and a router between them, which forwards no multicast."""
 
     def __init__(self, work: pathlib.Path):
         self.work = work
@@ -117,7 +117,7 @@ class Subnets:
 
 
 class Sink:
-    """One process that prints what it is told."""
+    """A process that prints its events."""
 
     def __init__(self, subnets: Subnets, chappe: str, number: int, life: int, *more: str):
         self.number = number
@@ -129,7 +129,7 @@ class Sink:
                                      "--tree", "--json", *more)
 
     def take(self) -> None:
-        """What came since."""
+        """The events since the last call."""
         while not self.process.lines.empty():
             item = self.process.lines.get()
             if item is None:
@@ -140,7 +140,7 @@ class Sink:
                 self.seen.append(int(document["values"]["number"]))
 
     def judge(self) -> None:
-        """None missing from the first on, and none twice."""
+        """No event is missing after the first, and none occurs twice."""
         if len(set(self.seen)) != len(self.seen):
             twice = sorted(n for n in set(self.seen) if self.seen.count(n) > 1)
             raise CheckFailed(f"sink {self.number} was given twice: {twice[:10]}")
@@ -167,7 +167,7 @@ def until(sinks: list[Sink], what: str, timeout_s: float, condition) -> None:
 
 
 def node(subnets: Subnets, chappe: str, host: str, entrance: str) -> None:
-    """A node of the table that does nothing else."""
+    """A node that only serves the hash table."""
     folder = subnets.work / f"node-{host}"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "sensors").mkdir(parents=True)

@@ -1,10 +1,10 @@
-"""The directory and PUB of a real node beside libzmq (pyzmq) and JeroMQ; hostile sessions at its bound port.
+"""The directory and PUB of a real node with libzmq (pyzmq) and JeroMQ; hostile sessions at its bound port.
 
     python3 check/zeromq/node.py CHAPPE WORK JARS
 
 A node with devices that send every 20 ms, without and with CURVE. Both foreign programs list its streams,
 ask one by name for its structure, subscribe to it, and get what the node itself has stored under the
-same numbers, without a gap. What is no question is answered with nothing and counted; a key that is not
+same numbers, without a gap. Malformed questions get an empty answer and are counted; a key that is not
 allowed gets nothing at all. Sessions that break the exchange protocol end with the right code and harm nobody
 (sessions.py). Runs as root on Linux, in namespaces of its own.
 """
@@ -42,7 +42,7 @@ directory = "127.0.0.1:0"
 
 
 def structures(answer: bytes) -> dict[str, list[dict]]:
-    """The structures of an answer of the directory in XML, by stream."""
+    """The structures in the directory's XML answer, by stream."""
     found = {}
     for line in answer.decode().splitlines():
         document = xml.etree.ElementTree.fromstring(line)
@@ -53,7 +53,7 @@ def structures(answer: bytes) -> dict[str, list[dict]]:
 
 
 def read_xml(topic: bytes, payload: bytes) -> list[dict]:
-    """An element as the node's REST API shows it: number, time, values."""
+    """An element in the form of the node's REST API: number, time, values."""
     element = xml.etree.ElementTree.fromstring(payload)
     stream, _, form = topic.decode().rpartition(" ")
     if (element.tag, element.get("stream"), form) != ("stream-element", stream, "xml"):
@@ -82,7 +82,7 @@ def read_message_pack(topic: bytes, payload: bytes) -> list[dict]:
 
 
 def same(node: Node, stream: str, got: list[dict]) -> None:
-    """What a subscriber got is what the node has stored, without a gap."""
+    """A subscriber received what the node has stored, without a gap."""
     numbers = [element["number"] for element in got]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise CheckFailed(f"{stream}: the numbers are {numbers}")
@@ -96,7 +96,7 @@ def same(node: Node, stream: str, got: list[dict]) -> None:
 
 
 def like_rest(node: Node, listed: dict[str, list[dict]], named: dict[str, list[dict]], stream: str) -> None:
-    """The directory says what REST says."""
+    """The directory agrees with REST."""
     known = node.streams()
     if set(listed) != set(known) or any(listed.values()):
         raise CheckFailed(f"the directory lists {listed}, REST {list(known)}")
@@ -162,7 +162,7 @@ def jeromq(node: Node, client: tuple[str, str] | None, told: dict, stream: str, 
 
 
 def strangers(node: Node, told: dict) -> None:
-    """A key that is not among the allowed ones, and no key at all."""
+    """A key that is not allowed, and no key at all."""
     for own, key in ((keys(), told["curve_key"]), (None, "")):
         with Sockets(own, key) as sockets:
             directory = sockets.connect(zmq.REQ, told["directory"], immediate=1)

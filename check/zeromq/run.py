@@ -1,10 +1,10 @@
-"""ZeroMQ of Chappe beside libzmq (pyzmq) and JeroMQ.
+"""Chappe's ZeroMQ with libzmq (pyzmq) and JeroMQ.
 
     python3 check/zeromq/run.py PEER FUZZ WORK JARS [INPUTS]
 
 PEER and FUZZ are the examples zeromq_peer and zeromq_fuzz of chappe-transport, JARS a directory with JeroMQ.
 1. pyzmq:  DEALER, ROUTER, REQ, REP, PUB and SUB of libzmq with ours, both directions, NULL and CURVE.
-2. keys:   wrong keys, keys that are not allowed, another mechanism: refused, counted, and told.
+2. keys:   wrong keys, keys that are not allowed, another mechanism: refused, counted, and reported.
 3. limits: large messages arrive, too large ones end the connection; a slow subscriber loses, counted.
 4. jeromq: the same kinds by Java.
 5. hostile: INPUTS fuzzed inputs against the bound ports; legitimate peers keep their rate.
@@ -25,7 +25,7 @@ from sockets import PATIENCE_MS, Sockets, keys  # noqa: E402
 
 
 class Failed(Exception):
-    """A check that does not hold."""
+    """A failed check."""
 
 
 def hold(condition: bool, what: str) -> None:
@@ -34,7 +34,7 @@ def hold(condition: bool, what: str) -> None:
 
 
 class Peer:
-    """Our sockets, serving in a process of their own."""
+    """Our sockets, served by a separate process."""
 
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen([program, "serve", *arguments], stdin=subprocess.PIPE,

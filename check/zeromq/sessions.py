@@ -1,7 +1,7 @@
-"""Hostile sessions at a node's bound port: sound ZMTP (libzmq), within it frames of the exchange protocol that break it.
+"""Hostile sessions at a node's bound port: valid ZMTP (libzmq) that carries invalid frames of the exchange protocol.
 
-Frames are made here from docs/exchange.md, not by the product. The node stays up, says Goodbye with the right code or
-hangs up, counts what ended, keeps no memory of it, and serves an honest session all the while.
+Frames are made here from docs/exchange.md, not by the product. The node stays up, sends Goodbye with the right code
+or closes the connection, counts ended sessions, frees their memory, and keeps serving an honest session.
 """
 
 import pathlib
@@ -86,7 +86,7 @@ def heard(data: bytes) -> list[tuple[int, bytes]]:
 
 
 class Session:
-    """One connection that says what it likes."""
+    """A connection that sends arbitrary messages."""
 
     def __init__(self, sockets: Sockets, endpoint: str, answers_max: int = 1_000):
         self.socket = sockets.secure(sockets.context.socket(zmq.DEALER))
@@ -109,7 +109,7 @@ class Session:
                     return kind, body
 
     def hear_or_end(self, *kinds: int) -> tuple[int, bytes] | None:
-        """The same; none: the node has hung up without one."""
+        """The same; None: the node has closed the connection without one."""
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
         poller.register(self.ends, zmq.POLLIN)
@@ -128,7 +128,7 @@ class Session:
 
 
 def begin(sockets: Sockets, endpoint: str) -> Session:
-    """A session that is welcomed. Whoever connects too often is hung up on, and comes again."""
+    """Starts a session and awaits the welcome. The node closes connections that come too often; then it retries."""
     def one() -> Session | None:
         session = Session(sockets, endpoint).say(frame(hello()))
         if session.hear_or_end(WELCOME):
@@ -150,7 +150,7 @@ def resident_bytes(node: Node) -> int:
 
 
 def honest(sockets: Sockets, endpoint: str, stream: str) -> None:
-    """A session that keeps the protocol gets elements."""
+    """A session that keeps the protocol receives elements."""
     session = begin(sockets, endpoint)
     session.say(frame(subscribe(stream))).hear(ACCEPTED)
     session.hear(RECORDS)
@@ -158,7 +158,7 @@ def honest(sockets: Sockets, endpoint: str, stream: str) -> None:
 
 
 def broken(stream: str) -> dict[str, tuple[int, list[bytes]]]:
-    """What breaks the protocol, after Hello: the code of the Goodbye, and the frames."""
+    """Violations of the protocol after Hello: the code of the Goodbye, and the frames."""
     open_one = frame(subscribe(stream))
     return {
         "a kind that is none": (2, [frame(message(77))]),
@@ -225,7 +225,7 @@ def mutated(rng: random.Random, sound: list[bytes]) -> bytes:
 
 
 def odd(rng: random.Random, stream: str) -> bytes:
-    """A message that is well formed, with numbers as they come."""
+    """A well-formed message with random numbers."""
     def n() -> int:
         return rng.choice([0, 0, 1, 1, 2, 3, 7, 4_095, 65_535, 1 << 32, MANY - 1, MANY])
     return frame(rng.choice([
@@ -235,7 +235,7 @@ def odd(rng: random.Random, stream: str) -> bytes:
 
 
 def storm(sockets: Sockets, endpoint: str, stream: str) -> None:
-    """Messages with odd numbers, or with something changed, in sessions that are made anew when the node ends them."""
+    """Messages with random numbers or changed bytes, in sessions that are restarted when the node ends them."""
     rng = random.Random(SEED)
     sound = [hello(), subscribe(stream), subscribe(stream, 1), acknowledge(1), acknowledge(3),
              message(PING, 7), message(PONG, 7), message(UNSUBSCRIBE, 0, b"\x00", text("x")),
@@ -262,7 +262,7 @@ def storm(sockets: Sockets, endpoint: str, stream: str) -> None:
 
 
 def silent(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
-    """Sessions that take what they are sent and acknowledge nothing, more than there may be."""
+    """More sessions than allowed, which read everything and acknowledge nothing."""
     sessions, most = [], 0
     for _ in range(SILENT):
         session = Session(sockets, endpoint).say(frame(hello()))
@@ -278,7 +278,7 @@ def silent(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
 
 
 def unread(sockets: Sockets, endpoint: str, stream: str, node: Node) -> None:
-    """Sessions that ask without end, and take no answer."""
+    """Sessions that send requests without end and read no answer."""
     questions = {"questions to the directory": (b"D", b"*\nxml"),
                  "pings": (frame(*[message(PING, MANY)] * 20_000),),
                  "subscriptions said again": (frame(*[subscribe(stream)] * 2_000),)}

@@ -1,4 +1,4 @@
-"""Sockets of libzmq with keys and patience."""
+"""Sockets of libzmq with keys and time-outs."""
 
 import zmq
 

@@ -1,4 +1,4 @@
-//! What one input may cost: memory by a counting allocator, and processor time.
+//! The cost limits of one input: memory by a counting allocator, and processor time.
 //!
 //! A fuzz target runs each input through [`Bound::hold`], and so does the test that replays its
 //! corpus. Only the thread that runs the input is measured: its allocations, and its time on a
@@ -12,7 +12,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Most that one input may cost, by its length.
+/// The maximum cost of one input, by its length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
     /// Bytes held at once, whatever the length.
@@ -42,7 +42,7 @@ impl Bound {
     /// Runs `work` on an input of `length` bytes.
     ///
     /// # Panics
-    /// When it costs more.
+    /// It costs more.
     pub(crate) fn hold<T>(&self, length: usize, work: impl FnOnce() -> T) -> T {
         let (before, start) = (begin(), processor_time());
         let result = work();
@@ -63,7 +63,7 @@ impl Bound {
     }
 }
 
-/// Time of this thread on a processor; zero where the system does not say.
+/// Time of this thread on a processor; zero if the system does not report it.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
@@ -76,7 +76,7 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Begins a measurement; the bytes that this thread holds.
+/// Starts a measurement; returns the bytes that this thread holds.
 fn begin() -> usize {
     let held = HELD.get();
     PEAK.set(held);
@@ -87,7 +87,7 @@ fn peak() -> usize {
     usize::try_from(PEAK.get()).unwrap_or_default()
 }
 
-/// How often this thread has asked for memory.
+/// Number of allocations of this thread.
 pub(crate) fn allocations() -> usize {
     CALLS.get()
 }

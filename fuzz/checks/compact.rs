@@ -1,4 +1,4 @@
-//! What must hold of the compact message of an event, which any member of a tree could send.
+//! Invariants of the compact message of an event, which any member of a tree could send.
 
 use chappe_dpws::eventing::CompactCodec;
 

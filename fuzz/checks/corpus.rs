@@ -1,11 +1,11 @@
-//! What every test that replays a corpus shares: a crate's `tests/corpus.rs` includes this file and the
+//! Shared by all tests that replay a corpus: a crate's `tests/corpus.rs` includes this file and the
 //! check of its target.
 
-/// Gives every file of `fuzz/corpus/FOLDER` to a check.
+/// Passes every file of `fuzz/corpus/FOLDER` to a check.
 ///
 /// # Panics
-/// When the check does, when a file cannot be read, or when there are fewer than `least`: a corpus that
-/// has gone would hold anything.
+/// The check panics, a file cannot be read, or there are fewer than `least`: a missing corpus would
+/// pass any check.
 pub(crate) fn replay(folder: &str, least: usize, mut check: impl FnMut(&[u8])) {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
     let mut files = 0;

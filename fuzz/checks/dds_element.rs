@@ -1,4 +1,4 @@
-//! What must hold of samples of DDS topics for any bytes.
+//! Invariants of samples of DDS topics for any bytes.
 
 use chappe_dds::{Bytes, ElementType, Endian, Octets, Payload, Stored};
 use chappe_stream::{Field, FieldType, StreamSchema};
@@ -20,7 +20,7 @@ const TYPES: [FieldType; 6] = [
 /// The first byte chooses the order of bytes and the number of fields, the next ones their types; the
 /// rest is the sample.
 ///
-/// No panic; what is read is written again as the same.
+/// No panic; a decoded sample is encoded to the same bytes.
 ///
 /// # Panics
 /// When that does not hold.

@@ -1,4 +1,4 @@
-//! What must hold of the discovery machines for any sequence of datagrams.
+//! Invariants of the discovery machines for any sequence of datagrams.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use chappe_soap::Envelope;
 use crate::bounds::Bound;
 
 /// Two machines with twelve datagrams each, whose trees are 1 MiB at most and are gone before the
-/// next comes; 70 bytes of tree for a byte is the most, and what the machines keep of it is bounded.
+/// next comes; 70 bytes of tree for a byte is the most, and the part that the machines keep is bounded.
 const BOUND: Bound = Bound::memory(4 << 20, 250);
 
 const ENDPOINT: &str = "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8";

@@ -1,4 +1,4 @@
-//! What must hold of the EXI decoder and of the schema loader for any bytes.
+//! Invariants of the EXI decoder and of the schema loader for any bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -63,7 +63,7 @@ fn schema(which: u8) -> Arc<Schema> {
     schemas[usize::from(which) % 3].clone()
 }
 
-/// The first byte chooses the schema, the second what is preserved, the third other options; the rest
+/// The first byte chooses the schema, the second the preserved content, the third other options; the rest
 /// is a body, or a whole stream where the third says so.
 ///
 /// No panic; the stream ends or is refused within the limits, and a refusal repeats itself. What

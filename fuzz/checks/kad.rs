@@ -1,7 +1,7 @@
-//! What must hold of a Kademlia node for any packets that others send.
+//! Invariants of a Kademlia node for any packets that others send.
 //!
 //! The input is a program: each step takes a few bytes, which choose a packet with a right tag from
-//! one of some hostile keys, or raw bytes, or an answer to what the node just asked, or time, or a
+//! one of some hostile keys, or raw bytes, or an answer to the node's last request, or time, or a
 //! command of its application. The machine's invariants are checked after each step, and that no
 //! address gets more than threefold before it has given back a token.
 
@@ -75,7 +75,7 @@ struct World {
     now: Instant,
     /// The last requests of the node: to whom, and their numbers.
     asked: Vec<(SocketAddr, u64)>,
-    /// Bytes to and from addresses that never gave back a token.
+    /// Bytes to and from addresses that never returned a token.
     unconfirmed: BTreeMap<SocketAddr, (usize, usize)>,
     /// Tokens that the node gave.
     tokens: Vec<u64>,
@@ -224,7 +224,7 @@ fn check_unbounded(data: &[u8]) {
     }
 }
 
-/// A packet with a right tag; with `answers`, to what the node asked last.
+/// A packet with a valid tag; with `answers`, an answer to the node's last request.
 fn packet(world: &mut World, choices: &mut Choices<'_>, answers: bool) {
     let by = &others()[usize::from(choices.byte() % OTHERS)];
     let mut from = address(choices.byte());
@@ -304,7 +304,7 @@ fn command(world: &mut World, choices: &mut Choices<'_>) {
     world.input(Input::Command(command));
 }
 
-/// Reads bytes as a packet and as an announcement: what is read is written the same.
+/// Reads bytes as a packet and as an announcement: decoding and encoding give the same bytes.
 pub(crate) fn check_forms(data: &[u8]) {
     BOUND.hold(data.len(), || check_forms_unbounded(data));
 }

@@ -1,4 +1,4 @@
-//! What must hold of the serializations of links for any bytes.
+//! Invariants of the serializations of links for any bytes.
 
 use chappe_links::Serialization;
 use chappe_links::serialization::{Document, Elements};
@@ -9,7 +9,7 @@ use crate::bounds::Bound;
 /// A tree of 70 bytes for a byte at most, the elements made of it, and both once more.
 const BOUND: Bound = Bound::memory(1 << 20, 300);
 
-/// No panic; what is read and can be written is read again as the same.
+/// No panic; a decoded document that can be encoded decodes to the same again.
 ///
 /// # Panics
 /// When that does not hold.

@@ -1,6 +1,6 @@
-//! What must hold of the list of sinks that a source hands out: as a sink fetches it, and inside an event.
+//! Invariants of the list of sinks that a source hands out: as a sink fetches it, and inside an event.
 //!
-//! On a trusted network, so that what a signature would keep out is read, too.
+//! On a trusted network, so that lists that a signature check would reject are read too.
 
 use chappe_notification_tree::{Event, Membership, TrustedNetwork};
 

@@ -1,4 +1,4 @@
-//! What must hold of the log's recovery for any damage to its files.
+//! Invariants of the log's recovery for any damage to its files.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ pub(crate) type Records = BTreeMap<(&'static str, Position), Vec<u8>>;
 /// Names and bytes.
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
-/// The files of a healthy store, and what was written to it.
+/// The files of a healthy store, and the records written to it.
 pub(crate) fn healthy() -> &'static (Files, Records) {
     static HEALTHY: OnceLock<(Files, Records)> = OnceLock::new();
     HEALTHY.get_or_init(|| {
@@ -100,7 +100,7 @@ fn damaged(files: &[(String, Vec<u8>)], data: &[u8]) -> Files {
 /// Numbers: from the first one to the last one.
 type Range = (u64, u64);
 
-/// What a reader sees of a stream.
+/// A stream as seen by a reader.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     name: &'static str,
@@ -110,7 +110,7 @@ struct Seen {
     readable: Vec<Range>,
 }
 
-/// Reads all streams across their gaps and compares every record with what was written.
+/// Reads all streams across their gaps and compares every record with the one written.
 fn seen(store: &Store, written: &Records) -> Vec<Seen> {
     let mut all = Vec::new();
     for (name, written_to) in NAMES {
@@ -151,7 +151,7 @@ fn seen(store: &Store, written: &Records) -> Vec<Seen> {
     all
 }
 
-/// No panic; nothing is read that was not written; a second opening finds what the first did.
+/// No panic; only written records are read; a second opening finds the same as the first.
 ///
 /// # Panics
 /// When that does not hold.

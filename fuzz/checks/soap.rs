@@ -1,15 +1,15 @@
-//! What must hold of the SOAP envelope for any bytes.
+//! Invariants of the SOAP envelope for any bytes.
 
 use chappe_soap::Envelope;
 use chappe_xml::Limits;
 
 use crate::bounds::Bound;
 
-/// A tree of 70 bytes for a byte at most, three times; each of 64 blocks of Header and Body gets a copy of
+/// Three trees of at most 70 bytes per byte of input; each of 64 blocks of Header and Body gets a copy of
 /// the 64 declarations around it.
 const BOUND: Bound = Bound::memory(2 << 20, 250);
 
-/// No panic; what is read keeps its addressing, headers, body and fault when written.
+/// No panic; a message keeps its addressing, headers, body and fault when read and written.
 ///
 /// # Panics
 /// When that does not hold.

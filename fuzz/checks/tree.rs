@@ -1,4 +1,4 @@
-//! What must hold of a source, and of a sink that forwards, for any datagrams that a peer sends.
+//! Invariants of a source, and of a sink that forwards, for any datagrams that a peer sends.
 //!
 //! The input is a program: each step takes a few bytes, which give raw bytes, or choose a message and
 //! its numbers, or let time pass. On a trusted network, where nothing else keeps a stranger out. The

@@ -1,4 +1,4 @@
-//! What must hold of the readers of WSDL and schema documents for any bytes.
+//! Invariants of the readers of WSDL and schema documents for any bytes.
 
 use chappe_soap::schema::{Schemas, Work};
 use chappe_soap::wsdl::Wsdl;
@@ -10,7 +10,8 @@ use crate::bounds::Bound;
 /// document is held as element and as declaration: 100 bytes for each byte, and as many again.
 pub(crate) const BOUND: Bound = Bound::memory(32 << 20, 200);
 
-/// No panic; all events and global elements become fields, or say why not, within the work.
+/// No panic; all events and global elements become fields or report the reason, within the limit of
+/// work.
 ///
 /// # Panics
 /// When that does not hold.

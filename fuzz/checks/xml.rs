@@ -1,4 +1,4 @@
-//! What must hold of the XML reader and writer for any bytes.
+//! Invariants of the XML reader and writer for any bytes.
 
 use chappe_xml::{Element, EventSource as _, Limits, Reason, text};
 
@@ -7,7 +7,7 @@ use crate::bounds::Bound;
 /// A tree of 70 bytes for a byte at most, three times: read, read again and compared.
 const BOUND: Bound = Bound::memory(256 << 10, 250);
 
-/// No panic; what is read is written as something that means the same; nothing beyond a limit.
+/// No panic; written documents are equivalent to those read; nothing exceeds a limit.
 ///
 /// # Panics
 /// When that does not hold.

@@ -1,4 +1,4 @@
-//! What must hold of a ZMTP connection for any bytes in any pieces.
+//! Invariants of a ZMTP connection for any bytes in any pieces.
 
 use bytes::BytesMut;
 use chappe_machine::{Input, Instant, Machine as _, Output};
@@ -27,8 +27,8 @@ fn limits() -> Limits {
 /// second the size of the pieces.
 ///
 /// No panic; nothing follows a failure; no message comes before [`Event::Ready`] or above its
-/// limits; subscriptions come and go in pairs and within theirs; what is answered is bounded by
-/// what came.
+/// limits; subscriptions start and end in pairs and within theirs; answers are bounded by the
+/// input.
 ///
 /// # Panics
 /// When that does not hold.

@@ -285,7 +285,7 @@ pub(crate) struct DeviceRun {
     /// number of starts.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
-    /// How the tree paces events: flood, adaptive, fixed_window:16, fixed_period:1ms.
+    /// Pace of the tree's events: flood, adaptive, fixed_window:16, fixed_period:1ms.
     ///
     /// Useful when several sources share one network.
     #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
@@ -332,7 +332,7 @@ pub(crate) struct Network {
     /// Take entrances from [kad] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
-    /// How long to wait for answers.
+    /// Time to wait for answers.
     #[arg(long, default_value = "3s", value_parser = duration, value_name = "DURATION")]
     pub timeout: Duration,
 }
@@ -665,7 +665,7 @@ pub(crate) struct LinkAdd {
     /// Allow clear text beyond loopback.
     #[arg(long)]
     pub insecure: bool,
-    /// How long to wait for the connection.
+    /// Time to wait for the connection.
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION", hide_short_help = true)]
     pub wait: Duration,
     /// The node.

@@ -134,7 +134,7 @@ impl<'a> Decoder<'a> {
     /// Reads the length of a sequence, whose members take at least `member` bytes.
     ///
     /// # Errors
-    /// The payload is too short for the length, or for so many members.
+    /// The payload is too short for the length, or for the number of members.
     pub fn length(&mut self, member: usize) -> Result<usize, CdrError> {
         let length = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let (wanted, left) = (length.saturating_mul(member), self.left());

@@ -133,14 +133,14 @@ impl ElementType {
         let _ = write!(
             idl,
             "  @final struct {} {{\n    \
-             @key string stream; /* its name at its source */\n    \
+             @key string stream; /* name of the stream at its source */\n    \
              @key string instance; /* {}; empty where there is none */\n    \
-             unsigned long long epoch; /* with stream and number: which element it is */\n    \
-             unsigned long long number; /* rises by one; 0: it has none */\n    \
-             unsigned long long previous; /* the number before; 0: take it whatever came before */\n    \
+             unsigned long long epoch; /* identifies the element, with stream and number */\n    \
+             unsigned long long number; /* increases by one; 0: none */\n    \
+             unsigned long long previous; /* the previous number; 0: accept it after any element */\n    \
              long long source_time_ns; /* nanoseconds since 1970 */\n    \
              Quality quality;\n    \
-             sequence<unsigned short> absent; /* places of the members below without a value, from 0 */\n",
+             sequence<unsigned short> absent; /* indexes of the members below that have no value, from 0 */\n",
             self.struct_name(),
             comment_text(
                 self.schema
@@ -233,7 +233,7 @@ impl ElementType {
             0 => Quality::Good,
             1 => Quality::Questionable,
             2 => Quality::Bad,
-            _ => return Err(cdr.wrong("a quality is none of 0, 1, 2")),
+            _ => return Err(cdr.wrong("a quality is not 0, 1 or 2")),
         };
         let fields = &self.schema.fields;
         let mut absent = vec![false; fields.len()];

@@ -16,7 +16,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Notes a received sample.
+    /// Records a received sample.
     pub(crate) fn count(&mut self, writer: Guid, number: i64) {
         if let Some(newest) = self.newest.get_mut(&writer) {
             let passed = number.saturating_sub(*newest).saturating_sub(1);

@@ -9,7 +9,7 @@
 //! it: it serves to identify and configure the socket.
 #![allow(
     unsafe_code,
-    reason = "a call of the system; the head says what it needs"
+    reason = "a system call; the module comment lists its requirements"
 )]
 
 use std::io;

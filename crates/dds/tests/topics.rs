@@ -139,7 +139,7 @@ async fn within<T>(what: impl Future<Output = T>, so_far: impl FnOnce() -> Strin
     }
 }
 
-/// Waits until the reader has stored so many elements.
+/// Waits until the reader has stored this many elements.
 async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
     let so_far = || {
         let last = node.stream("c.d").map_or(0, |log| log.log().last());

@@ -43,7 +43,7 @@
 //! After [`SessionEvent::Failed`] and [`SessionEvent::Closed`] a machine accepts no more input.
 //! Pending transmissions precede these events.
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - - Elements of a channel are handed out in order, each once, or are reported in an event:
 //!   `Lost` or `Rollback`.

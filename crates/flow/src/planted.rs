@@ -19,14 +19,14 @@ pub enum Defect {
     HidesGaps,
     /// A rollback is not reported.
     HidesRollback,
-    /// A peer that requests damaged records gets none.
+    /// A peer that requests damaged records receives none.
     KeepsRecords,
     /// Lost numbers are skipped while elements before them wait for room in the log's queue.
     LostOvertakes,
 }
 
 impl Defect {
-    /// All of them.
+    /// All defects.
     pub const ALL: [Self; 8] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,

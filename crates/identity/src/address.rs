@@ -1,19 +1,19 @@
-//! The one policy on addresses that arrive in messages: XAddrs, NotifyTo, EndTo.
+//! The only policy on addresses that arrive in messages: XAddrs, NotifyTo, EndTo.
 //!
-//! The sender of such an address decides where we connect. The policy allows the sender itself and the
-//! prefixes that the operator configured, and nothing else. A host name is never resolved, since its
-//! owner decides at the moment of use which address it means.
+//! The sender of such an address decides where this host connects. The policy allows only the
+//! sender itself and the prefixes that the operator configured. A host name is never resolved,
+//! since its owner decides at the moment of use which address it means.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
-/// Metadata services of clouds, which hand out credentials to any local program: never contacted.
+/// Cloud metadata services, which give credentials to any local program: never contacted.
 const METADATA_SERVICES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
-/// Characters of an address that are looked at: `MAX_URI_SIZE` of DPWS 1.1, appendix B.
+/// Maximum length of an address: `MAX_URI_SIZE` of DPWS 1.1, appendix B.
 const URI_BYTES_MAX: usize = 2_048;
 
 /// The scheme of the address.
@@ -37,13 +37,13 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Parses an address without applying a policy: for addresses that the operator or our own code
-    /// chose.
+    /// Parses an address without applying a policy: for addresses chosen by the operator or by this
+    /// program.
     ///
     /// `zone` is the interface of link-local IPv6 addresses, zero elsewhere.
     ///
     /// # Errors
-    /// When it is no http address with a literal IP host and a port other than zero.
+    /// It is not an http address with a literal IP host and a port other than zero.
     pub fn parse(uri: &str, zone: u32) -> Result<Self, Refusal> {
         let uri = uri.trim();
         if uri.len() > URI_BYTES_MAX {
@@ -53,7 +53,7 @@ impl Contact {
             .bytes()
             .any(|byte| byte.is_ascii_control() || byte == b' ' || byte == b'\\')
         {
-            return Err(Refusal::NotUri("characters that no URI has"));
+            return Err(Refusal::NotUri("characters that a URI cannot contain"));
         }
         let (scheme, rest) = uri.split_once("://").ok_or(Refusal::NotUri("no ://"))?;
         let (scheme, default_port) = match scheme.to_ascii_lowercase().as_str() {
@@ -72,7 +72,7 @@ impl Contact {
             Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port
                 .parse()
                 .map_err(|_| Refusal::NotUri("a port above 65535"))?,
-            Some(_) => return Err(Refusal::NotUri("a port that is no number")),
+            Some(_) => return Err(Refusal::NotUri("a port that is not a number")),
         };
         if port == 0 {
             return Err(Refusal::PortZero);
@@ -109,12 +109,12 @@ impl fmt::Display for Contact {
     }
 }
 
-/// Splits `host:port`, with the brackets of IPv6 taken off.
+/// Splits `host:port`, without the brackets of IPv6.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), Refusal> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest
             .split_once(']')
-            .ok_or(Refusal::NotUri("no ] after the host"))?;
+            .ok_or(Refusal::NotUri("a missing ] after the host"))?;
         return match rest.strip_prefix(':') {
             Some(port) => Ok((host, Some(port))),
             None if rest.is_empty() => Ok((host, None)),
@@ -143,13 +143,13 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// A text that is no prefix.
+/// A text that is not a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address prefix (hint: write for example 192.0.2.0/24 or 2001:db8::/32)")]
 pub struct PrefixError(String);
 
 impl Prefix {
-    /// The range of all addresses that begin as `network` does.
+    /// The range of all addresses with the same first `bits` bits as `network`.
     ///
     /// `bits` above the width of the address count as that width.
     #[must_use]
@@ -206,7 +206,7 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// Why the policy refuses an address.
+/// The reason why the policy refuses an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -216,7 +216,7 @@ pub enum Refusal {
     /// Neither http nor https.
     #[error("the scheme {0:?} is neither http nor https")]
     Scheme(String),
-    /// A name where an IP address is demanded.
+    /// A name instead of an IP address.
     #[error("the host {0:?} is not a literal IP address")]
     NotLiteral(String),
     /// Port zero.
@@ -228,26 +228,26 @@ pub enum Refusal {
     /// The credential service of a cloud.
     #[error("{0} is a cloud's metadata service")]
     MetadataService(IpAddr),
-    /// Our own host, which no allowed prefix names.
-    #[error("{0} is this host itself, and not in an allowed prefix")]
+    /// This host, which no allowed prefix covers.
+    #[error("{0} is this host itself, which no allowed prefix covers")]
     LoopbackUnnamed(IpAddr),
-    /// Our own host, announced by another host.
+    /// This host, announced by another host.
     #[error("{host} is this host itself, but the message came from {source_address}")]
     Loopback {
         /// The host of the address.
         host: IpAddr,
-        /// Where the message came from.
+        /// The source of the message.
         source_address: IpAddr,
     },
     /// Announced by another host, and not confirmed by a host at that address.
     #[error("{0} was announced by another host, and its announcer does not answer there")]
     Unconfirmed(IpAddr),
-    /// Another host than the sender.
+    /// A host other than the sender.
     #[error("{host} is not the sender ({source_address}) and not in an allowed prefix")]
     Elsewhere {
         /// The host of the address.
         host: IpAddr,
-        /// Where the message came from.
+        /// The source of the message.
         source_address: IpAddr,
     },
 }
@@ -262,7 +262,7 @@ impl Refusal {
             )),
             // Loopback is never allowed by a prefix.
             Self::Unconfirmed(host) if host.is_loopback() => {
-                Some(format!("ask it itself: chappe find --host {host}"))
+                Some(format!("ask that host directly: chappe find --host {host}"))
             }
             Self::Unconfirmed(host) => Some(format!(
                 "ask it itself: chappe find --host {host}; if it is trusted, a node contacts it with \
@@ -285,7 +285,7 @@ impl Refusal {
     }
 }
 
-/// Which addresses a stranger's message may make us contact.
+/// The addresses of a stranger's message that this host may contact.
 ///
 /// The default allows only the sender itself.
 ///
@@ -321,18 +321,18 @@ impl AddressPolicy {
         self
     }
 
-    /// Allows loopback only in allowed prefixes, also for a sender on this host: where senders may come
-    /// through a proxy, being on this host says nothing.
+    /// Allows loopback only in allowed prefixes, even for a sender on this host: if senders may
+    /// come through a proxy, being on this host proves nothing.
     #[must_use]
     pub fn loopback_by_prefix(mut self) -> Self {
         self.loopback_by_prefix = true;
         self
     }
 
-    /// Checks an address that was announced by `source`; the unspecified address vouches for none.
+    /// Checks an address announced by `source`; the unspecified address vouches for none.
     ///
     /// # Errors
-    /// Why it is not to be contacted.
+    /// The reason why it must not be contacted.
     pub fn check(&self, uri: &str, source: SocketAddr) -> Result<Contact, Refusal> {
         let zone = match source {
             SocketAddr::V6(source) => source.scope_id(),
@@ -442,7 +442,7 @@ mod tests {
         check(&strict, "http://192.0.2.7:9/", "192.0.2.7:1").unwrap();
         let named = strict.allow("127.0.0.0/8".parse().unwrap());
         check(&named, "http://127.0.0.1:9/", "127.0.0.1:1").unwrap();
-        // A prefix lets nobody else name it.
+        // A prefix does not let another host announce it.
         let far = check(&named, "http://127.0.0.1:9/", "192.0.2.7:1").unwrap_err();
         assert!(matches!(far, Refusal::Loopback { .. }), "{far}");
     }

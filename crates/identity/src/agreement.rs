@@ -1,10 +1,10 @@
 //! A secret that two keys share without a message: X25519 (RFC 7748) of the two Ed25519 identities.
 //!
-//! Both halves of an Ed25519 key have their counterparts on the curve of X25519 (RFC 7748, section
-//! 4.1), so that whoever knows a public key can authenticate to its owner in the first packet. The
-//! secret is HKDF-SHA256 (RFC 5869) of what is agreed, for one purpose and these two keys.
+//! Both halves of an Ed25519 key have counterparts on the curve of X25519 (RFC 7748, section 4.1),
+//! so anyone who knows a public key can authenticate to its owner in the first packet. The secret
+//! is HKDF-SHA256 (RFC 5869) of the agreement, for one purpose and these two keys.
 //!
-//! Such a secret never changes while the keys do not: it authenticates, it gives no forward secrecy.
+//! Such a secret is constant while the keys are: it authenticates, but provides no forward secrecy.
 
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use ring::hkdf::{HKDF_SHA256, Salt};
@@ -15,7 +15,7 @@ use crate::{Error, Key, PublicKey};
 pub const AGREED_BYTES: usize = 32;
 
 impl Key {
-    /// The secret that this key and `peer` share for `purpose`; the peer finds the same.
+    /// The secret that this key and `peer` share for `purpose`; the peer derives the same.
     ///
     /// ```
     /// use chappe_identity::Key;
@@ -27,7 +27,7 @@ impl Key {
     /// ```
     ///
     /// # Errors
-    /// When `peer` is no point of the curve, or one of those with which everybody agrees on the same.
+    /// `peer` is not a point of the curve, or is a weak one for which all agreements are equal.
     pub fn agree(&self, peer: &PublicKey, purpose: &str) -> Result<[u8; AGREED_BYTES], Error> {
         let point = CompressedEdwardsY(*peer.as_bytes())
             .decompress()

@@ -1,8 +1,8 @@
-//! CURVE keys of ZeroMQ (26/CURVEZMQ), made from the node's one key, written in Z85 (32/Z85) or
+//! CURVE keys of ZeroMQ (26/CURVEZMQ), derived from the node's one key, written in Z85 (32/Z85) or
 //! hexadecimal digits.
 //!
-//! The secret is HKDF-SHA256 (RFC 5869) of the Ed25519 seed for a purpose of its own, so that the
-//! one key file is all there is to keep, and neither key tells of the other.
+//! The secret is HKDF-SHA256 (RFC 5869) of the Ed25519 seed for a separate purpose, so only the one
+//! key file needs to be stored, and neither key reveals the other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::{Error, Key, hex_decode_32, hex_encode, z85};
 
 /// Bytes of a CURVE key.
 pub const CURVE_KEY_BYTES: usize = 32;
-/// What keeps these keys apart from others made of the same seed.
+/// Separates these keys from others derived from the same seed.
 const PURPOSE: &[&[u8]] = &[b"chappe CURVE key 1"];
 
 /// A CURVE secret key. Its `Debug` shows only the public half.
@@ -41,7 +41,7 @@ impl CurveSecret {
     /// Reads a secret key written in Z85 or hexadecimal digits.
     ///
     /// # Errors
-    /// When it is neither. The text is not repeated.
+    /// The text is in neither form. The error does not repeat it.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         read(text).map(Self).ok_or(Error::Curve("secret"))
     }
@@ -143,7 +143,7 @@ fn read(text: &str) -> Option<[u8; CURVE_KEY_BYTES]> {
 mod tests {
     use super::*;
 
-    /// The keys of `zmq_curve_keypair(3)` and 26/CURVEZMQ's reference: a pair that libzmq made.
+    /// The keys of `zmq_curve_keypair(3)` and 26/CURVEZMQ's reference: a pair created by libzmq.
     #[test]
     fn a_pair_of_libzmq_is_a_pair_here() {
         let secret = CurveSecret::from_text("JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6").unwrap();

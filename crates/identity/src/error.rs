@@ -1,6 +1,6 @@
-//! Why a key, a token or a signature is not accepted.
+//! The reasons why a key, a token or a signature is not accepted.
 
-/// Text or bytes that are no usable key, token or signature.
+/// Text or bytes that are not a usable key, token or signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,13 +13,11 @@ pub enum Error {
     /// Not a CURVE key. The text itself is never repeated.
     #[error("a CURVE {0} key is written as 40 characters of Z85 or 64 hexadecimal digits")]
     Curve(&'static str),
-    /// The signature is not that of this key over these bytes.
-    #[error("the signature does not fit the key and the bytes")]
+    /// The signature does not match this key and these bytes.
+    #[error("the signature does not match the key and the bytes")]
     Signature,
     /// No secret can be agreed on with this public key.
-    #[error(
-        "no secret can be agreed on with this public key: no point of the curve, or a weak one"
-    )]
+    #[error("no secret can be agreed on with this public key: it is not on the curve, or weak")]
     Agreement,
     /// Not the text of a token.
     #[error("a token is 43 characters of base64url")]

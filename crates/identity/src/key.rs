@@ -9,16 +9,16 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 use crate::{Error, hex_decode_32, hex_encode};
 
-/// Bytes of the secret a key is made from.
+/// Length of the secret from which a key is made, in bytes.
 pub const SEED_BYTES: usize = 32;
 
-/// What stands before the seed in the DER form of an Ed25519 private key (RFC 8410, section 7).
+/// The bytes before the seed in the DER form of an Ed25519 private key (RFC 8410, section 7).
 const DER_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const PEM_END: &str = "-----END PRIVATE KEY-----";
-/// Bytes of PEM text beyond which nothing is decoded: a private key takes 120.
+/// Maximum length of a PEM text in bytes: a private key takes 120.
 const PEM_BYTES_MAX: usize = 4_096;
 
 /// The private key of a node or device. Its `Debug` shows only the public half.
@@ -51,7 +51,7 @@ impl Key {
     /// Reads PKCS#8 PEM text, with or without the public key that newer writers append.
     ///
     /// # Errors
-    /// When the text is no Ed25519 private key.
+    /// The text is not an Ed25519 private key.
     pub fn from_pem(text: &str) -> Result<Self, Error> {
         if text.len() > PEM_BYTES_MAX {
             return Err(Error::Pem("too long"));
@@ -106,15 +106,15 @@ impl Key {
         signature
     }
 
-    /// 16 bytes that name this key's `purpose` without telling it: the same for the same key, so
-    /// that an endpoint address made of them outlives restarts.
+    /// 16 bytes that identify this key's `purpose` without revealing the key: always the same for
+    /// one key, so an endpoint address derived from them survives restarts.
     #[must_use]
     pub fn derive_id(&self, purpose: &str) -> [u8; 16] {
         id_of(&[&self.public().to_string(), purpose])
     }
 }
 
-/// 16 bytes that stand for these texts in this order: the same for the same texts.
+/// 16 bytes that identify these texts in this order.
 #[must_use]
 pub fn id_of(texts: &[&str]) -> [u8; 16] {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
@@ -154,7 +154,7 @@ impl PublicKey {
     /// Checks a signature.
     ///
     /// # Errors
-    /// When the signature is not this key's over `message`.
+    /// The signature does not match this key and `message`.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), Error> {
         UnparsedPublicKey::new(&ED25519, &self.0)
             .verify(message, signature)

@@ -1,16 +1,16 @@
-//! Who asks.
+//! The party that makes a request.
 
 use std::fmt;
 
-/// Who asks for something; access rules are written in these terms.
+/// The requester, in the terms of access rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Principal {
-    /// Nobody known: sees what is public, changes nothing.
+    /// Unknown: sees public data, changes nothing.
     #[default]
     Anonymous,
-    /// Somebody with a credential of this name: sees and changes what is theirs or opened to them.
+    /// A party with a credential of this name: sees and changes its own data and data opened to it.
     Named(String),
-    /// Who runs the node: sees and changes everything.
+    /// The operator of the node: sees and changes everything.
     Operator,
 }
 
@@ -25,13 +25,13 @@ impl Principal {
         }
     }
 
-    /// Whether this is who runs the node.
+    /// Whether this is the operator.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         *self == Self::Operator
     }
 
-    /// Whether this may do what is `owner`'s to do.
+    /// Whether this may act for `owner`.
     #[must_use]
     pub fn may_act_for(&self, owner: &str) -> bool {
         match self {

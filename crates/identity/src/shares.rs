@@ -59,9 +59,9 @@ pub enum Room<K> {
     Free,
     /// It has, once this entry is removed.
     Replacing(K),
-    /// Its host has as many entries as a host may have, all of them confirmed.
+    /// Its host has the maximum number of entries, all of them confirmed.
     HostFull,
-    /// The table is full, and no host has so many entries that one must give way.
+    /// The table is full, and no host has so many entries that one is removed.
     TableFull,
 }
 
@@ -102,7 +102,7 @@ impl<K> Share<K> {
     }
 }
 
-/// Which host has which entries of a table.
+/// The entries of a table by host.
 ///
 /// ```
 /// use chappe_identity::{Host, Quota, Room, Shares};
@@ -121,17 +121,17 @@ pub struct Shares<K> {
     quota: Quota,
     entries: HashMap<K, Entry>,
     hosts: HashMap<Host, Share<K>>,
-    /// Hosts that have strangers, by how many entries they have, then by their oldest stranger: among
-    /// equal hosts a new one has the longest time to be confirmed.
+    /// Hosts with strangers, by their number of entries, then by their oldest stranger: among equal
+    /// hosts a new one has the longest time to be confirmed.
     with_strangers: BTreeSet<(usize, Reverse<u64>, Host)>,
-    /// Hosts that have confirmed entries, by how many entries they have, then by their newest.
+    /// Hosts with confirmed entries, by their number of entries, then by their newest.
     with_confirmed: BTreeSet<(usize, u64, Host)>,
     strangers: usize,
     orders: u64,
 }
 
 impl<K: Clone + Eq + Hash> Shares<K> {
-    /// Of an empty table.
+    /// For an empty table.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         });
     }
 
-    /// Notes that an entry has left the table.
+    /// Records that an entry has left the table.
     pub fn forget(&mut self, key: &K) {
         self.remove(key);
     }
@@ -218,7 +218,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.victim(host).map_or(Room::TableFull, Room::Replacing)
     }
 
-    /// The entry that gives way to a new one of `host`; `None` when none must.
+    /// The entry to remove for a new one of `host`; `None` if there is room.
     fn victim(&self, host: Host) -> Option<K> {
         let own = self.hosts.get(&host).map_or(0, Share::len);
         let strangers_max = self.quota.total.div_ceil(STRANGERS_PART);
@@ -226,7 +226,7 @@ impl<K: Clone + Eq + Hash> Shares<K> {
             && let Some((count, _, greediest)) = self.with_confirmed.last()
             && *count > own + 1
         {
-            // What the host has had for long stays longest.
+            // The host's oldest entries stay longest.
             let stranger = self.stranger_of(*greediest);
             let newest = || {
                 self.hosts
@@ -271,13 +271,13 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         self.entries.get(key).map(|entry| entry.host)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -325,7 +325,7 @@ mod tests {
         })
     }
 
-    /// Adds a new entry as a table does; says whether it had a place.
+    /// Adds a new entry as a table does; returns whether there was room.
     fn add(shares: &mut Shares<String>, key: &str, of: Host) -> bool {
         match shares.room(of) {
             Room::Free => {}
@@ -361,7 +361,7 @@ mod tests {
                 let key = format!("real {number}");
                 assert!(add(&mut shares, &key, real), "{number}");
                 shares.set(&key, real, true);
-                // It goes on, and displaces nobody but its own.
+                // It continues, and displaces only its own.
                 let more = format!("more {number}");
                 if add(&mut shares, &more, flood) && answers {
                     shares.set(&more, flood, true);

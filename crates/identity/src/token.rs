@@ -1,4 +1,4 @@
-//! Bearer tokens: 32 random bytes, kept by the server only as their hash.
+//! Bearer tokens: 32 random bytes, stored by the server only as their hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,13 +30,13 @@ impl Token {
         Self(seed)
     }
 
-    /// The text that its holder keeps: to be shown once.
+    /// The text for its holder: shown once.
     #[must_use]
     pub fn reveal(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// What may be stored: SHA-256, enough for a secret of 256 random bits.
+    /// The storable form: SHA-256, sufficient for a secret of 256 random bits.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         let mut hash = [0; 32];
@@ -67,7 +67,7 @@ impl fmt::Debug for Token {
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// Whether `token` is the one this was made from, in constant time.
+    /// Whether this is the hash of `token`, in constant time.
     #[must_use]
     pub fn accepts(&self, token: &Token) -> bool {
         self.is_same(&token.hash())

@@ -1,7 +1,7 @@
-//! Membership of one owner's network: a certificate that the owner signs for a node's key.
+//! Membership in one owner's network: a certificate that the owner signs for a node's key.
 //!
-//! A network of members takes no messages from others. Keys cost nothing, certificates do: where
-//! everybody is known, nobody can place nodes at will.
+//! A network of members accepts no messages from other nodes. Keys are free, certificates are not:
+//! where every member is known, nobody can place nodes at will.
 
 use chappe_identity::{Key as IdentityKey, PublicKey};
 
@@ -10,10 +10,10 @@ use crate::cryptography::{Cryptography, SIGNATURE_BYTES};
 /// Bytes of a certificate in a packet.
 pub const CERTIFICATE_BYTES: usize = 8 + SIGNATURE_BYTES;
 
-/// The owner's word that a key belongs to a member, until a time.
+/// The owner's statement that a key belongs to a member until a given time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// When it ends, in seconds since 1970 (UTC).
+    /// Its expiry, in seconds since 1970 (UTC).
     pub expires_s: u64,
     /// The owner's signature.
     pub signature: [u8; SIGNATURE_BYTES],
@@ -26,7 +26,7 @@ fn statement(member: &PublicKey, expires_s: u64) -> Vec<u8> {
     bytes
 }
 
-/// Written as 144 hexadecimal digits: its end, big-endian, and the signature.
+/// Written as 144 hexadecimal digits: its expiry, big-endian, and the signature.
 impl core::fmt::Display for Certificate {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let end = self.expires_s.to_be_bytes();
@@ -35,9 +35,9 @@ impl core::fmt::Display for Certificate {
     }
 }
 
-/// What is no certificate.
+/// Text that is not a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no certificate: it has 144 hexadecimal digits")]
+#[error("invalid certificate: 144 hexadecimal digits expected")]
 pub struct NoCertificate;
 
 impl core::str::FromStr for Certificate {
@@ -50,7 +50,7 @@ impl core::str::FromStr for Certificate {
         }
         for (index, byte) in bytes.iter_mut().enumerate() {
             let digits = &text[2 * index..2 * index + 2];
-            // A sign is a digit to the parser.
+            // A sign would count as a digit for the parser.
             let right = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
             let number = u8::from_str_radix(digits, 16).ok().filter(|_| right);
             *byte = number.ok_or(NoCertificate)?;
@@ -68,7 +68,7 @@ impl core::str::FromStr for Certificate {
 }
 
 impl Certificate {
-    /// Signs one.
+    /// Signs a certificate.
     ///
     /// ```
     /// use chappe_identity::Key;
@@ -89,7 +89,7 @@ impl Certificate {
         }
     }
 
-    /// Whether `owner` signed it for `member`. Whether it has ended is another question.
+    /// Whether `owner` signed it for `member`. Its expiry is not checked.
     #[must_use]
     pub fn is_of(
         &self,
@@ -102,7 +102,7 @@ impl Certificate {
     }
 }
 
-/// The network of one owner, and this node's place in it.
+/// The network of one owner, and this node's membership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Membership {
     /// The owner's public key.

@@ -29,7 +29,8 @@ pub struct Config {
     /// 32 unpredictable bytes, new at every start: the secret of address tokens and the source of random
     /// choices.
     pub seed: [u8; 32],
-    /// Only queries: the node is in no table and stores nothing. Default no. For the smallest devices.
+    /// Only queries: the node is in no routing table and stores nothing. Default false. For the
+    /// smallest devices.
     pub client: bool,
     /// The addresses named by other nodes that this node may send to.
     pub reach: Reach,
@@ -43,10 +44,11 @@ pub struct Config {
     /// Contacts of the table with one IPv4 address, or one /64 of IPv6. Default 4; addresses of this
     /// host are not counted.
     pub host_contacts: usize,
-    /// Nodes that a record is stored at, about: the region of a key is the places that share so many
-    /// leading bits with it that this number to twice as many nodes are in it. Default 20.
+    /// Approximate number of nodes that a record is stored at: the region of a key is the places
+    /// that share leading bits with it, as many bits as leave this number to twice as many nodes.
+    /// Default 20.
     pub region_nodes: u32,
-    /// Most nodes of a region that a record is stored at. Default 256. More than twice
+    /// Maximum number of nodes of a region that a record is stored at. Default 256. More than twice
     /// `region_nodes` are there only when somebody has crowded the region.
     pub region_nodes_max: usize,
     /// Paths of a lookup that share no node (d). Default 4.
@@ -71,7 +73,7 @@ pub struct Config {
     pub tasks_max: usize,
     /// Publications of this node, and searches of its application. Default 256.
     pub publications_max: usize,
-    /// Most bytes of records stored for others. Default 4 MiB.
+    /// Maximum size of records stored for others in bytes. Default 4 MiB.
     pub store_bytes: usize,
     /// Records at one position; more go one level of salt down. Default 256: most networks have no more
     /// devices, and are searched without the 16 positions below.
@@ -92,9 +94,10 @@ pub struct Config {
 
     /// The first wait for an answer, and the bounds of the later ones. Default 500 ms; 50 ms to 3 s.
     pub timeout: (Duration, Duration, Duration),
-    /// How long a record lives without being renewed. Default 1 h.
+    /// Lifetime of a record without renewal. Default 1 h.
     pub lifetime: Duration,
-    /// How often own records are renewed, less up to a tenth. Default 20 min: two may fail.
+    /// Interval at which own records are renewed, shortened by up to a tenth. Default 20 min: two
+    /// may fail.
     pub republish: Duration,
     /// The time without a lookup in its range after which a bucket is refreshed. Default 1 h.
     pub refresh: Duration,
@@ -104,7 +107,7 @@ pub struct Config {
     pub token: Duration,
     /// The interval of housekeeping. Default 60 s.
     pub housekeeping: Duration,
-    /// How long a search without credit is kept. Default 60 s.
+    /// Time for which a search without credit is kept. Default 60 s.
     pub search_idle: Duration,
 }
 

@@ -1,33 +1,33 @@
-//! Who and where a node is, and at which addresses a stranger's word may make us send.
+//! The key and address of a node, and the addresses that a stranger may make this node send to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use chappe_identity::{Prefix, PublicKey};
 use chappe_machine::wire::Reader;
 
-/// A node: its public key, from which its place follows, and its address.
+/// A node: its public key, which determines its place, and its address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Contact {
     /// Its public key.
     pub public: PublicKey,
-    /// Where it receives: IPv4, or IPv6 without zone.
+    /// The receiving address: IPv4, or IPv6 without a zone.
     pub address: SocketAddr,
 }
 
-/// Which addresses, learnt from others, are sent to.
+/// The addresses named by other nodes that this node may send to.
 ///
-/// Never: unspecified, multicast, broadcast and link-local addresses, port 0, and where clouds keep
-/// credentials.
+/// Never: unspecified, multicast, broadcast and link-local addresses, port 0, and the addresses of
+/// cloud metadata services.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// Addresses of this host too. Default no; for networks of one host, and tests.
+    /// Allows addresses of this host too. Default false; for networks on one host, and tests.
     pub loopback: bool,
-    /// Only these, where some are given. Default: all that are not ruled out.
+    /// Allows only these, if any are given. Default: all that are not excluded.
     pub only: Vec<Prefix>,
 }
 
 impl Reach {
-    /// Whether `address` may be sent to.
+    /// Whether this node may send to `address`.
     #[must_use]
     pub fn allows(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
@@ -47,20 +47,20 @@ impl Reach {
     }
 }
 
-/// What counts as one place on the network: an IPv4 address, the first 64 bits of an IPv6 address.
+/// The part of an address that counts as one host: an IPv4 address, or the first 64 bits of IPv6.
 ///
-/// Who has one address of a subnet of IPv6 has them all.
+/// The holder of one address in an IPv6 subnet has all of them.
 pub(crate) fn host(address: &PackedAddress) -> u64 {
     let [head, tail] = [&address.ip[..8], &address.ip[8..]].map(|half| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(half);
         u64::from_be_bytes(bytes)
     });
-    // An IPv4 address is mapped: its head is zero.
+    // An IPv4 address is mapped: its first bytes are zero.
     if head == 0 { tail } else { head }
 }
 
-/// An address in 18 bytes, where a `SocketAddr` takes 32.
+/// An address in 18 bytes; a `SocketAddr` takes 32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PackedAddress {
     ip: [u8; 16],
@@ -94,7 +94,7 @@ pub(crate) const ADDRESS_V6_BYTES: usize = 19;
 pub(crate) const CONTACT_BYTES_MAX: usize = 32 + ADDRESS_V6_BYTES;
 
 impl Contact {
-    /// Bytes in a message.
+    /// Its length in a message, in bytes.
     pub(crate) fn wire_bytes(&self) -> usize {
         match self.address.ip().to_canonical() {
             IpAddr::V4(_) => 32 + ADDRESS_V4_BYTES,
@@ -123,7 +123,7 @@ impl Contact {
             4 => Ipv4Addr::from(from.array::<4>()?).into(),
             6 => {
                 let ip = Ipv6Addr::from(from.array::<16>()?);
-                // One form for each address.
+                // One encoding for each address.
                 if ip.to_ipv4_mapped().is_some() {
                     return None;
                 }

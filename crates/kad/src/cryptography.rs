@@ -1,8 +1,8 @@
-//! The seam to cryptography: what the machine asks of keys.
+//! The seam to cryptography: the operations on keys that the machine needs.
 //!
-//! [`NodeKey`] is the real one, over `chappe-identity`. The simulation of 100,000 nodes puts an ideal
-//! one in its place, which nobody can forge because nobody tries, and lets it place nodes where an
-//! attacker would after any amount of search.
+//! [`NodeKey`] is the real implementation, over `chappe-identity`. The simulation of 100,000 nodes
+//! replaces it with an ideal one, which nobody attacks, and which places nodes where an attacker
+//! could after any amount of search.
 
 use chappe_identity::{AGREED_BYTES, Key as IdentityKey, PublicKey};
 use ring::hmac;
@@ -16,20 +16,20 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// Bytes of a secret.
 pub const SECRET_BYTES: usize = AGREED_BYTES;
 
-/// What secrets that two nodes share, and the local one of address tokens, are.
+/// The type of secrets shared by two nodes, and of the local secret of address tokens.
 pub type Secret = [u8; SECRET_BYTES];
 
-/// A node's own key, and what can be asked about others'.
+/// A node's own key, and operations on the keys of others.
 pub trait Cryptography {
     /// The own public key.
     fn public(&self) -> PublicKey;
     /// The place of the node with this public key.
     fn place(&self, public: &PublicKey) -> Key;
-    /// The own signature.
+    /// Signs a message with the own key.
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES];
     /// Whether a signature is that of `public` over `message`.
     fn verify(&self, public: &PublicKey, message: &[u8], signature: &[u8]) -> bool;
-    /// The secret shared with `peer`; `None` when that is no usable key.
+    /// The secret shared with `peer`; `None` if that key is not usable.
     fn agree(&self, peer: &PublicKey) -> Option<Secret>;
     /// A tag over the parts, of which only the last may vary in length.
     fn tag(&self, secret: &Secret, parts: &[&[u8]]) -> [u8; TAG_BYTES];
@@ -43,7 +43,7 @@ pub struct NodeKey {
 }
 
 impl NodeKey {
-    /// The cryptography of this key.
+    /// Wraps this key.
     #[must_use]
     pub fn new(key: IdentityKey) -> Self {
         let public = key.public();
@@ -84,7 +84,7 @@ impl Cryptography for NodeKey {
     }
 }
 
-/// Whether two tags are the same, in a time that does not depend on where they differ.
+/// Whether two tags are equal, in constant time.
 pub(crate) fn same_tag(left: &[u8], right: &[u8; TAG_BYTES]) -> bool {
     left.len() == right.len()
         && left

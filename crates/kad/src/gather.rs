@@ -1,17 +1,18 @@
-//! Finding the nodes of a key's region.
+//! Finds the nodes of a key's region.
 //!
-//! A record is not stored at the nodes nearest to its key, of which an attacker makes as many as he
-//! likes, but all over the region of the key: the places that share the first bits with it, so many
-//! that 20 to 40 honest nodes are there. How many bits that are follows from the size of the network,
-//! which is estimated by lookups of random places elsewhere: crowding one region does not shrink it.
+//! An attacker can make any number of nodes near a key, so a record is not stored at the nodes
+//! nearest to its key but all over the region of the key: the places that share the first bits with
+//! it, as many bits as leave 20 to 40 honest nodes. This number of bits follows from the size of
+//! the network, which lookups of random places elsewhere estimate: crowding one region does not
+//! shrink it.
 //!
-//! Paths walk to random points in the region, then nodes of the region and of its *surroundings* are
-//! asked for members, at random points again. The surroundings are eight times as large; who crowds
-//! the region is not there in force, and every honest node of them knows some members in each part of
-//! the region, so that a path which ended among an attacker's nodes is made good. Members are taken
-//! from 16 cells of the region in turn, so that a crowd at one place is one cell of sixteen. A region
-//! that is crowded all over has more members; all are used, up to a limit: an attacker has to
-//! outnumber the honest nodes of the region by far, for each key.
+//! Paths walk to random points in the region. Then nodes of the region and of its *surroundings*
+//! are asked for members, again at random points. The surroundings are eight times as large. An
+//! attacker that crowds the region has few nodes there, and each honest node in them knows some
+//! members in each part of the region, which makes up for a path that ended among an attacker's
+//! nodes. Members are taken from 16 cells of the region in turn, so a crowd at one place fills one
+//! cell of sixteen. A region that is crowded all over has more members; all are used, up to a
+//! limit: an attacker has to outnumber the honest nodes of the region by far, for each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,64 +23,64 @@ use crate::{Contact, Key};
 const CELLS: usize = 1 << SPREAD_BITS;
 /// Bits by which the surroundings are wider than the region.
 const SURROUNDING_BITS: u32 = 3;
-/// Nodes of the surroundings that are remembered, and those of one cell of them.
+/// Maximum number of remembered nodes of the surroundings, and of one cell of them.
 const OUTSIDERS_MAX: usize = 96;
 const OUTSIDERS_OF_CELL: usize = 12;
-/// Members asked for others one after the other without a new one, and so many of the surroundings,
-/// after which all count as found; more where the region is crowded, by how much it is.
+/// Members, and nodes of the surroundings, asked in a row without a new member before all count as
+/// found; more in proportion to how crowded the region is.
 const BARREN_MAX: u32 = 4;
-/// Most of them, however crowded it is.
+/// The maximum of both, however crowded the region is.
 const BARREN_CROWDED_MAX: u32 = 32;
-/// Least members asked for others: one for each quarter of the region.
+/// Minimum number of members asked for others: one for each quarter of the region.
 const PROBES_MIN: u32 = 4;
 /// Members asked for others at a time.
 const PROBES_AT_ONCE: usize = 4;
-/// Cells that may fill the members between them: who crowds one gets an eighth.
+/// Cells that may fill the members between them: an attacker that crowds one cell gets an eighth.
 const CELLS_FULL: usize = 8;
 
-/// What is known of a node of the region, or of its surroundings.
+/// Knowledge about a node of the region, or of its surroundings.
 #[derive(Debug)]
 struct Known {
     contact: Contact,
     /// It was asked for members.
     probed: bool,
-    /// It was given out by [`Gather::take`].
+    /// It was returned by [`Gather::take`].
     taken: bool,
     failed: bool,
 }
 
-/// The gathering of a region's nodes.
+/// The search for a region's nodes.
 #[derive(Debug)]
 pub(crate) struct Gather {
     pub(crate) place: Key,
     bits: u32,
-    /// Members that the size of the network lets expect.
+    /// Number of members expected from the size of the network.
     expected: f64,
     walk: Walk,
     members: BTreeMap<Key, Known>,
     members_max: usize,
-    /// Members of each cell.
+    /// Number of members of each cell.
     cells: [usize; CELLS],
     outsiders: BTreeMap<Key, Known>,
     walked: bool,
     probing: BTreeSet<Key>,
     probes: u32,
-    /// Members, and others, asked one after the other without a new member.
+    /// Numbers of members, and of others, asked in a row without a new member.
     barren: u32,
     barren_outside: u32,
     cell: usize,
 }
 
-/// What to do next for a gathering.
+/// The next action of a gathering.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Ask this node for this point, on the way.
+    /// Ask this node on the path for this point.
     Walk(Contact, Key),
     /// Ask this member for this point.
     Probe(Contact, Key),
     /// Wait for answers.
     Wait,
-    /// All are found.
+    /// All members are found.
     Done,
 }
 
@@ -109,8 +110,8 @@ impl Gather {
         }
     }
 
-    /// Points of a region, one for each path, in different cells; every other one in its surroundings
-    /// when `around`.
+    /// Points of a region, one for each path, in different cells; with `around`, every other one in
+    /// its surroundings.
     pub(crate) fn points(
         place: Key,
         bits: u32,
@@ -119,7 +120,7 @@ impl Gather {
         random: &mut fastrand::Rng,
     ) -> Vec<Key> {
         let first = random.usize(..CELLS);
-        // Cells far apart for few paths.
+        // Few paths get cells far apart.
         let step = (CELLS / paths.clamp(1, CELLS)).max(1);
         let cell = |path: usize| ((first + path * step) % CELLS) as u32;
         let bits_of = |path: usize| match around && path % 2 == 1 {
@@ -138,22 +139,22 @@ impl Gather {
         place.bits(self.bits, SPREAD_BITS) as usize
     }
 
-    /// How many members are known.
+    /// The number of known members.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// How many times as many members there are as are to be expected; at least 1.
+    /// The ratio of known to expected members; at least 1.
     pub(crate) fn crowd(&self) -> f64 {
         (self.members.len() as f64 / self.expected.max(1.0)).max(1.0)
     }
 
-    /// The lookup behind it.
+    /// The underlying lookup.
     pub(crate) fn walk(&self) -> &Walk {
         &self.walk
     }
 
-    /// Takes up a node, if it is of the region or its surroundings and there is room. Says whether it
+    /// Adds a node if it is in the region or its surroundings and there is room. Returns whether it
     /// is a new member.
     fn add(&mut self, place: Key, contact: Contact, probed: bool) -> bool {
         let known = Known {
@@ -190,21 +191,21 @@ impl Gather {
         }
     }
 
-    /// Takes up what the walk has found.
+    /// Adds the nodes that the walk has found.
     fn join(&mut self) {
         for at in 0..self.walk.pool().len() {
             let candidate = &self.walk.pool()[at];
             let (place, contact) = (candidate.place, candidate.contact);
             let state = candidate.state;
             if state != State::Failed {
-                // Who was asked on the way was asked for few, and maybe for a point elsewhere.
+                // A node on the path was asked for few contacts, and maybe for a point elsewhere.
                 let probed = state != State::New && self.is_member(place);
                 self.add(place, contact, probed);
             }
         }
     }
 
-    /// What to do next. `enough`: stop walking once so many members can still be taken.
+    /// The next action. `enough`: the walk stops once this many members can still be taken.
     pub(crate) fn next(&mut self, enough: usize, random: &mut fastrand::Rng) -> Next {
         if !self.walked {
             if let Some((contact, point)) = self.walk.next() {
@@ -228,7 +229,7 @@ impl Gather {
             false => None,
         };
         let Some((place, contact)) = probe else {
-            // What is on the way may bring others.
+            // Outstanding answers may name others.
             return match self.probing.is_empty() {
                 true => Next::Done,
                 false => Next::Wait,
@@ -243,8 +244,8 @@ impl Gather {
         Next::Probe(contact, point)
     }
 
-    /// Whom to ask for members: one of the surroundings and a member in turn, until either kind has
-    /// brought nobody new for long enough.
+    /// The next node to ask for members: one of the surroundings and a member in turn, until both
+    /// kinds have named no new member for long enough.
     fn next_probe(&mut self, random: &mut fastrand::Rng) -> Option<(Key, Contact)> {
         let new = |it: &Known| !it.probed && !it.failed;
         let few = self.probes < PROBES_MIN;
@@ -271,7 +272,8 @@ impl Gather {
         Some((place, known.contact))
     }
 
-    /// A member for which `fit` holds, or one of the surroundings: of the next cell that has one, any.
+    /// A member, or a node of the surroundings, for which `fit` holds: of the next cell that has
+    /// one.
     fn pick(
         &mut self,
         outside: bool,
@@ -298,18 +300,18 @@ impl Gather {
         None
     }
 
-    /// A node asked on the way has answered.
-    pub(crate) fn walked(&mut self, place: Key, contacts: &[(Key, Contact)]) {
-        self.walk.answered(place, contacts);
+    /// A node on the path has answered.
+    pub(crate) fn on_walk_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+        self.walk.on_answer(place, contacts);
     }
 
-    /// A node asked on the way has not answered.
-    pub(crate) fn walk_failed(&mut self, place: Key) {
-        self.walk.failed(place);
+    /// A node on the path has not answered.
+    pub(crate) fn on_walk_failure(&mut self, place: Key) {
+        self.walk.on_failure(place);
     }
 
-    /// Who was asked for members has answered with these.
-    pub(crate) fn probed(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+    /// A node asked for members has answered with these contacts.
+    pub(crate) fn on_probe_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
         if !self.probing.remove(&place) {
             return;
         }
@@ -324,8 +326,8 @@ impl Gather {
         *barren = if new { 0 } else { *barren + 1 };
     }
 
-    /// Who was asked for members has not answered.
-    pub(crate) fn probe_failed(&mut self, place: Key) {
+    /// A node asked for members has not answered.
+    pub(crate) fn on_probe_failure(&mut self, place: Key) {
         self.probing.remove(&place);
         let known = match self.members.get_mut(&place) {
             Some(member) => Some(member),
@@ -336,7 +338,7 @@ impl Gather {
         }
     }
 
-    /// A member that was not taken yet; from one cell after the other.
+    /// The next member that was not taken yet, from one cell after another.
     pub(crate) fn take(&mut self, random: &mut fastrand::Rng) -> Option<Contact> {
         let place = self.pick(false, |it| !it.taken && !it.failed, random)?;
         let member = self.members.get_mut(&place)?;
@@ -344,13 +346,13 @@ impl Gather {
         Some(member.contact)
     }
 
-    /// The node itself is one of the region.
+    /// This node is itself a member of the region.
     pub(crate) fn holds(&self, own: Key) -> bool {
         self.is_member(own)
     }
 }
 
-/// How many leading bits the surroundings of a region share.
+/// The number of leading bits that the surroundings of a region share.
 fn surrounding_bits(bits: u32) -> u32 {
     bits.saturating_sub(SURROUNDING_BITS)
 }

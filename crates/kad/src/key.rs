@@ -1,7 +1,7 @@
 //! Places of the key space: 128 bits, the first of a SHA-256, and the XOR distance between them.
 //!
-//! 128 bits suffice: to hit a given place takes 2^128 hashes, and two names at one place, which take
-//! 2^64, win nothing, because a record says what it is about.
+//! 128 bits suffice: it takes 2^128 hashes to hit a given place. Two names with one place take 2^64
+//! and gain nothing, because a record states its subject.
 
 use std::fmt;
 
@@ -76,7 +76,7 @@ impl Key {
         self.0 ^ other.0
     }
 
-    /// How many leading bits two keys share.
+    /// The number of leading bits two keys share.
     #[must_use]
     pub const fn shared_bits(self, other: Self) -> u32 {
         (self.0 ^ other.0).leading_zeros()
@@ -89,7 +89,7 @@ impl Key {
             return 0;
         }
         let rest = self.0 << skip;
-        // Widths are at most 8, so that nothing is cut.
+        // Widths are at most 8, so nothing is truncated.
         (rest >> (KEY_BITS - width)) as u32
     }
 
@@ -108,7 +108,7 @@ impl Key {
         Self((self.0 & kept) | (cell & fixed & !kept) | (noise & !fixed))
     }
 
-    /// Where the records of this key are whose identity begins with the salt; the key itself at
+    /// The place of this key's records whose identity has the salt as prefix; the key itself at
     /// level 0.
     #[must_use]
     pub fn salted(self, salt: Salt) -> Self {
@@ -135,10 +135,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Which share of a hot key's records is meant: those whose identity begins with these nibbles.
+/// The share of a hot key's records whose identity has these nibbles as prefix.
 ///
-/// A key that has more records than its region should store is split: further records go one level
-/// down, to one of 16 positions, chosen by the next nibble of the record's identity.
+/// If a key has more records than its region should store, it is split: further records go one
+/// level down, to one of 16 places, chosen by the next nibble of the record's identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Salt {
     level: u8,
@@ -146,7 +146,7 @@ pub struct Salt {
 }
 
 impl Salt {
-    /// The salt of a record at a level, [`SALT_LEVELS_MAX`] at most.
+    /// The salt of a record at a level of at most [`SALT_LEVELS_MAX`].
     #[must_use]
     pub fn of_record(record: Key, level: u8) -> Self {
         let level = level.min(SALT_LEVELS_MAX);
@@ -161,7 +161,7 @@ impl Salt {
         }
     }
 
-    /// How many nibbles it has.
+    /// The number of nibbles.
     #[must_use]
     pub const fn level(self) -> u8 {
         self.level

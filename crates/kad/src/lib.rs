@@ -53,23 +53,23 @@
 //! assert_eq!(found, [b"in the kitchen".to_vec()]);
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Nobody speaks for a key that he has not: packets bear a tag under the secret of the two keys
-//!   ([`message`]), records the publisher's signature ([`Record`]). What was said once counts once.
-//! - No address gets more than three times the bytes that came from it, and nothing is stored for
-//!   it, before it has given back a token.
-//! - An attacker does not own a key by placing nodes near it: a record is stored all over the region
-//!   of its key, and searched for in all its parts. What that withstands is measured:
-//!   `docs/kademlia.md`.
-//! - A search gets no more bytes than it granted.
-//! - Whatever arrives, the memory is bounded by the limits of [`Config`].
+//! - Nobody can speak for a key without holding it: each packet has a tag under the secret of the two keys
+//!   ([`message`]), each record the publisher's signature ([`Record`]). A repeated packet is dropped.
+//! - Until an address has returned a token, it receives at most three times the bytes it sent, and nothing
+//!   is stored for it.
+//! - An attacker does not control a key by placing nodes near it: a record is stored all over the region
+//!   of its key, and searches cover all its parts. `docs/kademlia.md` has measurements of the attacks that
+//!   this withstands.
+//! - A search receives no more bytes than it granted.
+//! - The limits of [`Config`] bound the memory, whatever arrives.
 //!
-//! What is not done here: no sockets, no names, no confidentiality (what is published is public),
-//! no judgement of publishers. Who publishes under a key is anybody; in a network of members
-//! ([`Membership`]), any member.
+//! This crate has no sockets and no names; published values are not confidential, and publishers
+//! are not judged. Anybody may publish under a key; in a network of members ([`Membership`]), any
+//! member.
 //!
-//! The packets are described at [`message`].
+//! [`message`] describes the packets.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The packets: what is said, and its one form in bytes.
+//! The packets and their encoding.
 //!
 //! All numbers are big-endian. A packet is a head, a body by its kind, and a tag:
 //!
@@ -6,30 +6,30 @@
 //! |---|---|---|
 //! | 0 | 1 | version, [`VERSION`] |
 //! | 1 | 1 | kind |
-//! | 2 | 1 | flags: 1 a certificate is attached, 2 the sender is no node of the table (a client), 4 please attach yours |
+//! | 2 | 1 | flags: 1 a certificate is attached, 2 the sender belongs in no table (a client), 4 please attach yours |
 //! | 3 | 32 | the sender's public key |
-//! | 35 | 8 | number: of a request its own, of a response that of the request |
-//! | 43 | 8 | address token: in a request the one that the receiver gave, in a response one for the asker; 0 none |
+//! | 35 | 8 | number: a request's own number; in a response that of the request |
+//! | 43 | 8 | address token: in a request the one that the receiver issued, in a response one for the requester; 0 none |
 //! | 51 | 72 | certificate, with flag 1: end (8), owner's signature (64) |
 //! | | | body |
-//! | end | 16 | tag under the secret of the pair, over the receiver's public key and all before; zeros in a `Greet` |
+//! | end | 16 | tag under the secret of the pair, over the receiver's public key and all bytes before it; zeros in a `Greet` |
 //!
 //! | kind | body |
 //! |---|---|
 //! | 1 `Greet` | zeros to make it as long as its answer |
 //! | 2 `Greeting` | – |
 //! | 3 `Ping`, 4 `Pong` | – |
-//! | 5 `Find` | key (16), how many (1), zeros |
+//! | 5 `Find` | key (16), number of contacts (1), zeros |
 //! | 6 `Contacts` | contacts to the end: public key (32), 4 or 6, address (4 or 16), port (2) |
 //! | 7 `Store` | level of salt (1), record |
 //! | 8 `Stored` | verdict (1) |
-//! | 9 `Ask` | key (16), records after this identity (16), digest of those that are there (8), most bytes of the answer (2), zeros |
-//! | 10 `Records` | how many are held (2), 1 when the key is split (1), records to the end |
+//! | 9 `Ask` | key (16), records after this identity (16), digest of the known records (8), maximum length of the answer (2), zeros |
+//! | 10 `Records` | number of records held (2), 1 when the key is split (1), records to the end |
 //! | 11 `Refused` | reason (1) |
 //!
-//! A record is publisher (32), key (16), slot (2), sequence (8), lifetime in seconds (4), end in
-//! seconds since 1970 or 0 (8), length (2), value, signature (64). There is one form for each packet:
-//! decoding and encoding again gives the same bytes.
+//! A record is publisher (32), key (16), slot (2), sequence (8), lifetime in seconds (4), expiry in
+//! seconds since 1970 or 0 (8), length (2), value, signature (64). Each packet has one encoding:
+//! decoding and encoding again produces the same bytes.
 
 use chappe_identity::PublicKey;
 use chappe_machine::wire::Reader;
@@ -41,103 +41,104 @@ use crate::{Contact, Error, Key, Record};
 
 /// The version of the protocol.
 pub const VERSION: u8 = 1;
-/// Most bytes of a packet. Reason: the payload of UDP over IPv6 at its smallest MTU of 1,280, so that
-/// nothing is ever fragmented.
+/// Maximum length of a packet in bytes. Reason: the payload of UDP over IPv6 at its smallest MTU of
+/// 1,280, so that nothing is ever fragmented.
 pub const PACKET_BYTES_MAX: usize = 1_232;
-/// Bytes of the head without a certificate.
+/// Length of the head without a certificate, in bytes.
 pub const HEAD_BYTES: usize = 51;
-/// Most contacts in an answer: what fits of the longest beside a certificate.
+/// Maximum number of contacts in an answer: as many of the longest as fit together with a
+/// certificate.
 pub const CONTACTS_MAX: usize = 20;
 /// Bytes of a `Records` body before its records.
 pub(crate) const RECORDS_HEAD_BYTES: usize = 3;
-/// Bytes of a packet apart from its body, with a certificate.
+/// Bytes of a packet without its body, with a certificate.
 pub(crate) const AROUND_BYTES: usize = HEAD_BYTES + CERTIFICATE_BYTES + TAG_BYTES;
 
 const FLAG_CERTIFICATE: u8 = 1;
 const FLAG_CLIENT: u8 = 2;
 const FLAG_SEND_CERTIFICATE: u8 = 4;
 
-/// What a holder did with a record.
+/// A holder's verdict on a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is kept.
+    /// The record is stored.
     Kept,
-    /// One that is newer is kept.
+    /// A newer one is stored.
     Outdated,
     /// The key has enough records here: store it one level of salt down.
     Full,
-    /// Signature, time or place do not fit, or there is no room.
+    /// Signature, time or place is wrong, or there is no room.
     Rejected,
 }
 
-/// Why a request is not answered.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// First show that you receive at this address: ask again with this token.
+    /// The address is not confirmed: repeat the request with this token.
     Token,
-    /// This network is for members: ask again with the token and your certificate.
+    /// This network is for members: repeat the request with the token and your certificate.
     Certificate,
-    /// Too much is asked; later.
+    /// The rate limit is exceeded; try later.
     Busy,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
-    /// Who are you? For contacts of which only the address is known.
+    /// Asks for the key of an address.
     Greet {
-        /// Zeros at the end.
+        /// Padding at the end.
         padding: u16,
     },
-    /// It is me.
+    /// Answers `Greet` with the sender's key.
     Greeting,
-    /// Are you there?
+    /// Asks whether a node is alive.
     Ping,
-    /// I am.
+    /// Answers a ping.
     Pong,
-    /// Which nodes are nearest to this?
+    /// Asks for the nodes nearest to a key.
     Find {
-        /// What.
+        /// The key.
         target: Key,
-        /// How many at most.
+        /// Maximum number of contacts.
         count: u8,
-        /// Zeros at the end, so that the answer is no more than three times as long.
+        /// Padding at the end, so that the answer is at most three times as long.
         padding: u16,
     },
-    /// These are.
+    /// The nearest contacts.
     Contacts(Vec<Contact>),
-    /// Keep this.
+    /// Asks to store a record.
     Store {
         /// The level of salt of its place.
         level: u8,
-        /// What.
+        /// The record.
         record: Record,
     },
-    /// What was done.
+    /// The verdict on a `Store`.
     Stored(Verdict),
-    /// Which records are there?
+    /// Asks for the records of a place.
     Ask {
-        /// Where: a key, salted or not.
+        /// The place: a key, salted or not.
         place: Key,
-        /// Those whose identity is above this.
+        /// Only records whose identity is greater.
         after: u128,
-        /// What the asker has of them comes to; who holds the same sends none.
+        /// The digest of the requester's records; a holder with the same digest sends none.
         digest: u64,
-        /// Most bytes of the packet that answers: the credit.
+        /// Maximum length of the answer in bytes: the credit.
         bytes: u16,
-        /// Zeros at the end, so that the answer is no more than three times as long.
+        /// Padding at the end, so that the answer is at most three times as long.
         padding: u16,
     },
-    /// These are: the lowest identities first, as many as the credit lets.
+    /// A page of records: the lowest identities first, as many as the credit allows.
     Records {
-        /// How many are held for the place, all in all.
+        /// Total number of records held for the place.
         held: u16,
         /// There are more one level of salt down.
         split: bool,
-        /// Some of them.
+        /// The records of this page.
         records: Vec<Record>,
     },
-    /// Not so.
+    /// Refuses a request.
     Refused(Reason),
 }
 
@@ -158,7 +159,7 @@ impl Body {
         }
     }
 
-    /// Whether it answers something.
+    /// Whether it answers a request.
     #[must_use]
     pub fn is_response(&self) -> bool {
         matches!(
@@ -176,9 +177,9 @@ impl Body {
 /// A packet without its tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Who says it.
+    /// The sender's public key.
     pub sender: PublicKey,
-    /// The sender is not to be put into tables.
+    /// The sender must not be put into routing tables.
     pub client: bool,
     /// The sender wants the receiver's certificate.
     pub please: bool,
@@ -188,12 +189,12 @@ pub struct Packet {
     pub token: u64,
     /// The sender's certificate.
     pub certificate: Option<Certificate>,
-    /// What is said.
+    /// The content.
     pub body: Body,
 }
 
 impl Packet {
-    /// Appends all but the tag.
+    /// Appends everything except the tag.
     pub fn write(&self, to: &mut Vec<u8>) {
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(self.certificate.is_some(), FLAG_CERTIFICATE)
@@ -251,10 +252,10 @@ impl Packet {
         }
     }
 
-    /// Reads a packet and gives it with what its tag is over, and the tag.
+    /// Parses a packet; returns it with the bytes that its tag covers, and the tag.
     ///
     /// # Errors
-    /// What does not fit, and where.
+    /// The packet is malformed; the error names the offset.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8], &[u8]), Error> {
         if bytes.len() > PACKET_BYTES_MAX {
             return Err(Error::TooLong(bytes.len()));
@@ -400,5 +401,5 @@ const _: () = assert!(
         && AROUND_BYTES + RECORDS_HEAD_BYTES + RECORD_BYTES + crate::VALUE_BYTES_MAX
             <= PACKET_BYTES_MAX
         && AROUND_BYTES + CONTACTS_MAX * crate::contact::CONTACT_BYTES_MAX <= PACKET_BYTES_MAX,
-    "the longest of each kind fits a packet"
+    "the longest packet of each kind fits"
 );

@@ -1,9 +1,9 @@
 //! The pairwise side of the protocol: secrets, tags, numbers, address tokens, membership, limits.
 //!
-//! Every packet but the first `Greet` carries a tag under the secret of sender and receiver, so that
-//! nobody speaks for a key that he has not. Requests of one sender have rising
-//! numbers; a window drops what was seen. A token is the receiver's proof that the sender
-//! receives at its address: made from a local secret, hence nothing is kept for it.
+//! Each packet except the first `Greet` carries a tag under the secret of sender and receiver, so
+//! nobody can speak for a key without holding it. Requests of one sender have increasing numbers; a
+//! window drops repeated ones. A token proves to its issuer that the sender receives at its
+//! address. It is derived from a local secret, so the issuer stores nothing for it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::error::Drop;
 use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX};
 use crate::{Body, Config, Contact, Key, Packet};
 
-/// So many a second, and twice as many at once.
+/// Packets per second, and the burst is twice that.
 fn rate(per_s: u32) -> TokenRate {
     let per_s = u64::from(per_s.max(1));
     TokenRate {
@@ -26,33 +26,33 @@ fn rate(per_s: u32) -> TokenRate {
     }
 }
 
-/// What is kept of a peer.
+/// The state of a peer.
 #[derive(Debug)]
 struct Peer {
     secret: Secret,
-    /// The last number that went to it.
+    /// The last number that was sent to it.
     sent: u64,
     received: ReplayWindow,
-    /// What it gave us, and when.
+    /// The token that it issued to this node, and when.
     token: (u64, Instant),
-    /// Until when its certificate is good, in seconds since 1970; 0: none was shown.
+    /// The expiry of its certificate, in seconds since 1970; 0: none was shown.
     member_until_s: u64,
     requests: TokenBucket,
-    /// Rises with each use: the lowest goes first.
+    /// Rises with each use: the peer with the lowest is removed first.
     used: u64,
-    /// We spoke to it first.
+    /// This node contacted it first.
     chosen: bool,
 }
 
-/// A packet that is what it says: its tag fits.
+/// A packet whose tag is valid.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) packet: Packet,
-    /// The sender receives at the address that it came from.
+    /// The sender receives at the address that it sent from.
     pub(crate) validated: bool,
-    /// It greets, and shows no certificate where one is needed.
+    /// It is a greeting without the certificate that this network needs.
     pub(crate) stranger: bool,
-    /// The bytes of the packet.
+    /// Length of the packet in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -65,14 +65,14 @@ pub(crate) struct Peers<C> {
     config: Config,
     peers: BTreeMap<PublicKey, Peer>,
     strangers: usize,
-    /// No number up to this is used for a peer that comes anew: it may have seen it.
+    /// New peers get numbers above this one: a peer that was removed may have seen the lower ones.
     sent_floor: u64,
     uses: u64,
     token_secret: Secret,
     host_salt: u64,
     hosts: Vec<TokenBucket>,
     unknown_keys: TokenBucket,
-    /// The seconds since 1970 at the machine's origin of time, when they are known.
+    /// The seconds since 1970 at the machine's origin of time, if known.
     origin_unix_s: Option<i64>,
     /// Packets dropped, by reason.
     drops: [u64; Drop::ALL.len()],
@@ -82,7 +82,7 @@ impl<C: Cryptography> Peers<C> {
     pub(crate) fn new(cryptography: C, config: Config, now: Instant) -> Self {
         let public = cryptography.public();
         let place = cryptography.place(&public);
-        // One secret for tokens and one number for slots, neither telling of the seed.
+        // One secret for tokens and one number for slots; neither reveals the seed.
         let purpose = |purpose: &[u8]| cryptography.tag(&config.seed, &[purpose]);
         let mut token_secret = [0; SECRET_BYTES];
         token_secret[..TAG_BYTES].copy_from_slice(&purpose(b"token 1"));
@@ -123,13 +123,13 @@ impl<C: Cryptography> Peers<C> {
         self.place
     }
 
-    /// How many packets were dropped for a reason.
+    /// The number of packets dropped for a reason.
     #[must_use]
     pub(crate) fn dropped(&self, reason: Drop) -> u64 {
         self.drops[reason as usize]
     }
 
-    /// How many peers are kept.
+    /// The number of peers.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.peers.len()
@@ -141,7 +141,7 @@ impl<C: Cryptography> Peers<C> {
         self.origin_unix_s = Some(unix_s.saturating_sub(now_s));
     }
 
-    /// The seconds since 1970, when they are known.
+    /// The seconds since 1970, if known.
     pub(crate) fn unix_s(&self, now: Instant) -> Option<u64> {
         let now_s = i64::try_from((now - Instant::ZERO).as_secs()).unwrap_or(i64::MAX);
         u64::try_from(self.origin_unix_s?.saturating_add(now_s)).ok()
@@ -173,7 +173,7 @@ impl<C: Cryptography> Peers<C> {
         (now - Instant::ZERO).as_secs() / self.config.token.as_secs().max(1)
     }
 
-    /// Whether a token is one that was given to this key at this address lately.
+    /// Whether a token was issued to this key at this address recently.
     fn is_valid(&self, now: Instant, public: &PublicKey, address: SocketAddr, token: u64) -> bool {
         let epoch = self.epoch(now);
         token != 0
@@ -204,7 +204,7 @@ impl<C: Cryptography> Peers<C> {
         self.peers.insert(public, peer);
     }
 
-    /// Forgets the peer that was used longest ago: a stranger while they have more than half.
+    /// Removes the least recently used peer: a stranger while strangers have more than half.
     fn evict(&mut self) {
         let strangers_first = self.strangers * 2 > self.config.peers_max;
         let oldest = self
@@ -219,7 +219,7 @@ impl<C: Cryptography> Peers<C> {
         }
     }
 
-    /// The peer, made when it is new. `None` when its key is not usable.
+    /// The peer, created if it is new. `None` when its key is not usable.
     fn choose(&mut self, now: Instant, public: &PublicKey) -> Option<&mut Peer> {
         if !self.peers.contains_key(public) {
             let secret = self.cryptography.agree(public)?;
@@ -238,7 +238,7 @@ impl<C: Cryptography> Peers<C> {
 
     // -- sending --
 
-    /// Whether the peer gave a token that should still be good.
+    /// Whether the peer issued a token that should still be valid.
     pub(crate) fn has_token(&self, now: Instant, public: &PublicKey) -> bool {
         self.peers
             .get(public)
@@ -254,8 +254,7 @@ impl<C: Cryptography> Peers<C> {
         }
     }
 
-    /// A request for a peer: its number and bytes. `None` when the peer's key
-    /// is not usable.
+    /// Seals a request for a peer: its number and bytes. `None` when the peer's key is not usable.
     pub(crate) fn seal(
         &mut self,
         now: Instant,
@@ -285,7 +284,7 @@ impl<C: Cryptography> Peers<C> {
         Some((number, self.finish(&packet, to, &secret)))
     }
 
-    /// An answer to a packet that was opened: a token for the asker goes along.
+    /// Seals the answer to a packet, with a token for the requester.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -319,9 +318,9 @@ impl<C: Cryptography> Peers<C> {
         bytes
     }
 
-    /// A greeting to an address of which the key is not known. It bears no tag.
+    /// Builds a greeting to an address whose key is unknown. It has no tag.
     pub(crate) fn greet(&mut self) -> (u64, Vec<u8>) {
-        // Above all numbers given so far, and no peer's number is used twice for it.
+        // Above all numbers issued so far, and no peer's number is used twice for it.
         self.sent_floor += 1;
         let answer = AROUND_BYTES;
         let own = crate::HEAD_BYTES + TAG_BYTES;
@@ -344,7 +343,7 @@ impl<C: Cryptography> Peers<C> {
 
     // -- receiving --
 
-    /// Opens a packet: form, limits, tag, number, membership, address.
+    /// Opens a packet: checks form, limits, tag, number, membership and address.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -383,7 +382,7 @@ impl<C: Cryptography> Peers<C> {
             None => return Err(Drop::Strangers),
         };
         if is_greet {
-            // Anybody can say it, so nothing is kept of it and nothing counted to a peer.
+            // Anybody can send it, so nothing is stored and nothing is attributed to a peer.
             if tag != [0; TAG_BYTES] {
                 return Err(Drop::Malformed);
             }
@@ -415,7 +414,7 @@ impl<C: Cryptography> Peers<C> {
                 return Err(Drop::Rate);
             }
         }
-        // That a certificate is needed is itself said by an answer that needs none.
+        // The answer that asks for a certificate needs none itself.
         match self.check_member(now, &packet) {
             Err(reason) if !matches!(packet.body, Body::Refused(_)) && response => {
                 return Err(reason);
@@ -430,13 +429,13 @@ impl<C: Cryptography> Peers<C> {
         })
     }
 
-    /// Whether the peer has shown a certificate that is good now; everybody where none is needed.
+    /// Whether the peer has shown a valid certificate; always true where none is needed.
     pub(crate) fn is_member(&self, now: Instant, public: &PublicKey) -> bool {
         if self.config.membership.is_none() {
             return true;
         }
         let until_s = self.peers.get(public).map_or(0, |peer| peer.member_until_s);
-        // A node without a clock takes any end.
+        // A node without a clock accepts any expiry.
         until_s > self.unix_s(now).unwrap_or(0)
     }
 
@@ -459,7 +458,7 @@ impl<C: Cryptography> Peers<C> {
         Ok(())
     }
 
-    /// Bytes that the state takes, apart from the allocator's own.
+    /// Size of the state in bytes, without the allocator's overhead.
     pub(crate) fn state_bytes(&self) -> usize {
         size_of::<Self>()
             + self.peers.len() * (size_of::<PublicKey>() + size_of::<Peer>())
@@ -467,8 +466,8 @@ impl<C: Cryptography> Peers<C> {
     }
 }
 
-/// Zeros that make a request of `own` bytes long enough for an answer of `answer` bytes to an address
-/// that is not confirmed.
+/// Zeros that pad a request of `own` bytes for an answer of `answer` bytes to an address that is
+/// not confirmed.
 pub(crate) fn padding(own: usize, answer: usize) -> u16 {
     let wanted = answer
         .min(PACKET_BYTES_MAX)

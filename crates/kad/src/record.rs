@@ -1,9 +1,9 @@
-//! What is stored: a value under a key, signed by who published it, for a limited time.
+//! A record: a value under a key, signed by its publisher, for a limited time.
 //!
-//! A holder keeps the newest of each publisher, key and slot, and never longer than the record's
-//! lifetime after its first arrival: storing the same one again prolongs nothing, so that a record
-//! outlives its publisher by its lifetime at most, whoever goes on storing it. Holders that know the
-//! time of day refuse what has expired by it.
+//! A holder stores the newest record of each publisher, key and slot, for at most the record's
+//! lifetime after its first arrival. Storing the same record again does not extend its life, so a
+//! record outlives its publisher by at most its lifetime, whoever keeps storing it. Holders that
+//! know the time of day refuse expired records.
 
 use chappe_identity::PublicKey;
 use chappe_machine::wire::Reader;
@@ -11,39 +11,42 @@ use chappe_machine::wire::Reader;
 use crate::cryptography::{Cryptography, SIGNATURE_BYTES};
 use crate::{KEY_BYTES, Key};
 
-/// Most bytes of a record's value: with everything around it a record fills one packet.
+/// Maximum length of a record's value in bytes: with all fields a record fills one packet.
 pub const VALUE_BYTES_MAX: usize = 900;
-/// Most seconds that a record lives. Reason: what nobody renews within two hours is gone.
+/// Maximum lifetime of a record in seconds. Reason: a record that is not renewed within two hours
+/// expires.
 pub const LIFETIME_S_MAX: u32 = 7_200;
-/// Seconds by which clocks of publisher and holder may differ. Reason: devices set by hand.
+/// Maximum difference of the clocks of publisher and holder in seconds. Reason: devices set by
+/// hand.
 pub const CLOCK_SLACK_S: u64 = 600;
 
-/// Bytes of a record apart from its value.
+/// Bytes of a record without its value.
 pub(crate) const RECORD_BYTES: usize = 32 + KEY_BYTES + 2 + 8 + 4 + 8 + 2 + SIGNATURE_BYTES;
 
 /// A signed value under a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Who published it.
+    /// The publisher's key.
     pub publisher: PublicKey,
-    /// What it is found by, without salt.
+    /// The key under which it is found, without salt.
     pub key: Key,
-    /// Tells the publisher's records under one key apart.
+    /// Distinguishes the publisher's records under one key.
     pub slot: u16,
-    /// The newer of two of the same publisher, key and slot has the higher number.
+    /// Of two records of one publisher, key and slot, the newer has the higher number.
     pub sequence: u64,
-    /// How long it is kept after it has arrived, in seconds; [`LIFETIME_S_MAX`] at most.
+    /// Time for which a holder stores it after its arrival, in seconds; at most [`LIFETIME_S_MAX`].
     pub lifetime_s: u32,
-    /// When it ends by the publisher's clock, in seconds since 1970 (UTC); 0: it has no clock.
+    /// Its expiry by the publisher's clock, in seconds since 1970 (UTC); 0: the publisher has no
+    /// clock.
     pub expires_s: u64,
-    /// What is said; [`VALUE_BYTES_MAX`] at most.
+    /// The value; at most [`VALUE_BYTES_MAX`] bytes.
     pub value: Vec<u8>,
-    /// The publisher's signature over all of it.
+    /// The publisher's signature over all other fields.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
 impl Record {
-    /// Signs a record with the node's own key. A longer value or lifetime is refused by holders.
+    /// Signs a record with the node's own key. Holders refuse a longer value or lifetime.
     #[must_use]
     pub fn sign(
         cryptography: &impl Cryptography,
@@ -72,13 +75,13 @@ impl Record {
         cryptography.verify(&self.publisher, &self.statement(), &self.signature)
     }
 
-    /// What tells it apart from others under its key; it also chooses its place when the key is split.
+    /// Identifies it among the records under its key; also selects its place when the key is split.
     #[must_use]
     pub fn identity(&self) -> Key {
         identity(&self.publisher, self.slot)
     }
 
-    /// Bytes in a message.
+    /// Its length in a message, in bytes.
     pub(crate) fn wire_bytes(&self) -> usize {
         RECORD_BYTES + self.value.len()
     }
@@ -96,7 +99,7 @@ impl Record {
         to.extend_from_slice(&self.sequence.to_be_bytes());
         to.extend_from_slice(&self.lifetime_s.to_be_bytes());
         to.extend_from_slice(&self.expires_s.to_be_bytes());
-        // A longer one is refused before it is written.
+        // A longer value is refused before it is written.
         to.extend_from_slice(&(self.value.len() as u16).to_be_bytes());
         to.extend_from_slice(&self.value);
     }
@@ -129,7 +132,7 @@ impl Record {
         })
     }
 
-    /// Whether it has ended, or ends impossibly late, by a clock that says `unix_s`.
+    /// Whether it has expired, or expires impossibly late, at the time `unix_s`.
     #[must_use]
     pub fn is_out_of_time(&self, unix_s: u64) -> bool {
         let latest = unix_s.saturating_add(u64::from(self.lifetime_s) + CLOCK_SLACK_S);

@@ -1,36 +1,36 @@
-//! Discovery of services: what a device says of itself, and the keys it is found by.
+//! Discovery of services: the announcement of a device, and the keys under which it is found.
 //!
 //! A device publishes one [`Announcement`] under the hashes of its endpoint address, of each of its
-//! types and of each of its scopes. Who searches takes the key of one of them, the rarest it knows,
-//! and looks at the rest of each announcement itself. Devices never answer searches: nodes that keep
-//! records do.
+//! types and of each of its scopes. A searcher looks up the key of one of them, the rarest it
+//! knows, and checks the others in each announcement itself. Devices do not answer searches: the
+//! nodes that store records do.
 //!
-//! Types are `{namespace}name`, scopes and addresses are URIs, compared byte by byte; what they mean
-//! is not known here.
+//! Types are `{namespace}name`, scopes and addresses are URIs. All are compared byte by byte,
+//! without interpretation.
 
 use crate::{Key, VALUE_BYTES_MAX};
 
-/// Most texts of an announcement.
+/// Maximum number of texts in an announcement.
 pub const TEXTS_MAX: usize = 64;
-/// The first byte of an announcement: its form. The first form had no port.
+/// The first byte of an announcement: its version. Version 1 had no port.
 const FORM: u8 = 2;
 
-/// What a device says of itself.
+/// The announcement of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Announcement {
     /// The address of its endpoint reference, which outlives its network addresses.
     pub endpoint: String,
-    /// Rises when its metadata changes.
+    /// Rises when the device's metadata changes.
     pub metadata_version: u32,
-    /// What it is, each as `{namespace}name`.
+    /// The device's types, each as `{namespace}name`.
     pub types: Vec<String>,
-    /// Where it belongs.
+    /// The device's scopes.
     pub scopes: Vec<String>,
-    /// Where it is reached.
+    /// The device's transport addresses.
     pub addresses: Vec<String>,
-    /// The UDP port of the node that publishes it, at the host of those addresses that are its own; 0:
-    /// not said. Who wants to contact one of them asks there first whether the publisher is there:
-    /// anybody can name any address.
+    /// The UDP port of the publishing node, at the host of those addresses that are its own; 0:
+    /// unknown. Anybody can announce any address, so a searcher first asks there whether the
+    /// publisher is present.
     pub port: u16,
 }
 
@@ -59,7 +59,7 @@ pub fn device_key() -> Key {
 }
 
 impl Announcement {
-    /// What it is to be found by.
+    /// The keys under which it is found.
     ///
     /// ```
     /// use chappe_kad::service::{Announcement, type_key};
@@ -82,8 +82,8 @@ impl Announcement {
         keys
     }
 
-    /// The value of its records; `None` when it does not fit one. Leave out what matters least then:
-    /// who found the device gets the rest from itself.
+    /// The value of its records; `None` if it does not fit. Then leave out the least important
+    /// parts: a searcher that found the device gets the rest from the device.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let lists = [&self.types, &self.scopes, &self.addresses];

@@ -20,11 +20,12 @@ impl Size {
         let Some(last) = nearest.last() else { return };
         let count = nearest.len() as f64;
         let nodes = if nearest.len() < wanted {
-            // That is all of them, and the node that asks.
+            // That is all nodes, and the requester.
             count + 1.0
         } else {
             let share = (last.distance(target) as f64 + 1.0) / (u128::MAX as f64);
-            // The k-th of n is expected at k / (n + 1); one less corrects the bias of the inverse.
+            // The expected position of the k-th of n is k / (n + 1); one less corrects the bias of
+            // the inverse.
             (count - 1.0).max(1.0) / share
         };
         // Precise enough for an estimate.
@@ -37,7 +38,7 @@ impl Size {
         }
     }
 
-    /// How many lookups it knows of.
+    /// The number of lookups in the estimate.
     pub(crate) fn len(&self) -> usize {
         self.estimates.len()
     }
@@ -50,7 +51,8 @@ impl Size {
         Some(f64::from(*median).exp2())
     }
 
-    /// How many leading bits the nodes of a region share, so that `nodes` to twice as many are there.
+    /// The number of leading bits that the nodes of a region share, so that it has `nodes` to twice
+    /// as many.
     pub(crate) fn region_bits(&self, nodes: u32) -> u32 {
         let all = self.nodes().unwrap_or(1.0);
         let bits = (all / f64::from(nodes.max(1))).log2().floor();

@@ -1,4 +1,4 @@
-//! Records kept for others: bounded in all, by place, by publisher and by host.
+//! Records stored for others: bounded in total, by place, by publisher and by host.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use chappe_machine::Instant;
 use crate::message::Verdict;
 use crate::{Config, Key, Record};
 
-/// Bytes that a record costs beside its value.
+/// Overhead of a stored record in bytes, without its value.
 const RECORD_COST: usize = size_of::<Stored>() + 64;
 
 #[derive(Debug)]
@@ -19,17 +19,17 @@ struct Stored {
     host: u64,
 }
 
-/// What is kept at one place, by identity.
+/// The records at one place, by identity.
 #[derive(Debug, Default)]
 struct Shelf {
     records: BTreeMap<Key, Stored>,
-    /// Until when the place counts as split: somebody was sent one level down.
+    /// Until when the place counts as split: a record was sent one level down.
     split_until: Option<Instant>,
     /// The digest of all records.
     digest: u64,
 }
 
-/// What one answer takes from the store.
+/// One page of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) held: u16,
@@ -50,8 +50,8 @@ pub(crate) struct Store {
     host_bytes: usize,
 }
 
-/// What a set of records at a place comes to, whatever their order: both sides of a search compare
-/// theirs, and nothing is sent that is there already.
+/// The contribution of a record to the digest of a place, which does not depend on order. Both
+/// sides of a search compare digests, so known records are not sent again.
 pub(crate) fn digest_of(record: &Record) -> u64 {
     let parts = Key::derive(
         "chappe kad digest 1",
@@ -82,17 +82,17 @@ impl Store {
         }
     }
 
-    /// How many records are kept.
+    /// The number of records.
     pub(crate) fn len(&self) -> usize {
         self.publishers.values().sum()
     }
 
-    /// Bytes that they take.
+    /// Their size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes a record whose signature, time and place are right.
+    /// Stores a record whose signature, time and place were checked.
     pub(crate) fn put(&mut self, now: Instant, place: Key, record: Record, host: u64) -> Verdict {
         let identity = record.identity();
         let lifetime = Duration::from_secs(record.lifetime_s.into());
@@ -102,7 +102,7 @@ impl Store {
             .and_then(|shelf| shelf.records.get(&identity))
         {
             if known.record.sequence == record.sequence {
-                // The same again prolongs nothing.
+                // Storing the same record again does not extend its life.
                 return Verdict::Kept;
             }
             if known.record.sequence > record.sequence {
@@ -153,7 +153,8 @@ impl Store {
         take_from(&mut self.publishers, &stored.record.publisher, 1);
     }
 
-    /// The records of a place above `after`, as many as fit `bytes`; none to who has them all.
+    /// The records of a place above `after`, as many as fit in `bytes`; none for a searcher with
+    /// all of them.
     pub(crate) fn page(
         &self,
         now: Instant,
@@ -179,7 +180,7 @@ impl Store {
         let Some(next) = after.checked_add(1) else {
             return page;
         };
-        // The least identity of all may be 0; it is above nothing.
+        // The smallest identity may be 0, which is above nothing.
         let from = if after == 0 { 0 } else { next };
         for (_, stored) in shelf.records.range(Key::new(from)..) {
             if stored.until <= now {
@@ -194,7 +195,7 @@ impl Store {
         page
     }
 
-    /// Drops what has ended.
+    /// Removes expired records.
     pub(crate) fn expire(&mut self, now: Instant) {
         let ended: Vec<(Key, Key)> = self
             .shelves
@@ -212,7 +213,7 @@ impl Store {
         });
     }
 
-    /// What must hold.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         let all = || self.shelves.values().flat_map(|it| it.records.values());
         let bytes: usize = all().map(|stored| cost(&stored.record)).sum();

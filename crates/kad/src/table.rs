@@ -1,9 +1,9 @@
-//! The routing table: buckets of contacts by how many leading bits they share with the own place.
+//! The routing table: buckets of contacts by the number of leading bits shared with the own place.
 //!
 //! Source: Maymounkov, Mazières: Kademlia (2002), sections 2.2, 2.4 and 4.1 (replacement cache).
-//! Added to it: only nodes that have shown their key and their address get in; a full bucket keeps
-//! its contacts spread over 16 cells, so that who crowds one place gets one cell of it; few contacts
-//! of one host.
+//! In addition, only nodes that have proven their key and address are added; a full bucket keeps
+//! its contacts spread over 16 cells, so a crowd at one place fills one cell; contacts of one host
+//! are limited.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::config::{FAILURES_LAST, FAILURES_MAX, SPREAD_BITS};
 use crate::contact::{PackedAddress, host};
 use crate::{Config, Contact, KEY_BITS, Key};
 
-/// A contact with what is known of it: 80 bytes.
+/// A contact and its state: 80 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: Key,
@@ -76,7 +76,7 @@ impl Table {
     }
 
     fn index(&self, place: Key) -> Option<usize> {
-        // Below 128 unless it is the own place.
+        // Below 128 except for the own place.
         (place != self.own).then(|| self.own.shared_bits(place) as usize)
     }
 
@@ -89,7 +89,7 @@ impl Table {
         self.own
     }
 
-    /// How many contacts there are.
+    /// The number of contacts.
     pub(crate) fn len(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.entries.len()).sum()
     }
@@ -99,7 +99,7 @@ impl Table {
         self.entries().map(Entry::contact)
     }
 
-    /// Whether a node at this place would get in, so that it is worth asking.
+    /// Whether a node at this place would be added, so that it is worth asking.
     pub(crate) fn wants(&self, place: Key) -> bool {
         let Some(index) = self.index(place) else {
             return false;
@@ -116,8 +116,8 @@ impl Table {
         place.bits(index as u32 + 1, SPREAD_BITS)
     }
 
-    /// Which entry of a full bucket goes for a newcomer whose cell is empty: the youngest of a cell
-    /// with several.
+    /// The entry of a full bucket to replace with a newcomer whose cell is empty: the youngest of a
+    /// cell with several.
     fn crowded(&self, index: usize, place: Key) -> Option<usize> {
         let mut cells = [0_u8; 1 << SPREAD_BITS];
         let entries = &self.buckets.get(index)?.entries;
@@ -132,8 +132,8 @@ impl Table {
             .rposition(|entry| cells[Self::cell(index, entry.place) as usize] > 1)
     }
 
-    /// A node has answered, or asked with a valid token. Gives a contact that should be asked whether
-    /// it is still there, when it is long silent and this one waits for its place.
+    /// Records that a node has answered, or asked with a valid token. Returns a contact to ping if
+    /// that contact has been silent for long and this one waits to replace it.
     pub(crate) fn observe(&mut self, entry: Entry, silence_s: u32) -> Option<Contact> {
         let index = self.index(entry.place)?;
         if self.buckets.len() <= index {
@@ -178,8 +178,8 @@ impl Table {
         (entry.seen_s.saturating_sub(oldest.seen_s) > silence_s).then(|| oldest.contact())
     }
 
-    /// A node did not answer. Gives its contact when that has to go.
-    pub(crate) fn failed(&mut self, place: Key) -> Option<Contact> {
+    /// Records a missing answer. Returns the contact if it was removed.
+    pub(crate) fn on_failure(&mut self, place: Key) -> Option<Contact> {
         let index = self.index(place)?;
         let bucket = self.buckets.get_mut(index)?;
         bucket.spares.retain(|spare| spare.place != place);
@@ -202,20 +202,20 @@ impl Table {
         Some(gone.contact())
     }
 
-    /// The contacts that did not answer when they were asked last.
+    /// The contacts that did not answer their last request.
     pub(crate) fn failing(&self) -> impl Iterator<Item = Contact> {
         self.entries()
             .filter(|entry| entry.failures > 0)
             .map(Entry::contact)
     }
 
-    /// The contacts nearest to `target` with their places, the nearest first; those that failed lately
-    /// come last.
+    /// The contacts nearest to `target` with their places, nearest first; contacts that failed
+    /// recently come last.
     pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<(Key, Contact)> {
         let len = self.buckets.len();
         let own = self.index(target).map_or(len, |index| index.min(len));
-        // Whoever is in the target's own bucket shares more bits with it than we do, those below as many
-        // as we do, those of the buckets above fewer and fewer.
+        // Contacts in the target's own bucket share more bits with it than this node does, those in
+        // lower buckets as many, those in higher buckets fewer and fewer.
         let groups = [own..len.min(own + 1), len.min(own + 1)..len]
             .into_iter()
             .chain((0..own).rev().map(|index| index..index + 1));
@@ -238,7 +238,7 @@ impl Table {
             .collect()
     }
 
-    /// Random contacts that answered when they were last asked, with their places.
+    /// Random contacts that answered their last request, with their places.
     pub(crate) fn any(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(Key, Contact)> {
         let mut entries: Vec<&Entry> = self.entries().filter(|it| it.failures == 0).collect();
         random.shuffle(&mut entries);
@@ -246,15 +246,15 @@ impl Table {
         some.map(Entry::placed).collect()
     }
 
-    /// A lookup for `target` has been made.
-    pub(crate) fn refreshed(&mut self, target: Key, now_s: u32) {
+    /// Records a lookup for `target`.
+    pub(crate) fn on_refreshed(&mut self, target: Key, now_s: u32) {
         let index = self.index(target);
         if let Some(bucket) = index.and_then(|index| self.buckets.get_mut(index)) {
             bucket.refreshed_s = now_s;
         }
     }
 
-    /// How many buckets there are down to the last that has a contact.
+    /// The number of buckets down to the last that has a contact.
     pub(crate) fn depth(&self) -> u32 {
         let last = self.buckets.iter().rposition(|it| !it.entries.is_empty());
         last.map_or(0, |index| index as u32 + 1).min(KEY_BITS)
@@ -269,7 +269,7 @@ impl Table {
         stale.map(|index| index as u32)
     }
 
-    /// Bytes that the table takes, apart from the allocator's own.
+    /// Size of the table in bytes, without the allocator's overhead.
     pub(crate) fn state_bytes(&self) -> usize {
         let of = |bucket: &Bucket| {
             size_of::<Bucket>()
@@ -278,15 +278,15 @@ impl Table {
         size_of::<Self>() + self.buckets.iter().map(of).sum::<usize>()
     }
 
-    /// What must hold.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, bucket) in self.buckets.iter().enumerate() {
             if bucket.entries.len() > self.contacts || bucket.spares.len() > self.spares {
-                return Err(format!("bucket {index} is too long"));
+                return Err(format!("bucket {index} has too many contacts"));
             }
             for (at, entry) in bucket.entries.iter().enumerate() {
                 if self.index(entry.place) != Some(index) {
-                    return Err(format!("{} is in bucket {index}", entry.place));
+                    return Err(format!("{} is in the wrong bucket, {index}", entry.place));
                 }
                 let twice = |other: &Entry| other.place == entry.place;
                 if bucket.entries[at + 1..]
@@ -294,7 +294,7 @@ impl Table {
                     .chain(&bucket.spares)
                     .any(twice)
                 {
-                    return Err(format!("{} is there twice", entry.place));
+                    return Err(format!("{} appears twice", entry.place));
                 }
             }
         }
@@ -313,7 +313,7 @@ mod tests {
     fn entry(number: u128, now_s: u32) -> Entry {
         let mut public = [0; 32];
         public[..16].copy_from_slice(&number.to_be_bytes());
-        // Each on a host of its own.
+        // Each on its own host.
         let host = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 104) as u32;
         let address = std::net::Ipv4Addr::from(0x0a00_0000 | host);
         let contact = Contact {
@@ -336,10 +336,10 @@ mod tests {
         assert_eq!(table.len(), 16);
         let first = Key::new(TOP);
         for _ in 1..FAILURES_MAX {
-            assert_eq!(table.failed(first), None);
+            assert_eq!(table.on_failure(first), None);
             assert_eq!(table.failing().count(), 1);
         }
-        assert_eq!(table.failed(first), Some(entry(TOP, 0).contact()));
+        assert_eq!(table.on_failure(first), Some(entry(TOP, 0).contact()));
         assert_eq!((table.len(), table.failing().count()), (16, 0));
         let newest = TOP | 29 << 100;
         assert!(table.entries().any(|entry| entry.place == Key::new(newest)));
@@ -396,7 +396,7 @@ mod tests {
         }
         let nearest = table.closest(Key::new(1 << 90), 3);
         assert_eq!(nearest[0].1, entry(1 << 90, 0).contact());
-        table.failed(Key::new(1 << 90));
+        table.on_failure(Key::new(1 << 90));
         assert_ne!(table.closest(Key::new(1 << 90), 3)[0], nearest[0]);
         assert_eq!(table.closest(Key::new(1 << 90), 100).len(), 40);
         assert_eq!(table.depth(), 41);
@@ -415,7 +415,7 @@ mod tests {
                         table.observe(entry(place, now_s as u32), 60);
                     }
                     _ => {
-                        table.failed(Key::new(place));
+                        table.on_failure(Key::new(place));
                     }
                 }
                 proptest::prop_assert_eq!(table.check(), Ok(()));
@@ -435,7 +435,7 @@ mod tests {
             }
             for at in failed {
                 if let Some(at) = places.get(at) {
-                    table.failed(Key::new(place(*at)));
+                    table.on_failure(Key::new(place(*at)));
                 }
             }
             let target = Key::new(place(target));

@@ -37,7 +37,7 @@ pub struct SearchId(pub u32);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// The time of day, in seconds since 1970 (UTC), sent at the start and whenever the clock is set.
-    /// Without it nothing is judged by time of day.
+    /// Without it nothing is checked against the time of day.
     TimeOfDay {
         /// The time.
         unix_s: u64,
@@ -64,7 +64,7 @@ pub enum Command {
     },
     /// End a publication: its records are replaced by ones that expire after a second.
     Withdraw {
-        /// Which.
+        /// The publication.
         slot: u16,
     },
     /// Find records.
@@ -85,7 +85,7 @@ pub enum Command {
     },
     /// End a search.
     Stop {
-        /// Which.
+        /// The search.
         search: SearchId,
     },
     /// Ping a node: it enters the table, and both receive address tokens.
@@ -128,7 +128,7 @@ pub struct SearchReport {
     pub granted: u64,
     /// Bytes of answers that arrived.
     pub inflow: u64,
-    /// Most bytes of answers that were outstanding at any time.
+    /// Maximum number of bytes of answers that were outstanding at any time.
     pub on_the_way_max: u64,
 }
 
@@ -142,18 +142,18 @@ pub enum Event {
     },
     /// A lookup has ended.
     LookupEnded {
-        /// Which.
+        /// The lookup.
         lookup: LookupId,
         /// The nearest nodes that answered, the nearest first.
         closest: Vec<Contact>,
-        /// Answers that led to the last of them.
+        /// Number of answers that led to the last of them.
         hops: u8,
-        /// Nodes asked.
+        /// Number of nodes asked.
         asked: u32,
     },
     /// A publication was stored or renewed under one of its keys.
     Published {
-        /// Which.
+        /// The publication.
         slot: u16,
         /// The key.
         key: Key,
@@ -164,24 +164,24 @@ pub enum Event {
     },
     /// A search has found a record, or a newer one.
     Found {
-        /// Which search.
+        /// The search.
         search: SearchId,
         /// The record. Its signature is valid; whether its publisher is trusted is for the application to decide.
         record: Record,
     },
     /// A search has no credit left; it waits for [`Command::Grant`].
     SearchPaused {
-        /// Which.
+        /// The search.
         search: SearchId,
     },
     /// A search has ended.
     SearchEnded {
-        /// Which.
+        /// The search.
         search: SearchId,
-        /// What it did.
+        /// Its figures.
         report: SearchReport,
     },
-    /// A node has answered [`Command::Ping`], or has not.
+    /// A node has answered [`Command::Ping`], or has timed out.
     Pinged {
         /// The node.
         contact: Contact,
@@ -204,13 +204,13 @@ pub struct Report {
     pub network_nodes: Option<u64>,
     /// Records stored for others.
     pub records: usize,
-    /// Bytes of those.
+    /// Size of those records in bytes.
     pub record_bytes: usize,
     /// Own publications.
     pub publications: usize,
-    /// Searches at work.
+    /// Number of searches in progress.
     pub searches: usize,
-    /// Lookups, publications and searches at work or waiting.
+    /// Number of lookups, publications and searches in progress or waiting.
     pub at_work: usize,
     /// The counters since the start.
     pub counters: Counters,
@@ -223,7 +223,7 @@ pub struct Counters {
     pub requests: u64,
     /// Requests that were answered.
     pub answered: u64,
-    /// Own requests that were refused for lack of a certificate, even one that was presented.
+    /// Own requests that were refused for lack of a certificate, even if one was presented.
     pub uncertified: u64,
     /// Requests without an answer in time.
     pub timeouts: u64,
@@ -237,6 +237,6 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Answers longer than requested, which are discarded.
     pub overlong: u64,
-    /// Searches begun for the application.
+    /// Searches started for the application.
     pub searches: u64,
 }

@@ -1,20 +1,21 @@
 //! One iterative lookup over several paths that share no node.
 //!
 //! Sources: Kademlia (2002), section 2.3; Baumgart, Mies: S/Kademlia (2007), section 4.4 (disjoint
-//! paths). Each path walks towards a point of its own: for a plain lookup that is the target, for a
-//! region a point chosen at random in it, so that who waits nearest to the target meets no path.
-//! A node belongs to the path that heard of it first. A path ends when the nearest it has not asked
-//! are farther from its point than enough that answered. A plain lookup then asks who of the nearest
-//! that any path heard of has not been asked.
+//! paths). Each path walks towards its own point. For a plain lookup that is the target; for a
+//! region it is a random point in it, so no path leads to an attacker that waits nearest to the
+//! target. A node belongs to the first path that learned of it. A path ends when its nearest
+//! unasked node is farther from its point than enough nodes that answered. A plain lookup then asks
+//! those of the nearest nodes known to any path that have not been asked.
 
 use std::collections::BTreeSet;
 
 use crate::contact::{PackedAddress, host};
 use crate::{Contact, Key};
 
-/// Most nodes that a lookup remembers. Reason: what honest answers bring on 4 paths, twice.
+/// Maximum number of nodes that a lookup remembers. Reason: twice what honest answers contain on 4
+/// paths.
 const POOL_MAX: usize = 1_024;
-/// Most nodes of one answer that are looked at.
+/// Maximum number of contacts of one answer that are processed.
 const ANSWER_MAX: usize = crate::CONTACTS_MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Candidate {
     pub(crate) place: Key,
     pub(crate) contact: Contact,
     pub(crate) state: State,
-    /// How many answers led to it: 1 for one of the own table.
+    /// Number of answers that led to it: 1 for a contact of the own table.
     pub(crate) hops: u8,
     path: u8,
 }
@@ -48,14 +49,14 @@ pub(crate) struct Walk {
     paths: Vec<Path>,
     pool: Vec<Candidate>,
     places: BTreeSet<Key>,
-    /// How many near ones of a path must have answered.
+    /// Number of near nodes of a path that must have answered.
     width: usize,
     parallel: usize,
     host_contacts: usize,
     asked: u32,
     asks_max: u32,
     turn: usize,
-    /// Of a plain lookup: the target, and how many of the nearest are to be asked.
+    /// Of a plain lookup: the target, and the number of nearest nodes to ask.
     finish: Option<(Key, usize)>,
 }
 
@@ -91,22 +92,22 @@ impl Walk {
         }
     }
 
-    /// The nodes it knows.
+    /// The known nodes.
     pub(crate) fn pool(&self) -> &[Candidate] {
         &self.pool
     }
 
-    /// How many nodes it asked.
+    /// The number of nodes asked.
     pub(crate) fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// Gives a path a node to begin with.
-    pub(crate) fn begin(&mut self, path: usize, place: Key, contact: Contact) {
-        self.hear(path, 1, place, contact);
+    /// Adds a start node to a path.
+    pub(crate) fn add_start(&mut self, path: usize, place: Key, contact: Contact) {
+        self.add_candidate(path, 1, place, contact);
     }
 
-    fn hear(&mut self, path: usize, hops: u8, place: Key, contact: Contact) {
+    fn add_candidate(&mut self, path: usize, hops: u8, place: Key, contact: Contact) {
         if self.pool.len() >= POOL_MAX || self.places.contains(&place) {
             return;
         }
@@ -146,7 +147,7 @@ impl Walk {
         self.finish()
     }
 
-    /// All paths have ended: who of the nearest was not asked?
+    /// All paths have ended: the next of the nearest nodes that was not asked.
     fn finish(&mut self) -> Option<(Contact, Key)> {
         let (target, count) = self.finish?;
         if !self.paths.iter().all(|path| path.done) || self.asked >= self.asks_max {
@@ -206,22 +207,22 @@ impl Walk {
         let candidate = self.pool.iter_mut().find(asked)?;
         candidate.state = state;
         let (path, hops) = (usize::from(candidate.path), candidate.hops);
-        // None is on the way of a path that has ended.
+        // None is outstanding on a path that has ended.
         self.paths[path].on_the_way = self.paths[path].on_the_way.saturating_sub(1);
         Some((path, hops))
     }
 
-    /// A node that was asked has answered with these.
-    pub(crate) fn answered(&mut self, place: Key, contacts: &[(Key, Contact)]) {
+    /// A node has answered with these contacts.
+    pub(crate) fn on_answer(&mut self, place: Key, contacts: &[(Key, Contact)]) {
         if let Some((path, hops)) = self.answer(place, State::Answered) {
             for (place, contact) in contacts.iter().take(ANSWER_MAX) {
-                self.hear(path, hops.saturating_add(1), *place, *contact);
+                self.add_candidate(path, hops.saturating_add(1), *place, *contact);
             }
         }
     }
 
-    /// A node that was asked has not answered.
-    pub(crate) fn failed(&mut self, place: Key) {
+    /// A node has not answered.
+    pub(crate) fn on_failure(&mut self, place: Key) {
         self.answer(place, State::Failed);
     }
 
@@ -233,7 +234,7 @@ impl Walk {
             && !self.pool.iter().any(asked)
     }
 
-    /// The nodes nearest to `target` that answered, the nearest first.
+    /// The nodes nearest to `target` that answered, nearest first.
     pub(crate) fn closest(&self, target: Key, count: usize) -> Vec<&Candidate> {
         let answered = |it: &&Candidate| it.state == State::Answered;
         let mut nearest: Vec<_> = self.pool.iter().filter(answered).collect();
@@ -242,13 +243,13 @@ impl Walk {
         nearest
     }
 
-    /// How many hops the longest way to one of the nearest took.
+    /// The largest number of hops to one of the nearest.
     pub(crate) fn hops(&self, target: Key, count: usize) -> u8 {
         let nearest = self.closest(target, count);
         nearest.iter().map(|it| it.hops).max().unwrap_or(0)
     }
 
-    /// What must hold.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         let asked = |index: usize| {
             let of = |it: &&Candidate| usize::from(it.path) == index && it.state == State::Asked;
@@ -257,10 +258,7 @@ impl Walk {
         for (index, path) in self.paths.iter().enumerate() {
             let counted = asked(index) == path.on_the_way || path.done;
             if !counted || path.on_the_way > self.parallel {
-                return Err(format!(
-                    "path {index} counts {} on the way",
-                    path.on_the_way
-                ));
+                return Err(format!("path {index} counts {} in flight", path.on_the_way));
             }
         }
         if self.pool.len() > POOL_MAX || self.pool.len() != self.places.len() {

@@ -1,8 +1,8 @@
-//! Goal: what fuzzing has found stays mended, and the fuzz target's checks hold on its seeds and on
-//! random programs.
+//! Goal: findings of the fuzzer stay fixed, and the checks of the fuzz target hold on its seeds and
+//! on random programs.
 //!
-//! Method: every file of `fuzz/corpus/kad`, and bytes from a seed, go through the functions that the
-//! fuzz target calls.
+//! Method: every file of `fuzz/corpus/kad`, and bytes from a seed, are passed to the functions that
+//! the fuzz target calls.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;

@@ -1,11 +1,11 @@
-//! The checkout that the program runs in: its root, and the programs that are built from it.
+//! The checkout in which the program runs: its root, and programs built from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
 
-/// The root of the checkout that the current directory lies in.
+/// The root of the checkout that contains the current directory.
 pub(crate) fn root() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let mut folders = here.ancestors();
@@ -13,7 +13,7 @@ pub(crate) fn root() -> Option<PathBuf> {
     Some(root.to_owned())
 }
 
-/// Builds a program of the checkout, if it is not built, and gives its path.
+/// Builds a program of the checkout, if necessary, and returns its path.
 pub(crate) fn build(root: &Path, name: &str, arguments: &[&str]) -> Result<PathBuf, Error> {
     let output = Command::new("cargo")
         .current_dir(root)
@@ -36,14 +36,15 @@ pub(crate) fn build(root: &Path, name: &str, arguments: &[&str]) -> Result<PathB
         let path = message["executable"].as_str().filter(|_| is_wanted)?;
         Some(PathBuf::from(path))
     };
-    let missing = || Error::Failed(format!("cargo does not print where {name} is"));
+    let missing = || Error::Failed(format!("cargo does not print the path of {name}"));
     messages
         .filter_map(executable)
         .next_back()
         .ok_or_else(missing)
 }
 
-/// A Python with the peers' packages: `CHAPPE_PEERS_PYTHON`, or what `check/peers` has made.
+/// A Python with the peers' packages: `CHAPPE_PEERS_PYTHON`, or the one that `check/peers`
+/// installed.
 pub(crate) fn peers_python() -> Option<PathBuf> {
     let named = std::env::var_os("CHAPPE_PEERS_PYTHON").map(PathBuf::from);
     let made = || Some(root()?.join("target/peers/python/bin/python"));

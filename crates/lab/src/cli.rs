@@ -12,7 +12,7 @@ use crate::command;
 #[derive(Debug, Parser)]
 #[command(name = "chappe-lab", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
     /// Print results as JSON on standard output.
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure a part next to its peers and floors, and show which targets are met.
+    /// Measure one area together with its peers and floors, and show which targets are met.
     #[command(after_help = command::bench::help())]
     Bench(Bench),
     /// A process of a scenario of `bench`, which starts it.
@@ -36,7 +36,7 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Simulate: exchanges between nodes under faults, or what a session would see on a network.
+    /// Simulate: exchanges between nodes under faults, or a session on your network.
     #[command(subcommand)]
     Sim(Box<command::sim::Sim>),
     /// Print the completions of a shell.
@@ -52,10 +52,10 @@ pub(crate) enum Command {
 /// Flags of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What to measure.
+    /// The scenario.
     #[arg(value_parser = PossibleValuesParser::new(chappe_lab::SCENARIOS.map(|it| it.name)))]
     pub scenario: String,
-    /// Fewer repeats, for a first look.
+    /// Fewer repeats, for a quick overview.
     #[arg(long)]
     pub quick: bool,
     /// Write report, raw samples and figures here.

@@ -1,8 +1,8 @@
-//! What a small device costs: the thermometer of the device crate, built for size.
+//! The cost of a small device: the thermometer of the device crate, built for size.
 //!
-//! It is measured while it serves: it is probed, described and called, and its subscriber takes an
-//! event a second. The papers' boards have 8 to 64 MB in all. The floor is a program that does nothing but
-//! say that it runs, built by the same compiler with the same options.
+//! It is measured while it serves: clients probe, describe and call it, and a subscriber receives
+//! one event a second. The papers' boards have 8 to 64 MB in total. The floor is a program that
+//! only reports that it runs, built by the same compiler with the same options.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,12 +19,12 @@ use crate::{Error, Limit, Reference, Report, Settings, checkout};
 
 const NAMESPACE: &str = "https://chappe.example/thermometer";
 const SET_PERIOD: &str = "https://chappe.example/thermometer/Thermometer/SetPeriodRequest";
-/// Where the device and its client live.
+/// Addresses of the device and its client.
 const ADDRESS: &str = "127.0.5.1";
 const CLIENT_ADDRESS: &str = "127.0.9.2";
 /// Size of the memory that the smallest board has.
 const BOARD_BYTES: u64 = 8 << 20;
-/// Nothing takes longer.
+/// Time limit of each step.
 const DEADLINE: Duration = Duration::from_secs(60);
 const MIB: f64 = 1_048_576.0;
 /// The floor, and the target in the group, by name.
@@ -35,7 +35,7 @@ const IN_GROUP: &str = "events received in a group of 8 MiB";
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("device", settings.seed);
     let Some(root) = checkout::root() else {
-        let reason = "the device is built from the checkout, and this is none";
+        let reason = "the device can only be built from a checkout";
         report.skipped.push(reason.to_owned());
         return Ok(report);
     };
@@ -45,11 +45,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         Err(error) => {
             report
                 .skipped
-                .push(format!("the device is not built: {error}"));
+                .push(format!("cannot build the device: {error}"));
             return Ok(report);
         }
     };
-    let size = std::fs::metadata(&program).map_err(Error::io("looking at the small device"))?;
+    let size =
+        std::fs::metadata(&program).map_err(Error::io("reading the size of the small device"))?;
     let size = size.len() as f64 / MIB;
     report.row(
         "program, stripped",
@@ -73,7 +74,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     match MemoryGroup::new(BOARD_BYTES) {
         Ok(group) => confined(&program, &group, events, &mut report)?,
         Err(error) => {
-            let reason = Err(format!("no group of 8 MiB: {error}"));
+            let reason = Err(format!("cannot make a group of 8 MiB: {error}"));
             report.compare(IN_GROUP, (0.0, "events"), reason, Limit::AtLeast(1.0));
         }
     }
@@ -94,7 +95,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// Builds it with the options of the profile `small`, and runs it once.
+    /// Builds the idle program with the options of the profile `small`, and runs it once.
     fn build() -> Result<Self, String> {
         const SOURCE: &str = "fn main() { println!(\"ready\"); std::thread::park(); }";
         let skipped = |error: Error| format!("no floor: {error}");
@@ -117,13 +118,14 @@ impl Idle {
             .map_err(Error::io("running rustc"))
             .map_err(skipped)?;
         if !output.status.success() {
-            return Err("no floor: rustc does not build the idle program".to_owned());
+            return Err("no floor: rustc cannot build the idle program".to_owned());
         }
         Self::measure(&program).map_err(skipped)
     }
 
     fn measure(program: &Path) -> Result<Self, Error> {
-        let size = std::fs::metadata(program).map_err(Error::io("looking at the idle program"))?;
+        let size = std::fs::metadata(program)
+            .map_err(Error::io("reading the size of the idle program"))?;
         let mut process = Process::start(&mut Command::new(program), "the idle program")?;
         process.line()?;
         let peak = process.memory("VmHWM")? as f64 / MIB;
@@ -159,17 +161,17 @@ fn serve(
     Ok(())
 }
 
-/// The same with memory, page cache and kernel's buffers of it bounded.
+/// The same with a limit on memory, page cache and kernel buffers together.
 fn confined(
     program: &Path,
     group: &MemoryGroup,
     events: usize,
     report: &mut Report,
 ) -> Result<(), Error> {
-    // A copy that is not in memory, so that its pages count where they are first used.
+    // A copy that is not cached, so that its pages count where they are first used.
     let copies = Folder::new("device")?;
     let program = copy_to_disk(program, &copies)?;
-    // The shell joins the group and becomes the device, all of whose memory then counts.
+    // The shell joins the group and becomes the device, so all of the device's memory counts.
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", "echo $$ > \"$1\" && exec \"$2\" \"$3\"", "sh"])
@@ -212,7 +214,7 @@ fn copy_to_disk(program: &Path, folder: &Folder) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// Finds the device, describes it, sets its period and takes events.
+/// Finds the device, describes it, sets its period and receives events.
 fn exchange(events: usize) -> Result<(), Error> {
     crate::readiness::runtime()?.block_on(async {
         let exchanging = async {
@@ -255,7 +257,7 @@ async fn described(client: &DeviceClient) -> Result<Description, Error> {
             }
         }
     }
-    let found = found.ok_or_else(|| Error::Failed("the small device is not found".to_owned()))?;
+    let found = found.ok_or_else(|| Error::Failed("the small device was not found".to_owned()))?;
     let describing = Error::failed("describing the small device");
     client.describe(&found).await.map_err(describing)
 }
@@ -289,7 +291,11 @@ async fn received(
         match subscription.next().await {
             Some(Delivery::Notification(_)) => count += 1,
             Some(Delivery::Subscribed { .. }) => {}
-            other => return Err(Error::Failed(format!("instead of an event: {other:?}"))),
+            other => {
+                return Err(Error::Failed(format!(
+                    "expected an event, received {other:?}"
+                )));
+            }
         }
     }
     Ok(())

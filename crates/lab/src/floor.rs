@@ -1,5 +1,5 @@
-//! The floors of a latency: what the sockets of the loopback alone cost at the same sizes, and what the
-//! disk costs.
+//! The floors of a latency: the cost of the loopback's sockets alone at the same sizes, and that of
+//! the disk.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Sizes {
 /// Bytes that no exchange is larger than.
 const BUFFER: usize = 65_536;
 
-/// Exchanges of one datagram each way, with a thread that only answers.
+/// Exchanges of one datagram in each direction, with a thread that only answers.
 pub(crate) fn udp(sizes: Sizes, rounds: usize) -> Result<Vec<Duration>, Error> {
     let failed = || Error::io("exchanging raw datagrams");
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed());
@@ -81,8 +81,8 @@ pub(crate) fn tcp(sizes: Sizes, exchanges: usize, rounds: usize) -> Result<Vec<D
     })
 }
 
-/// Appends of `bytes` to a file of each of so many writers in `folder`, each followed by a sync and
-/// `pause`, `rounds` times: how long each append and sync took.
+/// Appends `bytes` bytes to one file per writer in `folder`, each followed by a sync and `pause`,
+/// `rounds` times; returns the duration of each append with its sync.
 pub(crate) fn syncs(
     folder: &Path,
     writers: usize,
@@ -118,8 +118,8 @@ pub(crate) fn syncs(
 
 fn finish<T>(thread: std::thread::ScopedJoinHandle<'_, std::io::Result<T>>) -> Result<T, Error> {
     match thread.join() {
-        Ok(result) => result.map_err(Error::io("measuring what the system alone costs")),
-        Err(_) => Err(Error::Failed("a thread of the floor gave up".to_owned())),
+        Ok(result) => result.map_err(Error::io("measuring the cost of the system alone")),
+        Err(_) => Err(Error::Failed("a thread of the floor panicked".to_owned())),
     }
 }
 

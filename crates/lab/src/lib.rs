@@ -1,9 +1,9 @@
-//! Benchmark scenarios, each next to its peers and floors.
+//! Benchmark scenarios, each with its peers and floors.
 //!
-//! `chappe-lab bench SCENARIO` runs one. It prints its figures as rows and ends with its targets. Every
-//! target is a ratio to a peer or a floor of the same run ([`Target`]), so it holds on any machine; absolute
-//! figures are printed and not judged. A peer that is not installed is named as skipped, and so is each
-//! target that needs it. Nothing here is a timed test.
+//! `chappe-lab bench SCENARIO` runs one. It prints its figures as rows and ends with its targets.
+//! Each target is a ratio to a peer or a floor of the same run ([`Target`]), so it holds on any
+//! machine; absolute figures are printed but not judged. A peer that is not installed is reported
+//! as skipped, as is each target that needs it. No test depends on timing.
 
 #![deny(unsafe_code)]
 
@@ -39,17 +39,17 @@ pub use target::{Limit, Reference, Target, Verdict};
 
 use std::time::Duration;
 
-/// How a scenario is run.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Fewer repeats.
     pub quick: bool,
-    /// Only these parts of a scenario; none: all.
+    /// Runs only these parts of a scenario; empty: all.
     pub only: Vec<String>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// The program `chappe` for scenarios that run it as a process; `None`: the release build of the
-    /// checkout, or the one in the folder of this program.
+    /// The program `chappe` for scenarios that run it as a process; `None`: the release build of
+    /// the checkout, or the one in the folder of this program.
     pub program: Option<std::path::PathBuf>,
     /// Called with each step, for a line of progress.
     pub progress: fn(&str),
@@ -60,9 +60,9 @@ pub struct Settings {
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// What is measured, in a line.
+    /// The measured property, in one line.
     pub what: &'static str,
-    /// The parts that can be run alone; none: all of it is one.
+    /// The parts that can be run separately; empty: the scenario has no parts.
     pub parts: fn() -> Vec<&'static str>,
     run: fn(&Settings) -> Result<Report, Error>,
 }
@@ -91,7 +91,7 @@ pub const SCENARIOS: [Scenario; 12] = [
     ),
     scenario(
         "device",
-        "size and memory of a small device (in a checkout, which it is built from)",
+        "size and memory of a small device (built from the checkout)",
         Vec::new,
         device::run,
     ),
@@ -168,14 +168,14 @@ pub const SCENARIOS: [Scenario; 12] = [
     ),
 ];
 
-/// Runs a scenario. It takes from seconds to some minutes, and the thread that calls.
+/// Runs a scenario on the calling thread. Takes from seconds to some minutes.
 ///
 /// # Errors
-/// When there is no such scenario or part, or it could not be run. A target that is missed is no error.
+/// The scenario or part does not exist, or it could not be run. A missed target is not an error.
 pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
     let Some(wanted) = SCENARIOS.iter().find(|it| it.name == scenario) else {
         let names = SCENARIOS.map(|it| it.name).join(", ");
-        let what = format!("there is no scenario {scenario}; there are {names}");
+        let what = format!("unknown scenario {scenario}; the scenarios are {names}");
         return Err(Error::Failed(what));
     };
     let parts = (wanted.parts)();
@@ -184,7 +184,7 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         None => (wanted.run)(settings),
         Some(part) => {
             let but = match parts.as_slice() {
-                [] => "it is measured as a whole".to_owned(),
+                [] => "it has no parts".to_owned(),
                 parts => format!("only {}", parts.join(", ")),
             };
             let what = format!("{scenario} has no part {part:?}, {but}");
@@ -193,22 +193,22 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
     }
 }
 
-/// Runs a process of a scenario, which starts this program again for it.
+/// Runs a process of a scenario; the scenario starts this program again for it.
 ///
 /// # Errors
-/// When it cannot play its role; the scenario gets the error, too.
+/// The process fails; the scenario receives the error too.
 pub fn process(arguments: &[std::ffi::OsString]) -> Result<(), Error> {
     exchange::process(arguments)
 }
 
-/// Why a scenario could not be run.
+/// The reason why a scenario could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused something.
     #[error("{what}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// Its error.
         source: std::io::Error,
@@ -217,7 +217,7 @@ pub enum Error {
     #[error("{0}")]
     Failed(String),
     /// The program under test is not there.
-    #[error("there is no program {}", path.display())]
+    #[error("program {} does not exist", path.display())]
     NoProgram {
         /// The path at which it was expected.
         path: std::path::PathBuf,
@@ -225,31 +225,31 @@ pub enum Error {
 }
 
 impl Error {
-    /// The remedy, when it is known.
+    /// The remedy, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoProgram { .. } => {
-                Some("run it in a checkout, which is built, or name a program with --program")
+                Some("run it in a checkout, or name a program with --program")
             }
             _ => None,
         }
     }
 
-    /// An error of the operating system while doing `what`.
+    /// An error of the operating system during `what`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
 
-    /// Something that should have worked while doing `what`.
+    /// A failure during `what`.
     fn failed<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         move |error| Self::Failed(format!("{what}: {error}"))
     }
 }
 
-/// The percentile of samples in any order; zero of none.
+/// The percentile of samples in any order; zero if there are none.
 fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
     samples.sort_unstable();
     chappe_sim::percentile(samples, percent).unwrap_or_default()

@@ -1,10 +1,9 @@
-//! `lookup`: what searches in a Kademlia network find and cost, from 10 to 100,000 nodes, with nodes
-//! that come and go, with an attacker's nodes at the places that are searched for, and where the network falls
-//! into parts.
+//! `lookup`: the results and costs of searches in a Kademlia network of 10 to 100,000 nodes, with
+//! churn, with an attacker's nodes at the places that are searched, and under partitions.
 //!
-//! The machines are the product's, the network and the cryptography are simulated: the figures are
-//! messages, bytes and virtual time, which no load of this machine changes. They are compared with the
-//! cost of a multicast probe in the same network, which every node receives.
+//! The machines are the product's; the network and the cryptography are simulated. The figures are
+//! messages, bytes and virtual time, which do not depend on the load of this machine. They are
+//! compared with the cost of a multicast probe in the same network, which every node receives.
 
 use std::time::{Duration, Instant};
 
@@ -20,17 +19,17 @@ use chappe_xml::Name;
 
 use crate::{Error, Limit, Reference, Report, Settings};
 
-/// Sizes of the sweep; the last two are left out of a quick run.
+/// Sizes of the sweep; a quick run omits the last two.
 const SIZES: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// The size at which churn and attackers are looked at.
+/// The size for churn and attackers.
 const SIZE: u32 = 1_000;
-/// The smallest share of searches that find, and of devices that are found.
+/// The smallest share of searches that succeed, and of devices that are found.
 const FOUND: f64 = 0.99;
 /// Shares of the attacker's nodes.
 const SYBILS: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
-/// Nodes, hours, parts and whether one direction passes, of the networks that fall apart; the last two
-/// are left out of a quick run.
+/// Nodes, hours, parts and whether one direction passes, of the partitioned networks; a quick run
+/// omits the last two.
 const PARTITIONS: [(u32, u64, u16, bool); 7] = [
     (10, 6, 2, false),
     (60, 1, 2, false),
@@ -136,7 +135,7 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
         report.target(name, (f64::from(found), unit), all, Limit::AtLeast(FOUND));
     };
     found(
-        "searches that find",
+        "searches that succeed",
         "searches",
         outcome.found,
         outcome.searches,
@@ -144,7 +143,7 @@ fn one(report: &mut Report, settings: &Settings, name: &str, network: &Network) 
     if network.sybils > 0.0 {
         let (hits, searches) = (outcome.attacked_found, outcome.attacked_searches);
         found(
-            "searches for attacked keys that find",
+            "searches for attacked keys that succeed",
             "searches",
             hits,
             searches,
@@ -168,7 +167,7 @@ fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
         ("of the own part, while it lasts", &parted.own),
         ("of another part, afterwards", &parted.healed),
     ] {
-        let name = format!("{name}: searches for devices {what} that find");
+        let name = format!("{name}: searches for devices {what} that succeed");
         let all = Reference::new("all", f64::from(tally.searches));
         let found = (f64::from(tally.found), "searches");
         report.target(name, found, all, Limit::AtLeast(FOUND));
@@ -186,7 +185,7 @@ fn parted(report: &mut Report, name: &str, network: &Network, parted: &Parted) {
         let note = format!("of {} searches", tally.searches);
         report.row(&name_of(what), percent(tally.share()), "%", note);
     }
-    let note = "from the end of the partition to the last search that did not find";
+    let note = "from the end of the partition to the last failed search";
     report.row(&name_of("missed"), parted.missed_until_s, "s", note);
     for (what, share) in [
         ("at the end of the partition", parted.foreign_at_end),
@@ -238,8 +237,8 @@ fn rows(report: &mut Report, name: &str, network: &Network, outcome: &Outcome) {
     probe(report, name, network.nodes);
 }
 
-/// What a multicast probe for one device asks of the same network, calculated from WS-Discovery: all
-/// nodes look at it, and the one that fits answers after a delay by chance.
+/// The requests of a multicast probe for one device in the same network, calculated from
+/// WS-Discovery: all nodes read it, and the matching one answers after a random delay.
 fn probe(report: &mut Report, name: &str, nodes: u32) {
     let copies = 1 + Retransmission::default().repeat;
     let (probe, answer) = (bytes_of(question()), bytes_of(answer()));
@@ -258,7 +257,7 @@ fn probe(report: &mut Report, name: &str, nodes: u32) {
     report.row(&of("bytes in"), bytes, "B", note);
     for (percent, what) in [(0.5, "time, p50"), (0.99, "time, p99")] {
         let note =
-            "calculated: the answer is delayed by 0 to APP_MAX_DELAY; the way is not counted";
+            "calculated: the answer is delayed by 0 to APP_MAX_DELAY; latency is not counted";
         report.row(&of(what), percent * delay_ms, "ms", note);
     }
 }

@@ -1,4 +1,4 @@
-//! What a figure was measured on.
+//! The machine on which a figure was measured.
 
 use serde::Serialize;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// How many of them.
+    /// Number of processors.
     pub processors: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// The kernel.
     pub kernel: String,
-    /// Threads that wanted to run in the minute before, on average: above the number of processors
-    /// others disturbed the run.
+    /// Mean number of runnable threads in the previous minute: if it exceeds the number of
+    /// processors, other programs disturbed the run.
     pub load: f64,
 }
 
 impl Machine {
-    /// This one, as far as /proc tells.
+    /// This machine, as described in /proc.
     #[must_use]
     pub fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// The commit of the checkout that the program runs in, or of none.
+/// The commit of the checkout in which the program runs, if any.
 pub(crate) fn commit() -> Option<String> {
     let output = std::process::Command::new("git")
         .args(["rev-parse", "--short", "HEAD"])

@@ -1,4 +1,4 @@
-//! The program `chappe-lab`: what measures and simulates Chappe, and does not ship with it.
+//! The program `chappe-lab`: measures and simulates Chappe; not part of the product.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// A group with a limit; removed once its last process has ended.
+/// A group with a memory limit; removed once its last process has ended.
 pub(crate) struct MemoryGroup {
     folder: PathBuf,
     names: &'static Names,
@@ -29,10 +29,11 @@ const VERSION_2: Names = Names {
 };
 
 impl MemoryGroup {
-    /// Makes a group of at most `bytes` below the one that this process is in.
+    /// Creates a group of at most `bytes` below the one of this process.
     ///
     /// # Errors
-    /// When the machine has none, or it is not permitted: a reason to skip, not a failure.
+    /// The machine has no memory groups, or creating one is not permitted: a reason to skip, not a
+    /// failure.
     pub(crate) fn new(bytes: u64) -> Result<Self, Error> {
         let reading = Error::io("reading /proc/self/cgroup");
         let own = std::fs::read_to_string("/proc/self/cgroup").map_err(reading)?;
@@ -67,12 +68,12 @@ impl MemoryGroup {
         std::fs::write(&path, text).map_err(Error::io(format!("writing {}", path.display())))
     }
 
-    /// The file that takes the id of a process which is to be in the group.
+    /// The file to which a process id is written to add that process.
     pub(crate) fn members(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// The most bytes that the group had, page cache included, if the kernel counts them.
+    /// Peak memory of the group in bytes, including page cache, if the kernel counts it.
     pub(crate) fn peak(&self) -> Option<u64> {
         let text = std::fs::read_to_string(self.folder.join(self.names.peak)).ok()?;
         text.trim().parse().ok()

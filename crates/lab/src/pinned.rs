@@ -1,4 +1,5 @@
-//! One processor for both ends of a latency: a wake-up across two virtual ones hides the rest.
+//! One processor for both ends of a latency: a wake-up across two virtual processors would dominate
+//! it.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -11,7 +12,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Takes the last processor that is allowed: the first serves most interrupts.
+    /// Pins this thread to the last allowed processor: the first serves most interrupts.
     pub(crate) fn new() -> Result<Self, Error> {
         let failed = |error: nix::Error| Error::io("choosing a processor")(error.into());
         let before = sched_getaffinity(Pid::from_raw(0)).map_err(failed)?;
@@ -26,7 +27,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It was allowed before; at worst the rest of the run stays on one.
+        // It was allowed before; at worst the rest of the run stays on one processor.
         let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }

@@ -14,16 +14,16 @@ const COLOURS: [&str; 6] = [
 /// More values than this above the bars of a plot could not be read.
 const VALUES_MAX: usize = 40;
 
-/// How an axis divides its length.
+/// The division of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// From 0 on.
     Linear,
-    /// By decades. Values of 0 and below have no place on it.
+    /// Logarithmic axis. Values of 0 and below are omitted.
     Logarithmic,
 }
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Points joined in their order.
@@ -41,7 +41,7 @@ pub enum Mark {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The style.
     pub mark: Mark,
     /// Its points: `x` and `y`.
     pub points: Vec<(f64, f64)>,
@@ -63,7 +63,7 @@ impl Series {
     }
 }
 
-/// Adds a point to the line of a name, which is new if there is none.
+/// Adds a point to the line with this name; creates the line if necessary.
 pub fn add(lines: &mut Vec<Series>, name: &str, point: (f64, f64)) {
     match lines.iter_mut().find(|line| line.name == name) {
         Some(line) => line.points.push(point),
@@ -74,17 +74,17 @@ pub fn add(lines: &mut Vec<Series>, name: &str, point: (f64, f64)) {
 /// A plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What is to the right, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What is upwards, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: &'static str,
     /// The scales of both.
     pub scales: [Scale; 2],
     /// Names along the bottom instead of numbers, for bars. A name may have several lines.
     pub names: Vec<String>,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
 }
 
@@ -143,7 +143,7 @@ impl Plot {
         svg + "</svg>\n"
     }
 
-    /// Title, names of the axes, grid and what its lines stand for.
+    /// Title, axis labels, grid and legend.
     fn frame(&self, axes: &[Axis; 2], svg: &mut String) {
         let (low, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let (title, x, y) = (escaped(&self.title), escaped(self.x), escaped(self.y));
@@ -240,7 +240,7 @@ fn marks(mark: Mark, points: &[(f64, f64)], axes: &[Axis; 2], colour: &str, svg:
     }
 }
 
-/// The values of an axis from end to end; logarithms of them on a logarithmic one.
+/// The range of an axis; logarithms on a logarithmic axis.
 struct Axis {
     scale: Scale,
     from: f64,
@@ -265,7 +265,7 @@ impl Axis {
         Self { scale, from, to }
     }
 
-    /// An axis with a place for each name.
+    /// An axis with one slot per name.
     fn names(count: usize) -> Self {
         let (from, to) = (-0.5, count as f64 - 0.5);
         let scale = Scale::Linear;
@@ -357,7 +357,7 @@ mod tests {
             Series::new("b", Mark::Points).with([(3.0, 3.0)]),
         ];
         let svg = of([Scale::Logarithmic; 2], points).svg();
-        // Of each a sign in the legend.
+        // A mark for each in the legend.
         assert_eq!(svg.matches("<circle").count(), 2 + 1 + 2);
         assert_eq!(svg.matches("<polyline").count(), 1);
     }

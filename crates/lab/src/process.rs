@@ -1,4 +1,4 @@
-//! Programs under test as processes of their own, ended with the scenario.
+//! Programs under test as separate processes, ended with the scenario.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _};
@@ -25,7 +25,7 @@ fn started() -> MutexGuard<'static, BTreeSet<i32>> {
 
 /// Ends this program and every process that a scenario has started, from any thread.
 pub fn exit(code: i32) -> ! {
-    // Locked to the end, so that no process is started any more.
+    // Locked until the end, so that no further process is started.
     let started = started();
     for id in started.iter() {
         // It may have ended.
@@ -42,7 +42,7 @@ pub(crate) fn own_process(role: &str) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// A process whose output is read by lines. Dropping it ends it as a power cut would.
+/// A process whose output is read by lines. Dropping it kills it.
 pub(crate) struct Process {
     what: String,
     child: Child,
@@ -106,13 +106,13 @@ impl Process {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Waits until it has ended; from then on its number may be another's.
+    /// Waits until it has ended; from then on its number may be reused.
     fn wait(&mut self) -> std::io::Result<ExitStatus> {
         started().remove(&self.child.id().cast_signed());
         self.child.wait()
     }
 
-    /// A size that the operating system counts for it, such as `VmRSS`, in bytes.
+    /// A memory figure of the process, such as `VmRSS`, in bytes.
     pub(crate) fn memory(&self, field: &str) -> Result<u64, Error> {
         let path = format!("/proc/{}/status", self.id());
         let status =
@@ -160,7 +160,7 @@ pub(crate) fn processor_s(id: u32) -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// Processor time in seconds of this process so far, all its threads.
+/// Processor time of all threads of this process so far in seconds.
 pub(crate) fn own_processor_s() -> f64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
         return 0.0;
@@ -169,7 +169,7 @@ pub(crate) fn own_processor_s() -> f64 {
     seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
-/// A folder of this run, removed with it.
+/// A folder of this run, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -200,7 +200,7 @@ mod tests {
 
     const SOCKET: &str = "CHAPPE_TEST_SOCKET";
 
-    /// This program again, doing one of the tests below that are ignored.
+    /// This program again, running one of the ignored tests below.
     fn again(what: &str, socket: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("a program"));
         let name = format!("process::tests::{what}");

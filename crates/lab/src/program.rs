@@ -1,12 +1,12 @@
-//! The program `chappe`, for scenarios that measure it as users run it.
+//! The program `chappe`, for scenarios that measure it the way users run it.
 
 use std::path::PathBuf;
 
 use crate::{Error, Settings, checkout};
 
 impl Settings {
-    /// The program under test: the one that `program` names; in a checkout, the release build of its
-    /// sources as they are now; elsewhere, the program `chappe` in the folder of this one.
+    /// The program under test: the one named by `program`; in a checkout, the release build of its
+    /// current sources; elsewhere, the program `chappe` in the folder of this one.
     pub(crate) fn chappe(&self) -> Result<PathBuf, Error> {
         let path = match (&self.program, checkout::root()) {
             (Some(path), _) => path.clone(),

@@ -1,9 +1,9 @@
 //! A virtual sensor from log to log: elements are read, pass a window of one, a predicate and a
-//! projection, and are stored, on both paths of a statement. SQLite's statement is the same with a
-//! `limit`, which is not compiled. The log is of real files at level `process`.
+//! projection, and are stored, by both ways to evaluate a statement. SQLite's statement is the same
+//! with a `limit`, which is not compiled. The log is on real files at level `process`.
 //!
-//! The figures are elements for each second of processor time of the whole process, the log's thread
-//! included: the rate of one core, whatever else runs on it.
+//! The figures are elements per second of processor time of the entire process, including the log's
+//! thread: the rate of one core, independent of other programs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::process::{Folder, own_processor_s};
 use crate::timing::median;
 use crate::{Error, Limit, Reference, Report, Settings};
 
-/// Elements of a whole run.
+/// Elements of a full run.
 const ELEMENTS: usize = 500_000;
 /// Elements of a quick one.
 const ELEMENTS_QUICK: usize = 100_000;
@@ -76,7 +76,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     report.row("log to log, compiled", rate, "1/s", note);
     let wall = compiled.iter().map(|one| elements as f64 / one.wall_s);
     let best = wall.fold(0.0, f64::max);
-    let note = "the best of the repeats, by the clock on the wall";
+    let note = "the best of the repeats, by the wall clock";
     report.row("log to log, compiled, wall", best, "1/s", note);
     let peer = of(&sqlite);
     let note = format!("median of {REPEATS}: the same, peer in the same run");
@@ -96,7 +96,7 @@ struct Bench {
     elements: usize,
 }
 
-/// What a pass took.
+/// The time of a pass.
 struct Spent {
     processor_s: f64,
     wall_s: f64,
@@ -146,11 +146,14 @@ impl Bench {
         })?;
         match found == self.elements {
             true => Ok(spent),
-            false => Err(Error::Failed(format!("read {found} of {}", self.elements))),
+            false => Err(Error::Failed(format!(
+                "read {found} of {} elements",
+                self.elements
+            ))),
         }
     }
 
-    /// All elements through a virtual sensor into a stream of its own.
+    /// Passes all elements through a virtual sensor into a separate stream.
     fn pass(&self, name: &str, sql: &str, compiled: bool) -> Result<(Spent, Produced), Error> {
         let target = stream(&self.store, name)?;
         let mut sensor = sensor(sql)?;
@@ -208,7 +211,7 @@ fn measured(work: impl FnOnce() -> Result<(), Error>) -> Result<Spent, Error> {
 }
 
 fn stream(store: &StreamStore, name: &str) -> Result<StreamLog, Error> {
-    let making = Error::failed("making a stream");
+    let making = Error::failed("creating a stream");
     store
         .stream(name, Level::Process, &three_numbers(), None)
         .map_err(making)
@@ -264,7 +267,9 @@ fn sensor(sql: &str) -> Result<VirtualSensor, Error> {
     sensor.handle_input(chappe_machine::Instant::ZERO, Input::Command(bind));
     match sensor.poll_output() {
         Some(Output::Event(SensorEvent::Running)) => Ok(sensor),
-        other => Err(Error::Failed(format!("the sensor says {other:?}"))),
+        other => Err(Error::Failed(format!(
+            "unexpected output of the sensor: {other:?}"
+        ))),
     }
 }
 

@@ -16,17 +16,17 @@ use crate::{Error, Machine, percentile};
 pub struct Report {
     /// The scenario.
     pub scenario: &'static str,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// The commit, when the program runs in a checkout.
     pub commit: Option<String>,
     /// The seed of its choices.
     pub seed: u64,
-    /// What was measured.
+    /// The measurements.
     pub rows: Vec<Row>,
-    /// What was to be reached.
+    /// The targets.
     pub targets: Vec<Target>,
-    /// What was left out, and why.
+    /// Skipped parts, with reasons.
     pub skipped: Vec<String>,
     /// All samples by name, in seconds.
     #[serde(skip)]
@@ -42,13 +42,13 @@ pub struct Report {
 /// One measured thing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured property.
     pub name: String,
     /// The figure.
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// What the figure is: a median, a floor, a size.
+    /// The kind of figure: a median, a floor, a size.
     pub note: String,
 }
 
@@ -139,7 +139,7 @@ impl Report {
     /// Writes the report, the table and the raw samples below `directory`.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let write = |name: String, text: String| {
             let path = directory.join(name);
@@ -148,7 +148,7 @@ impl Report {
         std::fs::create_dir_all(directory)
             .map_err(Error::io(format!("making {}", directory.display())))?;
         let json = serde_json::to_string_pretty(self)
-            .map_err(|error| Error::Failed(format!("the report is no JSON: {error}")))?;
+            .map_err(|error| Error::Failed(format!("the report is not JSON: {error}")))?;
         write(format!("{}.json", self.scenario), json)?;
         write(format!("{}.txt", self.scenario), self.to_string())?;
         for (name, svg) in &self.figures {
@@ -227,7 +227,7 @@ fn distribution(name: &str, samples: &[f64]) -> String {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len() as f64;
-    // More points than can be told apart only make the file large.
+    // More points than the eye can distinguish only enlarge the file.
     let step = (sorted.len() / POINTS).max(1);
     let points = sorted.iter().enumerate().skip(step - 1).step_by(step);
     let points = points.map(|(index, seconds)| (*seconds, (index + 1) as f64 / count));

@@ -1,9 +1,10 @@
 //! Targets: a measurement divided by a reference of the same run, and the limit of that ratio.
 //!
-//! An absolute figure says as much about the machine as about the program, so it is a row of the report
-//! and never judged. The reference is a peer (quick-xml, EXIficient, SQLite, JetStream), a floor (a raw
-//! socket, `fdatasync`, a copy of the same bytes) or what was asked for (elements produced, searches
-//! begun). A reference that was not measured leaves its target skipped, with the reason.
+//! An absolute figure depends on the machine as much as on the program, so it is a row of the
+//! report and never judged. The reference is a peer (quick-xml, EXIficient, SQLite, JetStream), a
+//! floor (a raw socket, `fdatasync`, a copy of the same bytes) or the number requested (elements
+//! produced, searches started). If a reference was not measured, its target is skipped, with the
+//! reason.
 
 use std::fmt;
 
@@ -19,10 +20,10 @@ pub enum Limit {
     AtLeast(f64),
 }
 
-/// What a measurement is compared with.
+/// The reference of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reference {
-    /// Its name, as a reader would look for it among the rows.
+    /// Its name, as it appears in the rows.
     pub name: String,
     /// Its value, in the unit of the measurement.
     pub value: f64,
@@ -43,11 +44,11 @@ impl Reference {
 pub enum Verdict {
     /// The ratio is within the limit.
     Met,
-    /// The ratio is beyond the limit, or there is none because the reference is zero.
+    /// The ratio exceeds the limit, or is undefined because the reference is zero.
     Missed,
     /// The reference was not measured.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -55,13 +56,13 @@ pub enum Verdict {
 /// A target and its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Target {
-    /// What is judged.
+    /// The judged property.
     pub name: String,
-    /// What was measured.
+    /// The measurement.
     pub measured: f64,
     /// The unit of the measurement and of the reference.
     pub unit: &'static str,
-    /// What it is compared with; `None` if that was not measured.
+    /// The reference; `None` if it was not measured.
     pub reference: Option<Reference>,
     /// Measurement divided by reference.
     pub ratio: Option<f64>,
@@ -72,7 +73,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Compares a measurement with its reference, or with the reason why there is none.
+    /// Compares a measurement with its reference, or records why there is none.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -80,7 +81,7 @@ impl Target {
         reference: Result<Reference, String>,
         limit: Limit,
     ) -> Self {
-        // Nothing of nothing is no evidence: 0 / 0 misses every limit.
+        // Nothing out of nothing is no evidence: 0 / 0 misses every limit.
         let ratio = |reference: &Reference| measured / reference.value;
         let within = |ratio: f64| match limit {
             Limit::AtMost(most) => ratio <= most,

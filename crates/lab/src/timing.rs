@@ -1,7 +1,7 @@
-//! The closed-loop load generator: each piece of work begins when the one before it has ended.
+//! The closed-loop load generator: each piece of work starts when the previous one has ended.
 //!
-//! Work that comes at a rate, whether or not the one before it has ended, is the exchange's
-//! (`exchange::worker`), which is the only generator of that kind.
+//! The open-loop generator, which starts work at a rate whether or not the previous piece has
+//! ended, is that of the exchange (`exchange::worker`).
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use chappe_sim::Distribution;
 
 use crate::Error;
 
-/// The time of each of so many rounds.
+/// The duration of each round.
 pub(crate) fn each(
     rounds: usize,
     mut work: impl FnMut(usize) -> Result<(), Error>,
@@ -23,8 +23,8 @@ pub(crate) fn each(
     Ok(times)
 }
 
-/// Seconds of one run: the median of batches of so many runs, for work that is too short to be timed
-/// alone.
+/// Seconds per run: the median over batches of runs, for work that is too short to be timed
+/// individually.
 pub(crate) fn median_s(batches: usize, runs: u32, mut work: impl FnMut()) -> f64 {
     let batch = |_| {
         let start = Instant::now();
@@ -34,7 +34,7 @@ pub(crate) fn median_s(batches: usize, runs: u32, mut work: impl FnMut()) -> f64
     median((0..batches).map(batch))
 }
 
-/// The median of some values; 0 of none.
+/// The median of some values; 0 if there are none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     Distribution::of(values).percentile(50.0)
 }

@@ -1,4 +1,4 @@
-//! Goal: the laboratory refuses what it cannot do before it begins, with the right exit code.
+//! Goal: the laboratory rejects impossible requests before it starts, with the right exit code.
 //! Method: the built program is run as a user would run it, without a network.
 
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
-//! The two ends of a link as machines without I/O. [`Origin`] decides how a subscriber's stream starts
-//! and continues and what is sent; [`Subscriber`] decides what is stored, in which order, and what is
-//! acknowledged; both repair what is damaged. The node and the simulation run the same machines; each
-//! brings its own connection, clock and log.
+//! The two ends of a link as machines without I/O. [`Origin`] decides where a subscriber's stream
+//! starts or continues, and what to send; [`Subscriber`] decides what to store, in which order, and
+//! what to acknowledge. Both repair damage. The node and the simulation run the same machines; each
+//! provides its own connection, clock and log.
 //!
 //! ```text
 //!       questions                 frames, time                  storage requests
@@ -12,9 +12,9 @@
 //!
 //! # The origin
 //!
-//! An [`Origin`] holds the [`chappe_flow::Sender`] of its session. It takes frames, time and
-//! [`OriginCommand`]s, and gives frames and [`OriginEvent`]s. Reading and putting back are effects; the
-//! program answers a question at once or later, while other inputs go on:
+//! An [`Origin`] holds the [`chappe_flow::Sender`] of its session. Its inputs are frames, time and
+//! [`OriginCommand`]s; its outputs are frames and [`OriginEvent`]s. Reading and restoring are
+//! effects; the program answers a question at once or later, while other inputs continue:
 //!
 //! 1. [`OriginEvent::Open`] names a stream. The program checks the permission, arranges to be notified
 //!    of new elements, and answers [`OriginCommand::Opened`] with the state of its log, or
@@ -27,15 +27,16 @@
 //!    reads past gaps for a repair, and isolates an element that cannot be decoded.
 //! 4. The program reports new elements with [`OriginCommand::Live`], or their numbers with
 //!    [`OriginCommand::Appended`].
-//! 5. The program looks for damage now and then ([`OriginCommand::Repair`]). The machine requests as
-//!    much from the subscriber as may be open, in turn, and hands the answers over in
+//! 5. The program looks for damage at intervals ([`OriginCommand::Repair`]). The machine requests
+//!    as many elements from the subscriber as its limit allows, in turn, and returns the answers in
 //!    [`OriginEvent::PutBack`].
 //! 6. The program forgets a channel at [`OriginEvent::Ended`].
 //!
 //! # The subscriber
 //!
-//! A [`Subscriber`] holds the [`chappe_flow::Receiver`] of its session. It takes frames, time and
-//! [`SubscriberCommand`]s, and gives frames and [`SubscriberEvent`]s. Storage is an effect:
+//! A [`Subscriber`] holds the [`chappe_flow::Receiver`] of its session. Its inputs are frames, time
+//! and [`SubscriberCommand`]s; its outputs are frames and [`SubscriberEvent`]s. Storage is an
+//! effect:
 //!
 //! 1. [`SubscriberEvent::Storage`] asks for one change of the log. The program tries it at once, without
 //!    waiting for the disk, and answers with [`SubscriberCommand::Outcome`]. There is one open request at
@@ -43,14 +44,14 @@
 //! 2. Each batch that an [`Append`](StorageRequest::Append) has put in the log's queue is reported by
 //!    [`SubscriberCommand::Queued`] before the outcome: one request becomes several batches when some of
 //!    its elements are dead letters, and after a partial success the rest is requested again.
-//! 3. When the log has made batches safe, in the order in which they were queued, the program reports
-//!    them with [`SubscriberCommand::Stored`]. Only then does the machine acknowledge them.
+//! 3. When batches in the log are durable, in the order in which they were queued, the program
+//!    reports them with [`SubscriberCommand::Stored`]. Only then does the machine acknowledge them.
 //! 4. When the log rolls queued batches back, or fails, the program drops the machine and connects
 //!    again. A new session continues after the last position that the log has
 //!    ([`SubscriberCommand::Subscribe`]).
-//! 5. The program looks for damage now and then ([`SubscriberCommand::Repair`]), and puts the answers of
-//!    the origin back ([`SubscriberEvent::PutBack`]). It answers the origin's
-//!    [`SessionEvent::Fetch`](chappe_flow::SessionEvent::Fetch) with what its copy has.
+//! 5. The program looks for damage at intervals ([`SubscriberCommand::Repair`]), and restores the
+//!    origin's answers ([`SubscriberEvent::PutBack`]). It answers the origin's
+//!    [`SessionEvent::Fetch`](chappe_flow::SessionEvent::Fetch) from its copy.
 //!
 //! # Invariants
 //!
@@ -70,11 +71,12 @@
 //! - The position at the origin is stored with the elements. Where no element carries it (lost numbers, a
 //!   rollback, a start at the end of the stream) the request itself stores it, so it outlives trims of
 //!   the copy and the end of the connection.
-//! - Memory is bounded. An origin holds no elements but those that wait for a schema. A subscriber holds
-//!   records by the credit of the session, and other requests by [`chappe_flow::PARKED_MAX`]; at that
+//! - Memory is bounded. An origin holds no elements except those that wait for a schema. A subscriber holds
+//!   records up to the credit of the session, and other requests up to [`chappe_flow::PARKED_MAX`]; at that
 //!   number [`Subscriber::is_full`] reports that the connection must not be read.
 //!
-//! Not here: dialling ([`chappe_flow::Reconnect`]), the format of records and schemas, the log itself.
+//! This crate does not include dialling ([`chappe_flow::Reconnect`]), the format of records and
+//! schemas, or the log.
 
 #![no_std]
 #![forbid(unsafe_code)]

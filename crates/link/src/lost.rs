@@ -1,17 +1,17 @@
-//! Which numbers of a stream were counted as lost.
+//! The numbers of a stream that were counted as lost.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use chappe_flow::Position;
 
-/// Ranges of one stream that are remembered; reason: only those matter that a log that becomes full can
-/// take back, and a link has no more losses queued in the log unless elements of less than a
-/// kilobyte are between them. With 16 KiB of them for a stream, memory stays bounded.
+/// Maximum number of ranges remembered for one stream; reason: only those matter that a full log
+/// can roll back, and a link has no more losses queued in the log unless elements of less than a
+/// kilobyte are between them. At 16 KiB for a stream, memory is bounded.
 const RANGES_MAX: usize = 1_024;
 
-/// The numbers of a stream that were counted as lost and are not known to be passed over in its log. A
-/// loss that is reported again, by another session or another link, is counted once.
+/// The numbers of a stream that were counted as lost and may not be recorded in its log yet. A loss
+/// that is reported again, by another session or another link, is counted once.
 ///
 /// ```
 /// use chappe_flow::Position;
@@ -26,13 +26,13 @@ const RANGES_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct LostRanges {
     epoch: u64,
-    /// Rising and apart. Elements between them were stored, or are still to come.
+    /// In ascending order, not adjacent. Elements between them were stored, or are still to arrive.
     ranges: VecDeque<Range<u64>>,
 }
 
 impl LostRanges {
-    /// The numbers from `from` up to `next` (exclusive) are lost; returns how many of them were not counted
-    /// before. Another epoch than that of the last call starts over.
+    /// Records that the numbers from `from` up to `next` (exclusive) are lost; returns how many of
+    /// them were not counted before. An epoch other than that of the last call starts over.
     pub fn add(&mut self, from: Position, next: u64) -> u64 {
         if self.epoch != from.epoch {
             self.epoch = from.epoch;
@@ -56,7 +56,8 @@ impl LostRanges {
         (next - from.sequence) - known
     }
 
-    /// Everything up to this position is stored: losses before it are never reported again.
+    /// Records that everything up to this position is stored: earlier losses are not reported
+    /// again.
     pub fn forget_to(&mut self, stored: Position) {
         if self.epoch == stored.epoch {
             let done = self
@@ -87,7 +88,8 @@ mod tests {
         assert_eq!(lost.add(at(1, 100), 500), 400);
         // Elements 500 to 520 are queued, and the log is full.
         assert_eq!(lost.add(at(1, 521), 560), 39);
-        // Taken back, the stream is read again from 100, and the origin keeps nothing before 700.
+        // After the rollback, the stream is read again from 100, and the origin keeps nothing
+        // before 700.
         assert_eq!(lost.add(at(1, 100), 700), 600 - 400 - 39);
         assert_eq!(lost.add(at(1, 100), 700), 0);
         assert_eq!(lost.add(at(1, 690), 701), 1);

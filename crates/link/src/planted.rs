@@ -1,5 +1,5 @@
-//! Defects on purpose, one at a time, for the simulation to find. Without the feature `planted` there
-//! are none: the question is constant and its answer compiled away.
+//! Deliberate defects, one at a time, for the simulation to find. Without the feature `planted`
+//! there are none: the check is constant and compiled away.
 
 #![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
 
@@ -7,27 +7,28 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Defect {
-    /// Subscriber: elements that wait for room in the log's queue count as read, so they are dropped
-    /// when they are tried again.
+    /// Subscriber: elements that wait for room in the log's queue count as read, so they are
+    /// dropped when they are retried.
     PassesParked = 1,
     /// Subscriber: elements are acknowledged when they are queued.
     AcknowledgesQueued,
-    /// Subscriber: elements fetched from the origin go back under the numbers before theirs.
+    /// Subscriber: elements fetched from the origin are restored under the numbers before theirs.
     RestoresShifted,
-    /// Origin: a stream trimmed beyond a subscriber's position goes on after the first kept element.
+    /// Origin: a stream trimmed beyond a subscriber's position continues after the first kept
+    /// element.
     ResumesPastTrim,
     /// Origin: a subscriber's earlier epochs are ignored, so a rollback sends everything again.
     IgnoresEarlier,
     /// Origin: a schema is announced after the elements written by it.
     AnnouncesLate,
-    /// Origin: elements fetched from a subscriber go back under the numbers before theirs.
+    /// Origin: elements fetched from a subscriber are restored under the numbers before theirs.
     PutsBackShifted,
-    /// Origin: elements answer a fetch under the numbers before theirs.
+    /// Origin: elements for a fetch are sent under the numbers before theirs.
     AnswersShifted,
 }
 
 impl Defect {
-    /// All of them.
+    /// All defects.
     pub const ALL: [Self; 8] = [
         Self::PassesParked,
         Self::AcknowledgesQueued,

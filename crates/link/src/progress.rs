@@ -1,13 +1,15 @@
-//! How far a stream of an origin was read.
+//! How far the stream of an origin was read.
 
 use alloc::collections::VecDeque;
 
 use chappe_flow::Position;
 
-/// Earlier epochs of an origin that are remembered; reason: an origin keeps as many.
+/// Maximum number of an origin's earlier epochs that are remembered; reason: an origin keeps as
+/// many.
 pub const EPOCHS_MAX: usize = 64;
 
-/// How far a stream of an origin was read, and so which elements and losses are new.
+/// The position up to which an origin's stream was read, which tells new elements and losses from
+/// repeated ones.
 ///
 /// ```
 /// use chappe_flow::Position;
@@ -23,7 +25,8 @@ pub const EPOCHS_MAX: usize = 64;
 pub struct Progress {
     /// The newest element that is stored, lost or queued in the log.
     last: Option<Position>,
-    /// The newest element of each epoch before that of `last`, as far as they were seen, oldest first.
+    /// The newest element of each epoch before that of `last`, as far as they were seen, oldest
+    /// first.
     passed: VecDeque<Position>,
 }
 
@@ -34,19 +37,19 @@ impl Progress {
         self.last
     }
 
-    /// The log has these elements of earlier epochs, the newest of each, the newest first.
+    /// Adds the newest elements of earlier epochs in the log, newest first.
     pub fn know(&mut self, earlier: &[Position]) {
         let newest = earlier.iter().take(EPOCHS_MAX);
         self.passed = newest.rev().copied().collect();
     }
 
-    /// The newest element of each earlier epoch, the newest first.
+    /// The newest element of each earlier epoch, newest first.
     pub fn earlier(&self) -> impl Iterator<Item = Position> {
         self.passed.iter().rev().copied()
     }
 
-    /// The log has everything up to this element and nothing after it: at the beginning, and after the
-    /// log removed elements that were queued.
+    /// Sets the position to the end of the log: initially, and after the log removed queued
+    /// elements.
     pub fn resume(&mut self, last: Option<Position>) {
         self.last = last;
         let back = self
@@ -56,7 +59,7 @@ impl Progress {
         self.passed.truncate(back.unwrap_or(self.passed.len()));
     }
 
-    /// Everything up to this element is stored, lost or queued in the log.
+    /// Records that everything up to this element is stored, lost or queued in the log.
     pub fn reach(&mut self, at: Position) {
         self.passed.retain(|passed| passed.epoch != at.epoch);
         if let Some(last) = self.last.filter(|last| last.epoch != at.epoch) {
@@ -68,7 +71,7 @@ impl Progress {
         self.last = Some(at);
     }
 
-    /// The newest number of this epoch that was reached, whether or not a later epoch was.
+    /// The newest number reached in this epoch, even if a later epoch was reached since.
     #[must_use]
     pub fn reached(&self, epoch: u64) -> Option<u64> {
         let all = self.last.iter().chain(&self.passed);
@@ -77,7 +80,7 @@ impl Progress {
             .map(|at| at.sequence)
     }
 
-    /// Whether the origin is known to have gone back to here: `next` was reached since.
+    /// Whether the origin is known to have been rolled back to here: `next` was reached since.
     #[must_use]
     pub fn went_back_to(&self, next: Position) -> bool {
         match self.last {
@@ -88,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// How many of `count` consecutive elements were received before.
+    /// The number of elements among `count` consecutive ones that were received before.
     #[must_use]
     pub fn repeated(&self, first: Position, count: u64) -> u64 {
         match self.reached(first.epoch) {
@@ -97,8 +100,8 @@ impl Progress {
         }
     }
 
-    /// The first of the numbers from `from` up to `next` (exclusive) that was not passed over before;
-    /// `None` when all of them were.
+    /// The first of the numbers from `from` up to `next` (exclusive) that was not processed before;
+    /// `None` if all were.
     #[must_use]
     pub fn first_unread(&self, from: Position, next: u64) -> Option<Position> {
         let reached = self.reached(from.epoch);
@@ -137,10 +140,7 @@ mod tests {
         let mut progress = Progress::default();
         progress.know(&[at(2, 20), at(1, 10)]);
         progress.resume(Some(at(3, 30)));
-        assert!(
-            !progress.went_back_to(at(2, 21)),
-            "what follows was never here"
-        );
+        assert!(!progress.went_back_to(at(2, 21)), "the rest was never here");
         assert!(!progress.went_back_to(at(4, 21)));
         progress.reach(at(4, 20));
         assert!(progress.went_back_to(at(4, 21)), "nothing came since");
@@ -150,7 +150,7 @@ mod tests {
         assert!(progress.went_back_to(at(4, 21)), "and a later epoch came");
         let earlier: Vec<Position> = progress.earlier().collect();
         assert_eq!(earlier, [at(4, 25), at(3, 30), at(2, 20), at(1, 10)]);
-        // It goes on in an epoch that it had left; the others stay known.
+        // It continues in an epoch that it had left; the others stay known.
         progress.reach(at(3, 31));
         assert!(progress.went_back_to(at(5, 26)) && progress.went_back_to(at(3, 31)));
         assert_eq!(progress.reached(2), Some(20));

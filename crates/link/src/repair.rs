@@ -1,4 +1,4 @@
-//! Asking the peer for elements that are damaged here.
+//! Requests elements that are damaged here from the peer.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ impl From<Hole> for SessionCommand {
     }
 }
 
-/// Which holes are next: there may be more than requests that may be open.
+/// The next holes to request: there may be more than the limit of open requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RepairTurn {
     /// The number of holes requested so far.
@@ -36,8 +36,8 @@ pub(crate) struct RepairTurn {
 }
 
 impl RepairTurn {
-    /// As many holes as there is `room` for, from where the last turn ended: a hole that the peer has
-    /// too does not keep the others from being requested.
+    /// As many holes as there is `room` for, starting where the last turn ended: a hole that the
+    /// peer has too does not block the others.
     pub(crate) fn next(&mut self, mut holes: Vec<Hole>, room: usize) -> Vec<Hole> {
         let first = self.requested % holes.len().max(1);
         holes.rotate_left(first);

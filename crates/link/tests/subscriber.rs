@@ -1,8 +1,8 @@
-//! Goal: a subscriber alone keeps its contract: what it requests of the log, in which order, and what it
-//! acknowledges.
+//! Goal: a subscriber alone keeps its contract: the changes it requests of the log, their order,
+//! and its acknowledgements.
 //!
-//! Method: one machine, an origin whose frames are written by hand, and a log that answers as each test
-//! says. The machine's invariants are checked after each input.
+//! Method: one machine, an origin whose frames are written by hand, and a log that answers as each
+//! test specifies. The machine's invariants are checked after each input.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// The handshake is done.
+    /// Completes the handshake.
     fn new() -> Self {
         let mut alone = Self {
             machine: Subscriber::new(SubscriberConfig::default(), 1),
@@ -140,7 +140,7 @@ impl Alone {
         alone
     }
 
-    /// One stream is subscribed after `last`, and granted and defined from `next` on.
+    /// Subscribes one stream after `last`, granted and defined from `next`.
     fn open(last: Option<Position>, next: u64) -> Self {
         let mut alone = Self::new();
         alone.subscribe(ONE, last, Start::First);
@@ -221,7 +221,7 @@ impl Alone {
         requests.pop().map(|(_, request)| request)
     }
 
-    /// Makes a request's change: all of an append is one batch.
+    /// Applies a request's change: an append as one batch.
     fn make(&mut self, request: &StorageRequest) {
         if let StorageRequest::Append { first, records, .. } = request {
             let count = records.len() as u64;
@@ -245,7 +245,7 @@ impl Alone {
     }
 }
 
-/// Every kind of change, as an origin sends them: what the log must be asked for, in this order.
+/// Every kind of change, as an origin sends them, and the expected requests to the log in order.
 fn every_change(alone: &mut Alone) -> Vec<StorageRequest> {
     let next = Place {
         stage: Stage {

@@ -1,4 +1,4 @@
-//! The acknowledgement of one batch: set once by the writer, awaited or waited for by the caller.
+//! The acknowledgement of one batch: set once by the writer, awaited by the caller.
 
 use crate::{Error, Position};
 use std::future::Future;
@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Commits what is queued, for a store without a thread of its own.
+/// Commits the queue of a store without its own thread.
 pub(crate) trait CommitOnDemand: Send + Sync {
-    /// Writes one group of what is queued.
+    /// Writes one group of the queue.
     fn commit_group(&self) -> Result<(), Error>;
 }
 
@@ -34,7 +34,7 @@ impl Ack {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the result; later ones are ignored. Call without a lock held: it wakes.
+    /// Sets the result; later ones are ignored. Call it without holding a lock: it wakes.
     pub(crate) fn resolve(&self, result: Result<(), Error>) {
         if let Some(waker) = self.settle(result) {
             waker.wake();
@@ -70,8 +70,8 @@ impl Ack {
         self.state().result.clone()
     }
 
-    /// Waits on this thread; if the store has no thread of its own, commits until the result is
-    /// there.
+    /// Blocks this thread; if the store has no thread of its own, commits until the result is
+    /// available.
     pub(crate) fn wait(&self, driven: Option<&Driver>) -> Result<(), Error> {
         if let Some(owner) = driven.and_then(Weak::upgrade) {
             while self.state().result.is_none() {
@@ -98,14 +98,14 @@ impl Ack {
 pub struct Appended {
     /// The position of the batch's first record. It is the batch's own only once acknowledged.
     pub first: Position,
-    /// How many records the batch has.
+    /// The number of records in the batch.
     pub count: u32,
     pub(crate) ack: Arc<Ack>,
     pub(crate) driven: Option<Driver>,
 }
 
 impl Appended {
-    /// Waits on this thread.
+    /// Blocks this thread.
     pub fn wait(self) -> Result<(), Error> {
         self.ack.wait(self.driven.as_ref())
     }
@@ -143,7 +143,7 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// Waits on this thread.
+    /// Blocks this thread.
     pub fn wait(self) -> Result<(), Error> {
         self.ack.wait(self.driven.as_ref())
     }

@@ -4,8 +4,8 @@
 //! segment being written is copied last. A backup has no marker, so opening it gives its streams new
 //! epochs, since the original may have continued.
 //!
-//! A repair deletes nothing of use: damaged bytes are copied to another disk, and their records are given
-//! up, so readers do not wait for them. They can still be restored.
+//! A repair deletes nothing useful: damaged bytes are copied to another disk, and their records are
+//! given up, so readers do not wait for them. They can still be restored.
 
 use crate::segment::{
     Found, SEGMENT_HEADER_BYTES, Scanner, SegmentHeader, at, salt, segment_name, segment_number,
@@ -15,9 +15,9 @@ use crate::{Commit, Disk, Error, Options, Recovery, Report, Store, check};
 use std::collections::BTreeSet;
 use std::io;
 
-/// How often a copy is tried while segments are removed under it.
+/// Attempts to copy while segments are removed at the same time.
 const PASSES: usize = 16;
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// A copy of a log.
@@ -87,7 +87,7 @@ pub fn back_up(
     }
     Err(Error::Io {
         what: "copy the log".to_owned(),
-        reason: "its oldest segments are removed faster than they are copied".to_owned(),
+        reason: "the oldest segments are removed faster than they can be copied".to_owned(),
     })
 }
 
@@ -135,7 +135,7 @@ fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
     }
 }
 
-/// Copies a segment up to `end`, synced; its length.
+/// Copies a segment up to `end`, synced; returns its length.
 fn copy(from: &dyn Disk, to: &dyn Disk, number: u32, end: u64) -> io::Result<u64> {
     let name = segment_name(number);
     let source = from.open(&name)?;
@@ -166,7 +166,7 @@ pub struct Repaired {
     pub recovery: Recovery,
     /// Files with damaged bytes, on the disk provided for them.
     pub aside: Vec<String>,
-    /// Records that are given up: stream, first and last number.
+    /// Records that were given up: stream, first and last number.
     pub given_up: Vec<(String, u64, u64)>,
 }
 
@@ -177,7 +177,7 @@ pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 /// opening does, gives up missing records, and rewrites the segments' snapshots.
 ///
 /// # Errors
-/// The disks; what [`Store::open`] refuses.
+/// The disks; errors of [`Store::open`].
 pub fn repair(disk: Box<dyn Disk>, aside: &mut Aside<'_>, seed: u64) -> Result<Repaired, Error> {
     let before = check(&*disk)?;
     let torn = before.torn_tail.iter();

@@ -8,7 +8,7 @@ pub(crate) const RECORD_BYTES: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where the last payload begins.
+    /// Start of the last payload.
     pub(crate) last_at: usize,
     pub(crate) count: u32,
     pub(crate) time_min: i64,
@@ -59,7 +59,7 @@ impl Batch {
             self.bytes.truncate(begin);
             return Err(error);
         }
-        // A batch above the limit, which is far below this, is refused as a whole.
+        // A batch above the limit, which is far below this, is refused entirely.
         let length = u32::try_from(self.bytes.len() - payload).unwrap_or(u32::MAX);
         self.bytes[payload - 4..payload].copy_from_slice(&length.to_le_bytes());
         self.last_at = payload;

@@ -1,5 +1,5 @@
-//! The newest records of all streams in memory, for readers of live data: they share them instead of
-//! each reading the file.
+//! The newest records of all streams in memory, shared by the readers of live data, which otherwise
+//! would each read the file.
 
 use crate::recent::Recent;
 use crate::state::Core;

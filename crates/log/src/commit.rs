@@ -1,5 +1,5 @@
-//! The writer: appends all waiting drafts to the segment in one write, and syncs if one of them needs
-//! it.
+//! The writer: appends all queued drafts to the segment in one write, and syncs if one of them
+//! needs it.
 //!
 //! A sync that failed is never repeated: the file's visible bytes may not be on the disk. A write
 //! that failed for lack of room is undone (the file is cut back), and writing continues in a new
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
 /// The writer's state of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
-    /// The next number in the order of the log.
+    /// The next number in log order.
     pub(crate) next: u64,
     /// Offset of its last frame in the current segment, 0 for none.
     pub(crate) back: u32,
@@ -232,7 +232,7 @@ impl Writer {
         Ok(placed)
     }
 
-    /// Notes a definition or a trim mark that was committed.
+    /// Records a definition or a trim mark that was committed.
     pub(crate) fn define(&mut self, draft: &Draft) {
         match draft.kind {
             Kind::Definition => {
@@ -254,7 +254,7 @@ impl Writer {
         }
     }
 
-    /// A removal was written: the next segments repeat it.
+    /// Records a removal: the next segments repeat it.
     fn note_removal(&mut self, draft: &Draft) {
         self.marks.remove(&draft.stream);
         if let Some(track) = self.tracks.get_mut(&draft.stream) {
@@ -281,8 +281,8 @@ impl Writer {
         self.removals.retain(|_, it| !is_gone(it));
     }
 
-    /// The size limit has removed a stream's records before a number: the next segments record that, so it
-    /// is not taken for damage.
+    /// Records that the size limit has removed a stream's records before a number: the next
+    /// segments state it, so it is not mistaken for damage.
     pub(crate) fn note_removed(&mut self, stream: u32, epoch: u64, first: u64) {
         let known = self.marks.get(&stream).map_or(1, |(_, mark)| *mark);
         if first > known {
@@ -295,7 +295,7 @@ impl Writer {
         *self.live.entry(segment).or_default() += 1;
     }
 
-    /// A stream has trimmed its last record in each of these segments.
+    /// Counts segments in which a stream has trimmed its last record.
     pub(crate) fn leave(&mut self, segments: &[u32]) {
         for segment in segments {
             if let Some(streams) = self.live.get_mut(segment) {
@@ -332,7 +332,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::room`], if batches of up to [`SMALL_BYTES`] fit.
+    /// Like [`Writer::room`], if batches of up to [`SMALL_BYTES`] fit.
     pub(crate) fn useful_room(&self) -> Result<u64, Fault> {
         match self.room()? {
             room if room < SMALL_BYTES => {
@@ -474,8 +474,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs and ends the segment, and begins the next with all definitions, trim marks and cursors, so
-    /// those in older segments are never needed again.
+    /// Syncs and ends the segment, and starts the next with all definitions, trim marks and
+    /// cursors, so those in older segments are never needed again.
     fn next_segment(&mut self) -> Result<(), Fault> {
         self.sync()?;
         self.file.release();
@@ -606,8 +606,8 @@ impl Writer {
             .map_err(|error| failed("sync the directory for", &name, &error))
     }
 
-    /// Removes the segments in which every record is trimmed; their numbers. The marks are safe
-    /// before, so a removed segment is distinguished from a lost one.
+    /// Removes the segments in which every record is trimmed; returns their numbers. The marks are
+    /// durable before that, which distinguishes a removed segment from a lost one.
     pub(crate) fn remove_dead(&mut self) -> Result<Vec<u32>, Fault> {
         if !std::mem::take(&mut self.look_for_dead) {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
 //! Definitions of streams: queued and changed in the order of the log.
 //!
 //! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
-//! lock. A stream can be found, appended to and read once its first definition is safe; a change applies
-//! once it is safe. While the disk is full, a queued definition is refused like records, and the stream
-//! stays as it was.
+//! lock. A stream can be found, appended to and read once its first definition is durable; a change
+//! applies once it is durable. While the disk is full, a queued definition is refused like records,
+//! and the stream does not change.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -29,7 +29,7 @@ pub struct Defining {
 }
 
 impl Defining {
-    /// Waits on this thread.
+    /// Blocks this thread.
     ///
     /// # Errors
     /// The disk stayed full, or the store has stopped.
@@ -101,7 +101,7 @@ impl Owner {
         let draft = Draft::definition(core.id, &definition);
         let ack = Arc::new(Ack::default());
         let mut queue = self.shared.room_for(draft.body.bytes.len())?;
-        queue.defining(&core, definition);
+        queue.on_definition_queued(&core, definition);
         let pending = Pending {
             draft,
             core: Arc::clone(&core),
@@ -165,7 +165,7 @@ impl Store {
 }
 
 impl Stream {
-    /// Records new metadata; returns when they are safe.
+    /// Records new metadata; returns when they are durable.
     pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
         self.change_metadata(|_| Ok::<_, Error>(metadata.to_vec()))?
             .wait()

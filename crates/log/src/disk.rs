@@ -20,12 +20,12 @@ pub trait Disk: Send + Sync + 'static {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Open handles can continue to read it.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes all creations, renames and removals so far survive a power loss.
+    /// Makes all previous creations, renames and removals survive a power loss.
     fn sync_directory(&self) -> io::Result<()>;
     /// A number that stays with a file through renames and changes, but differs in a copy (for real
     /// files: inode and time of birth). It reveals a restored backup.
     fn identity(&self, name: &str) -> io::Result<u128>;
-    /// Bytes that can still be written.
+    /// Free space in bytes.
     fn free_bytes(&self) -> io::Result<u64>;
     /// Releases the directory: the store writes nothing more and another one may use it, though
     /// existing handles can still read.
@@ -34,7 +34,7 @@ pub trait Disk: Send + Sync + 'static {
 
 /// One open file.
 pub trait File: Send {
-    /// Writes all bytes at the end. On an error any part of them may have been written.
+    /// Appends all bytes. After an error any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Overwrites bytes with the same bytes, so that the next sync saves them even if an earlier
     /// one failed and dropped them. Needs no more room; if interrupted, it leaves the old bytes.
@@ -58,6 +58,6 @@ pub trait File: Send {
     }
     /// Releases the reserved space after the end. Best effort.
     fn release(&mut self) {}
-    /// Cuts the file to `length` bytes.
+    /// Truncates the file to `length` bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 }

@@ -51,8 +51,8 @@ impl Draft {
         }
     }
 
-    /// The mark that a stream's records before a number (0: none) are trimmed. The writer adds the stream's
-    /// cursor to it.
+    /// The mark that a stream's records before a number (0: none) are trimmed. The writer adds the
+    /// stream's cursor.
     pub(crate) fn trim(stream: u32, epoch: u64, before: u64, level: Level) -> Draft {
         Draft {
             kind: Kind::Trim,
@@ -66,7 +66,7 @@ impl Draft {
         }
     }
 
-    /// The mark that missing records are given up.
+    /// The mark that missing records were given up.
     pub(crate) fn lost(stream: u32, epoch: u64, from: u64, next: u64) -> Draft {
         Draft {
             kind: Kind::Lost,
@@ -88,7 +88,7 @@ impl Draft {
         }
     }
 
-    /// Bytes of its frames, at most.
+    /// Maximum length of its frames in bytes.
     pub(crate) fn written_bytes(&self) -> u64 {
         let body = match self.kind {
             Kind::Trim => CURSOR_MARK_BYTES as usize,
@@ -97,7 +97,7 @@ impl Draft {
         (HEADER_BYTES + body) as u64 * self.copies()
     }
 
-    /// Whether it sets a stream's cursor, and does nothing else.
+    /// Whether it only sets a stream's cursor.
     pub(crate) fn sets_cursor(&self) -> bool {
         self.kind == Kind::Trim && self.first == 0
     }
@@ -108,7 +108,7 @@ impl Draft {
             && Definition::decode(&self.body.bytes).is_some_and(|it| it.is_removal())
     }
 
-    /// Whether it may free room on the disk, and so may be written before other drafts.
+    /// Whether it may free space on the disk, and so may be written before other drafts.
     pub(crate) fn makes_room(&self) -> bool {
         (self.kind == Kind::Trim && self.first > 0) || self.is_removal()
     }

@@ -18,15 +18,15 @@ use std::task::{Context, Poll};
 /// Most bytes that are returned at once of records that are not safe yet.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Hands out a stream's records in order, without gaps, as soon as they are accepted: before they
-/// are safe.
+/// Returns a stream's records in order, without gaps, as soon as they are accepted, before they are
+/// durable.
 pub struct EagerFollower {
     stream: Stream,
     id: u64,
 }
 
 impl Stream {
-    /// Follows from a number on (0: from the first kept), without waiting until records are safe.
+    /// Follows from a number (0: from the first kept), without waiting until records are durable.
     pub fn follow_eagerly(&self, from_sequence: u64) -> EagerFollower {
         let next = match from_sequence {
             0 => self.first(),
@@ -71,7 +71,7 @@ impl EagerFollower {
         }
     }
 
-    /// As [`EagerFollower::poll_next`], as a future.
+    /// Like [`EagerFollower::poll_next`], as a future.
     pub async fn next(
         &mut self,
         take: &mut (dyn FnMut(Position, i64, &[u8]) + Send),

@@ -2,12 +2,12 @@
 
 use crate::Position;
 
-/// Why an operation of the store was refused or failed.
+/// The reason why an operation of the store was refused or failed.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     // -- the disk --
-    /// Less than the reserve is free. The store resumes automatically when there is room.
+    /// Less than the reserve is free. The store resumes automatically once there is room.
     #[error("the disk is full: {free} bytes are free, the reserve is {reserve} bytes")]
     Full {
         /// Bytes that are free.
@@ -63,7 +63,7 @@ pub enum Error {
         from: u64,
         /// The first sequence number after the gap.
         next: u64,
-        /// Why they are missing.
+        /// The reason.
         reason: GapReason,
     },
     /// The reader is ahead of the log: it has seen more than the log holds.
@@ -83,7 +83,7 @@ pub enum Error {
     /// A batch, a name or a stream's metadata is above its limit.
     #[error("{what} has {bytes} bytes, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The object that is too large.
         what: &'static str,
         /// Its size.
         bytes: usize,
@@ -93,7 +93,7 @@ pub enum Error {
     /// The last assigned number is not the one that `append_if` expected.
     #[error("the last record is {last}, not {expected}")]
     Conflict {
-        /// What the caller expected.
+        /// The expected number.
         expected: u64,
         /// The last assigned number.
         last: u64,
@@ -158,14 +158,14 @@ pub enum Error {
     Closed,
 }
 
-/// Why records are missing.
+/// The reason why records are missing.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GapReason {
     /// Their bytes fail the checksums, or are missing from the middle of the log.
     #[error("their bytes are corrupt or lost")]
     Corrupt,
-    /// They were the oldest: trimmed, or the log reached its size limit.
+    /// They were the oldest: trimmed, or removed when the log reached its size limit.
     #[error("trimmed by the stream's retention or removed by the log's size limit")]
     Trimmed,
 }

@@ -1,5 +1,5 @@
-//! Following a stream: its acknowledged records in order, read from the log. A slow follower costs the
-//! writer only a waker.
+//! Follows a stream: its acknowledged records in order, read from the log. A slow follower costs
+//! the writer only a waker.
 
 use crate::stream::read::READ_BYTES;
 use crate::{Error, Position, Record, Rollback, Stream};
@@ -14,7 +14,7 @@ pub struct Follower {
 }
 
 impl Stream {
-    /// Follows from a number on (0: from the first kept).
+    /// Follows from a number (0: from the first kept).
     pub fn follow(&self, from_sequence: u64) -> Follower {
         let id = self.core.view().new_follower();
         let next = if from_sequence == 0 {
@@ -36,8 +36,8 @@ impl Follower {
         }
     }
 
-    /// Ends a batch after about `max_bytes` of payload instead of 8 MiB, where there may be many readers; a
-    /// batch still has at least one record.
+    /// Limits a batch to about `max_bytes` of payload instead of 8 MiB, where there may be many
+    /// readers; a batch still has at least one record.
     #[must_use]
     pub fn within(mut self, max_bytes: usize) -> Follower {
         self.max_bytes = max_bytes;
@@ -79,7 +79,7 @@ impl Follower {
         Poll::Pending
     }
 
-    /// The next batch if there is one now.
+    /// The next batch, if one is available.
     pub fn try_next(&mut self) -> Result<Option<Vec<Record>>, Error> {
         let end = self.stream.core.view().end();
         if self.next > end {
@@ -117,7 +117,7 @@ impl Follower {
         }
     }
 
-    /// The sequence number it will hand out next.
+    /// The next sequence number.
     pub fn next_sequence(&self) -> u64 {
         self.next
     }

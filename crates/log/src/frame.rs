@@ -1,9 +1,9 @@
-//! Frames: how a batch, a stream's definition and the marks of opening and closing are laid out.
+//! Frames: the encoding of batches, definitions of streams, and the marks of opening and closing.
 //!
 //! A frame is a header of 72 bytes and a body, all numbers little endian. The header's checksum
-//! covers a salt of the segment and the frame's own offset, so that a frame is valid only in its
-//! place and a payload that looks like a frame is not one. `previous` is the checksum of the frame
-//! before: a frame that was lost or replaced is missed by its successor.
+//! covers a salt of the segment and the frame's own offset, so that a frame is valid only at its
+//! offset and a payload that looks like a frame is not one. `previous` is the checksum of the
+//! previous frame, which reveals a frame that was lost or replaced.
 //!
 //! | offset | field | | offset | field |
 //! |---|---|---|---|---|
@@ -15,10 +15,11 @@
 //! | 20 | bytes of the segment known to be synced, u32 | | 64 | body's checksum, u32 |
 //! | 24 | epoch, u64 | | 68 | header's checksum, u32 |
 //!
-//! Records that were put back into a gap are a frame of their own kind, out of order. A body of
-//! records is (time i64, length u32, payload) repeated; that of a trim mark is the first
-//! number that is kept, u64 (0: nothing is trimmed), and the stream's cursor if it has one (the number
-//! of the record that it belongs to, u64, and 16 bytes); that of records given up the number after the last, u64. Definitions and trim marks have the stream's next number as theirs.
+//! Records restored into a gap are a frame of their own kind, out of order. A body of records is
+//! (time i64, length u32, payload) repeated. The body of a trim mark is the first number kept, u64
+//! (0: nothing is trimmed), and the stream's cursor if it has one (the number of its record, u64,
+//! and 16 bytes). The body of a mark of given-up records is the number after the last, u64.
+//! Definitions and trim marks have the stream's next number as theirs.
 
 use crate::batch::{Batch, RECORD_BYTES};
 use crate::{
@@ -26,18 +27,18 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Bytes of a frame's header.
+/// Length of a frame's header in bytes.
 pub(crate) const HEADER_BYTES: usize = 72;
-/// First bytes of every frame: "CHf1".
+/// First bytes of each frame: "CHf1".
 pub(crate) const MAGIC: [u8; 4] = *b"CHf1";
-/// Sequence numbers stay below this, so that counting never overflows.
+/// Sequence numbers are below this limit, so that counting never overflows.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 62;
-/// Bytes of a trim mark's body without a cursor.
+/// Length of a trim mark's body without a cursor, in bytes.
 const MARK_BYTES: u32 = 8;
-/// The same, with one.
+/// The same, with a cursor.
 pub(crate) const CURSOR_MARK_BYTES: u32 = 8 + 8 + 16;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Records of one stream.
@@ -48,20 +49,20 @@ pub(crate) enum Kind {
     Open = 3,
     /// The log was closed here, with everything before it synced.
     Close = 4,
-    /// A stream's records before a number count no more; and its cursor.
+    /// A stream's records before a number are trimmed; also holds its cursor.
     Trim = 5,
-    /// Records of one stream that were missing, put back under their own numbers.
+    /// Missing records of one stream, restored under their own numbers.
     Fill = 6,
-    /// Missing records of one stream that nobody will put back.
+    /// Missing records of one stream that were given up.
     Lost = 7,
 }
 
-/// A frame's header but for its checksum.
+/// A frame's header without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// Records derived from others that come before them and may be no safer: where those may be
-    /// lost, these do not count.
+    /// The records are derived from earlier ones and are at most as durable: if those may be lost,
+    /// these do not count.
     pub(crate) derived: bool,
     pub(crate) body_bytes: u32,
     pub(crate) stream: u32,
@@ -119,7 +120,7 @@ impl Header {
         (bytes, crc)
     }
 
-    /// Reads a header at its place; `None` if it is not one. Also gives its checksum.
+    /// Parses a header at its offset; `None` if it is not one. Also returns its checksum.
     pub(crate) fn decode(bytes: &[u8], salt: u64, offset: u32) -> Option<(Header, u32)> {
         if bytes.len() < HEADER_BYTES || bytes[0..4] != MAGIC || bytes[6..8] != [0; 2] {
             return None;
@@ -184,7 +185,7 @@ impl Header {
         }
     }
 
-    /// Header and body together.
+    /// Length of header and body.
     pub(crate) fn frame_bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.body_bytes)
     }
@@ -195,7 +196,7 @@ impl Header {
     }
 }
 
-/// Makes the checksums of a frame's header right, for fuzzing; the header's checksum.
+/// Corrects the checksums of a frame's header, for fuzzing; returns the header's checksum.
 pub(crate) fn reseal(header: &mut [u8], body: &[u8], salt: u64, offset: u32) -> u32 {
     header[64..68].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     let crc = checksum(salt, offset, &header[..68]);
@@ -203,10 +204,10 @@ pub(crate) fn reseal(header: &mut [u8], body: &[u8], salt: u64, offset: u32) -> 
     crc
 }
 
-/// A batch laid out as a body.
+/// A batch encoded as a body.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// Shared with who reads it before it is written.
+    /// Shared with readers of records that are not written yet.
     pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) crc: u32,
     pub(crate) count: u32,
@@ -215,7 +216,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Of a batch; the caller has checked that its size and count fit 32 bits.
+    /// From a batch; the caller has checked that its size and count fit 32 bits.
     pub(crate) fn from_batch(batch: Batch) -> Body {
         let crc = crc32fast::hash(&batch.bytes);
         Body {
@@ -227,7 +228,7 @@ impl Body {
         }
     }
 
-    /// A body that is not records.
+    /// A body other than records.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Body {
         let crc = crc32fast::hash(&bytes);
         Body {
@@ -240,13 +241,13 @@ impl Body {
     }
 }
 
-/// The first number kept, of a trim mark's body.
+/// The first number kept, from a trim mark's body.
 pub(crate) fn mark(body: &[u8]) -> Option<u64> {
     let long = [MARK_BYTES as usize, CURSOR_MARK_BYTES as usize];
     long.contains(&body.len()).then(|| u64_at(body, 0))
 }
 
-/// A stream's cursor, and the number of the record that it belongs to.
+/// A stream's cursor, and the number of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bookmark {
     pub(crate) number: u64,
@@ -254,14 +255,14 @@ pub(crate) struct Bookmark {
 }
 
 impl Bookmark {
-    /// Of a trim mark's body.
+    /// From a trim mark's body.
     pub(crate) fn from_mark(body: &[u8]) -> Option<Bookmark> {
         let cursor = body.get(16..)?.try_into().ok()?;
         let number = u64_at(body, 8);
         Some(Bookmark { number, cursor })
     }
 
-    /// Of records: that of the last one that names one.
+    /// From records: that of the last one with a cursor.
     pub(crate) fn from_records(
         header: &Header,
         body: &[u8],
@@ -273,7 +274,7 @@ impl Bookmark {
         Some(Bookmark { number, cursor })
     }
 
-    /// Takes a newer one in the order of the log; records that are put back may be older.
+    /// Replaces it with a newer one in log order; restored records may be older.
     pub(crate) fn renew(known: &mut Option<Bookmark>, newer: Option<Bookmark>, kind: Kind) {
         let Some(newer) = newer else { return };
         let least = newer.number + u64::from(kind != Kind::Fill);
@@ -283,7 +284,7 @@ impl Bookmark {
     }
 }
 
-/// The cursor that the last of so many records names, of those that name one.
+/// The cursor of the last of `count` records that has one.
 pub(crate) fn newest_cursor(count: u32, body: &[u8], cursor_of: CursorOf) -> Option<Cursor> {
     let mut newest = None;
     each_of(1, count, body, |_, _, payload| {
@@ -303,8 +304,8 @@ pub(crate) fn mark_body(before: u64, bookmark: Option<Bookmark>) -> Vec<u8> {
     bytes
 }
 
-/// Calls `take` for each record (sequence, time, payload) until it answers false. `None` if the body
-/// does not hold exactly the header's count.
+/// Calls `take` for each record (sequence, time, payload) until it returns false. `None` if the
+/// body does not hold exactly the header's count.
 pub(crate) fn each_record<'a>(
     header: &Header,
     body: &'a [u8],
@@ -313,7 +314,7 @@ pub(crate) fn each_record<'a>(
     each_of(header.first, header.count, body, take)
 }
 
-/// As [`each_record`], for a body whose first number and count are known.
+/// Like [`each_record`], for a body whose first number and count are known.
 pub(crate) fn each_of<'a>(
     first: u64,
     count: u32,
@@ -336,7 +337,7 @@ pub(crate) fn each_of<'a>(
     rest.is_empty().then_some(())
 }
 
-/// One record as the caller gets it.
+/// A record as returned to the caller.
 pub(crate) fn record(epoch: u64, sequence: u64, time: i64, payload: &[u8]) -> Record {
     Record {
         position: Position { epoch, sequence },
@@ -345,27 +346,27 @@ pub(crate) fn record(epoch: u64, sequence: u64, time: i64, payload: &[u8]) -> Re
     }
 }
 
-/// A stream as its definition frame says; epoch and next number are in the frame's header.
+/// The content of a definition frame; epoch and next number are in the frame's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) level: Level,
     pub(crate) metadata: Vec<u8>,
-    /// Epochs with their first numbers, oldest first, the present one last.
+    /// Epochs with their first numbers, oldest first, the current one last.
     pub(crate) epochs: Vec<(u64, u64)>,
 }
 
-/// A stream that was removed, as the scan of a log found it.
+/// A removed stream, as found by the scan of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Removal {
     /// Its last epoch.
     pub(crate) epoch: u64,
-    /// The oldest segment that says so: no later one holds records of it.
+    /// The oldest segment with the removal: no later one holds records of the stream.
     pub(crate) segment: u32,
 }
 
 impl Definition {
-    /// What stands in the place of a removed stream's definition.
+    /// The definition that stands for a removed stream.
     pub(crate) fn removal(epoch: u64) -> Definition {
         Definition {
             name: String::new(),

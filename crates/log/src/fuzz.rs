@@ -1,5 +1,5 @@
-//! The entry for fuzzing recovery: a segment of any bytes must neither panic nor give records that
-//! contradict each other.
+//! The entry for fuzzing recovery: a segment of any bytes must neither panic nor return
+//! contradictory records.
 
 use crate::frame::{HEADER_BYTES, MAGIC, reseal};
 use crate::segment::{FORMAT_VERSION, SegmentHeader, salt, segment_name};

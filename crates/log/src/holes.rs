@@ -40,9 +40,9 @@ impl Stream {
         holes
     }
 
-    /// The damaged numbers of a copy, and the positions that the elements may have at their origin: what
-    /// the origin answers for such a range belongs there, number by number. `origin_of` reads the
-    /// position at the origin that the record of a number carries.
+    /// The damaged numbers of a copy, and the possible positions of the elements at their origin: the
+    /// origin's answer for such a range belongs there, number by number. `origin_of` reads the position
+    /// at the origin from the record of a number.
     ///
     /// Between two elements of one epoch of the origin the mapping is certain if as many numbers
     /// lie between them there as here. Between two of its epochs this node does not know how many
@@ -68,7 +68,8 @@ impl Stream {
             if before.is_some() && earlier.is_none() && between != Some(hole.count) {
                 continue;
             }
-            // Some of the numbers between them were lost: this node does not know which are damaged.
+            // Some of the numbers between them were lost: this node does not know which are
+            // damaged.
             if between.is_some_and(|between| between > hole.count) {
                 continue;
             }

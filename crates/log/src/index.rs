@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Frames of a chunk: 48 bytes of memory for all of them, and at most as many reads in a search.
 pub(crate) const CHUNK_FRAMES: usize = 64;
 
-/// The exact place of a frame.
+/// The exact position of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameRef {
     pub(crate) first: u64,
@@ -27,7 +27,7 @@ pub(crate) struct FrameRef {
 }
 
 impl FrameRef {
-    /// The frame with this header, at an offset of its segment.
+    /// The frame with this header, at an offset in its segment.
     pub(crate) fn new(header: &Header, offset: u32) -> FrameRef {
         FrameRef {
             first: header.first,
@@ -57,7 +57,7 @@ pub(crate) struct Chunk {
     pub(crate) start: u32,
     /// Offset of the last frame.
     pub(crate) last: u32,
-    /// Bytes of the stream's frames in it.
+    /// Size of the stream's frames in it in bytes.
     pub(crate) bytes: u32,
 }
 
@@ -102,9 +102,9 @@ pub(crate) struct Index {
     chunks: VecDeque<Chunk>,
     tail: Vec<FrameRef>,
     tail_segment: u32,
-    /// First number of the kept part; numbers below were trimmed or removed by the size limit.
+    /// First number of the part kept; lower numbers were trimmed or removed by the size limit.
     first: u64,
-    /// Number after the last acknowledged one.
+    /// The number after the last acknowledged one.
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
@@ -114,7 +114,7 @@ pub(crate) struct Index {
     fills: Vec<Fill>,
     /// Restored numbers that are corrupt again; their segment stays until they are trimmed.
     spoilt: Vec<Fill>,
-    /// How many of the chunks, the tail and the fills are in each segment.
+    /// The number of chunks, tail frames and fills in each segment.
     segments: BTreeMap<u32, u32>,
     bytes: u64,
     losses: Losses,
@@ -266,7 +266,7 @@ impl Index {
         self.segments.keys().copied()
     }
 
-    /// The chunks within a segment, and the tail as one, with the numbers that are in them.
+    /// The numbers in the chunks within a segment, and in the tail as one.
     pub(crate) fn numbers_in(&self, segment: u32) -> Vec<(u64, u64)> {
         let chunks = self.chunks.iter().filter(|chunk| chunk.segment == segment);
         let mut numbers: Vec<_> = chunks.map(|chunk| (chunk.first, chunk.next)).collect();
@@ -357,7 +357,7 @@ impl Index {
         self.wanted().iter().any(|gap| gap.0 < next && from < gap.1)
     }
 
-    /// The numbers up to `next` are missing.
+    /// Marks the numbers up to `next` as missing.
     pub(crate) fn skip_to(&mut self, next: u64) {
         if next > self.next {
             self.seal(self.tail.len());

@@ -39,19 +39,19 @@
 //!
 //! [`Store::remove`] removes a stream with all its records.
 //!
-//! Not done here: no clock (times are arguments), no replication, no compression, no deletion of
-//! single records, no moving of a slow stream's old records into newer segments. A copy of the files
-//! is recognized by their identity; a copy written *into* the same files in place is not, unless a
-//! client is ahead of it.
+//! This crate has no clock (times are arguments), no replication and no compression. It does not
+//! delete single records or move a slow stream's old records into newer segments. It recognizes a
+//! copy of the files by their identity, but not a copy written *into* the same files in place,
+//! unless a client is ahead of it.
 //!
 //! Memory: an index entry of 48 bytes for 64 frames of a stream, at least one for each segment in which it
 //! has records, plus at most 128 exact frame references of 40 bytes a stream and its definition three times. A million records in frames of one record take 0.75 MB, in frames
 //! of a hundred 7.5 kB.
 //!
-//! Files, from the bottom: `frame`, `segment`, `index`, `snapshot` are the format; `recover` and `open`
-//! read it; `commit` writes it; `state` is one stream, `queue` and `shared` are what all streams share;
-//! `step` and `settle` commit; `owner`, `store` and `stream` are the handles, and the other files add
-//! methods to them.
+//! Files, from the bottom: `frame`, `segment`, `index` and `snapshot` are the format; `recover` and
+//! `open` read it; `commit` writes it; `state` is one stream, `queue` and `shared` belong to all
+//! streams; `step` and `settle` commit; `owner`, `store` and `stream` are the handles, and the
+//! other files add methods to them.
 //!
 //! ```
 //! use chappe_log::{Level, MemoryDisk, Options, Store};
@@ -141,7 +141,7 @@ pub use waiting::{Room, Settled};
 pub struct Record {
     /// Epoch and number.
     pub position: Position,
-    /// Nanoseconds, as the caller gave it.
+    /// Time in nanoseconds, as given by the caller.
     pub time: i64,
     /// The bytes.
     pub payload: Vec<u8>,
@@ -158,7 +158,7 @@ pub enum Health {
     Full,
 }
 
-/// How many records of a stream were lost, and why, since the log was opened. Records of an incomplete
+/// The number of lost records of a stream, by cause, since the log was opened. Records of an incomplete
 /// end are not counted: their number is unknown, and the stream's new epoch marks the loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
@@ -168,11 +168,11 @@ pub struct Lost {
     pub corrupt: u64,
     /// Of these, records that were restored by [`Stream::fill`].
     pub filled: u64,
-    /// Records removed by [`Options::retain_bytes`], whether or not they were still wanted.
+    /// Records removed by [`Options::retain_bytes`], whether or not they were still needed.
     pub size_limit: u64,
     /// Records refused because the queue or the disk was full; their appends failed.
     pub refused: u64,
-    /// Records that are missing from the middle now.
+    /// Records that are currently missing from the middle.
     pub missing: u64,
 }
 
@@ -189,9 +189,9 @@ pub struct StreamInfo {
     pub epoch: u64,
     /// The first sequence number still kept (`last + 1` when there are no records).
     pub first: u64,
-    /// The last acknowledged sequence number, 0 when there was none yet.
+    /// The last acknowledged sequence number; 0 if there is none.
     pub last: u64,
-    /// Bytes of its frames in the kept segments.
+    /// Size of its frames in the existing segments in bytes.
     pub bytes: u64,
 }
 
@@ -210,7 +210,7 @@ pub struct Counters {
     pub refused: u64,
     /// Segments removed by the size limit.
     pub removed_segments: u64,
-    /// Segments removed because every record in them was trimmed.
+    /// Segments removed because all their records were trimmed.
     pub trimmed_segments: u64,
     /// Bytes read by the scrub.
     pub scrubbed_bytes: u64,

@@ -1,4 +1,4 @@
-//! A disk in memory: for tests, for fuzzing, and for a node that keeps nothing.
+//! A disk in memory: for tests, for fuzzing, and for a node without persistent data.
 
 use crate::{Disk, File};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         self.files()
             .insert(name.to_owned(), Arc::new(Mutex::new(bytes.to_vec())));

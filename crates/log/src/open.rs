@@ -21,7 +21,7 @@ use crate::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Bytes copied at once when a segment is rewritten.
+/// Bytes copied at a time when a segment is rewritten.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// An opened log, before its commit thread runs.

@@ -3,9 +3,9 @@
 use crate::Error;
 use std::time::Duration;
 
-/// Most bytes of a stream's name.
+/// Maximum length of a stream's name in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
-/// Most bytes of a stream's metadata: a schema, not a document store.
+/// Maximum length of a stream's metadata in bytes: a schema, not a document store.
 pub const MAX_METADATA_BYTES: usize = 256 * 1024;
 /// Most streams in one store: each costs some kilobytes of memory and a definition in each segment.
 pub const MAX_STREAMS: usize = 128 * 1024;
@@ -15,24 +15,24 @@ pub const MAX_DEFINITIONS_BYTES: usize = 256 * 1024 * 1024;
 /// Epochs of a stream that are remembered for [`crate::Stream::resume`]; a client that returns after
 /// more than these gets a rollback, which is safe.
 pub const MAX_EPOCHS: usize = 64;
-/// Smallest [`Options::segment_bytes`].
+/// Minimum of [`Options::segment_bytes`].
 pub const MIN_SEGMENT_BYTES: u64 = 4 * 1024;
-/// Largest [`Options::segment_bytes`]: offsets in a segment have 32 bits.
+/// Maximum of [`Options::segment_bytes`]: offsets in a segment have 32 bits.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 31;
 
-/// What `append` does when the queue in memory is full.
+/// The behaviour of `append` when the queue in memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// Wait on the caller's thread until there is room.
+    /// Blocks the caller's thread until there is room.
     Wait,
-    /// Return [`Error::QueueFull`].
+    /// Returns [`Error::QueueFull`].
     Refuse,
 }
 
-/// Who commits the queue.
+/// The thread that commits the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// A thread of the store's own, as soon as something is queued.
+    /// A thread of the store, as soon as something is queued.
     Thread,
     /// The caller, by [`crate::Store::commit`]: for a simulation, which is then deterministic. A
     /// thread that waits for an acknowledgement commits meanwhile; a full queue refuses, and a full
@@ -40,8 +40,8 @@ pub enum Commit {
     Caller,
 }
 
-/// 16 bytes of the caller that a stream's records carry, for instance the position up to which their source
-/// was read. See [`crate::Stream::cursor`].
+/// 16 bytes of the caller's that a stream's records carry, for instance the position up to which
+/// their source was read. See [`crate::Stream::cursor`].
 pub type Cursor = [u8; 16];
 /// Finds the cursor in a record's payload.
 pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
@@ -52,15 +52,16 @@ pub struct Options {
     /// Size at which a new segment starts. Default 64 MiB: after an unclean end the next open
     /// copies at most the last segment.
     pub segment_bytes: u64,
-    /// Most bytes queued for the writer. Default 8 MiB: some hundred milliseconds of a slow disk.
+    /// Maximum size of the writer's queue in bytes. Default 8 MiB: some hundred milliseconds of a
+    /// slow disk.
     pub queue_bytes: usize,
     /// Most bytes of records of level memory that wait in the queue while the disk has no room, in
     /// addition to `queue_bytes`; more are refused. A stream may use as much as is left, so that a
     /// flooding stream leaves half. Default 16 MiB: minutes of a thousand small records a second.
     pub full_bytes: usize,
-    /// What `append` does when the queue is full. Default: wait.
+    /// The behaviour of `append` when the queue is full. Default: wait.
     pub queue_full: QueueFull,
-    /// Most bytes of one batch as stored. Default 4 MiB.
+    /// Maximum size of one batch as stored in bytes. Default 4 MiB.
     pub batch_bytes: usize,
     /// Free bytes of the disk that are never used, so that closing and other programs still have
     /// room. Default 1 MiB. The disk counts as full when a batch does not fit and less than 64 KiB
@@ -68,11 +69,11 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
-    /// How often a full disk is checked before the batches that wait for room are refused with
+    /// Number of checks of a full disk before the batches that wait for room are refused with
     /// [`Error::Full`] and their numbers are assigned again. Default 5, with `full_poll` one second: a
     /// caller that waits for an acknowledgement does not hang for as long as the disk is full.
     pub full_polls: u32,
-    /// Who commits the queue. Default: a thread.
+    /// The thread that commits the queue. Default: a thread of the store.
     pub commit: Commit,
     /// How long the commit thread waits after each group to gather more for the next one: a sync
     /// costs the same for many. A record after a quiet period is written at once; a new stream, the

@@ -19,9 +19,10 @@ pub enum Committed {
     Nothing,
     /// A group was written, synced if one of its streams needs that, and acknowledged.
     Group,
-    /// There is no room. After [`crate::Options::full_polls`] such calls the waiting appends are refused.
+    /// The disk is full. After [`crate::Options::full_polls`] such calls the waiting appends are
+    /// refused.
     Full {
-        /// Bytes that are free.
+        /// Free space in bytes.
         free: u64,
     },
 }
@@ -29,11 +30,11 @@ pub enum Committed {
 /// Held by every handle; when the last is dropped, the store closes.
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
-    /// Draws the epochs of new streams; its lock keeps definitions in their order.
+    /// Source of the epochs of new streams; its lock keeps definitions in order.
     pub(crate) epochs: Mutex<EpochSource>,
     pub(crate) scrub: Mutex<Pass>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// With [`Commit::Caller`], until it has ended.
+    /// With [`Commit::Caller`], until the store is closed.
     committer: Mutex<Option<Committer>>,
     this: Weak<Owner>,
 }
@@ -67,7 +68,7 @@ impl Owner {
         (self.shared.options.commit == Commit::Caller).then_some(this)
     }
 
-    /// One group, on this thread.
+    /// Commits one group, on this thread.
     pub(crate) fn commit(&self) -> Result<Committed, Error> {
         let mut slot = self.committer();
         let Some(committer) = slot.as_mut() else {
@@ -154,7 +155,7 @@ impl Owner {
             && thread.join().is_err()
         {
             return Err(Error::Failed {
-                reason: "the commit thread ended by a panic".to_owned(),
+                reason: "the commit thread panicked".to_owned(),
             });
         }
         self.shared.lock().ended.clone().unwrap_or(Ok(()))

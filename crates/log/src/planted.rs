@@ -9,9 +9,9 @@
 pub enum Defect {
     /// Level `power` acknowledges without a sync.
     AcknowledgesUnsynced = 1,
-    /// A sync that failed counts as done.
+    /// A failed sync counts as successful.
     IgnoresFailedSync,
-    /// A bad middle of the last segment is cut off as if it were a torn tail.
+    /// Damage in the middle of the last segment is cut off like a torn tail.
     CutsMiddle,
     /// A restored copy continues in the old epoch.
     IgnoresCopy,
@@ -28,7 +28,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// All of them.
+    /// All defects.
     pub const ALL: [Self; 9] = [
         Self::AcknowledgesUnsynced,
         Self::IgnoresFailedSync,

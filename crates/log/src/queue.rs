@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// A draft on its way through the commit thread.
+/// A draft in the queue.
 pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
@@ -64,7 +64,7 @@ pub(crate) struct Queue {
     pub(crate) health: Health,
     /// Records of level memory wait for room, though others may fit.
     pub(crate) waits_for_room: bool,
-    /// Free bytes when the disk was found full.
+    /// Free space in bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
     /// Streams whose first definition is queued.
@@ -75,9 +75,9 @@ pub(crate) struct Queue {
     /// Removed streams that the log still has to name.
     pub(crate) removals: usize,
     pub(crate) counters: Counters,
-    /// How often numbers were retracted from records that were refused.
+    /// The number of times that refused records' numbers were retracted.
     pub(crate) retractions: u64,
-    /// How the commit thread ended.
+    /// The result of the commit thread.
     pub(crate) ended: Option<Result<(), Error>>,
 }
 

@@ -28,11 +28,11 @@ pub(crate) struct Reader {
 /// Receives epoch, sequence number, time and payload; returns whether it wants more.
 pub(crate) type RecordVisitor<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a;
 
-/// Frames that were read.
+/// The result of reading frames.
 pub(crate) enum ReadOutcome {
     /// All were valid, or the visitor has stopped.
     All,
-    /// A frame is not valid; this is the number after it.
+    /// A frame is invalid; this is the number after it.
     Corrupt(u64),
 }
 

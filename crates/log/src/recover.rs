@@ -1,15 +1,15 @@
 //! Scanning a whole log: its valid frames, a torn end, corrupt ranges in the middle.
 //!
-//! A frame counts once its successor vouches for it by the chained checksum, or nothing comes after
-//! it. Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at
-//! the very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
+//! A frame counts once its successor confirms it by the chained checksum, or nothing follows it.
+//! Invalid bytes with a valid frame after them are a corrupt range and stay; invalid bytes at the
+//! very end are a torn tail. Nothing is changed here: opening and `check` share this scan.
 //!
 //! Derived records do not count after damage that is not known to have been synced: their inputs may have
 //! been in it. The frames up to the next opening record whether it was synced, so each scan gives the same
 //! result.
 //!
-//! A segment that is not there is right when it is before the first one, or when nothing is missing
-//! by it but trimmed numbers: each segment begins with all definitions and trim marks.
+//! A missing segment is no damage if it is before the first one, or if only trimmed numbers are
+//! missing: each segment starts with all definitions and trim marks.
 
 use crate::frame::{Bookmark, Definition, Header, Kind, Removal, mark};
 use crate::index::{FrameRef, Index};
@@ -26,7 +26,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A stream as the scan found it.
+/// A stream as found by the scan.
 pub(crate) struct ScannedStream {
     pub(crate) definition: Definition,
     /// Its definition was read, not made up.
@@ -34,37 +34,38 @@ pub(crate) struct ScannedStream {
     pub(crate) index: Index,
     pub(crate) frames: u64,
     pub(crate) records: u64,
-    /// The first number kept by the newest trim mark; 0 when there is none.
+    /// The first number kept by the newest trim mark; 0 if there is none.
     pub(crate) trimmed: u64,
     /// The newest cursor.
     pub(crate) bookmark: Option<Bookmark>,
-    /// The first number that its first frame tells of, and the damage that may have held those before.
+    /// The first number that its first frame states, and the damage that may have held earlier
+    /// ones.
     born: (u64, Option<Beginning>),
-    /// How many ranges, and how many of unknown content, came before its last frame.
+    /// Number of corrupt ranges, and of those with unknown content, before its last frame.
     ranges_seen: usize,
     opaque_seen: usize,
 }
 
-/// Damage in which the beginning of a stream may lie.
+/// Damage that may contain the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Beginning {
-    /// Which of the ranges.
+    /// The index of the range.
     range: usize,
     /// Not in the oldest segment: nothing before it was removed.
     sure: bool,
 }
 
-/// A whole log as the scan found it.
+/// An entire log as found by the scan.
 #[derive(Default)]
 pub(crate) struct Scanned {
     /// The key of the checksums; `None` when there is no log yet.
     pub(crate) store: Option<u64>,
-    /// There is a marker and it is not its own (or there is none though there is a log).
+    /// There is a marker of another store (or none though there is a log).
     pub(crate) copied: bool,
     pub(crate) streams: BTreeMap<u32, ScannedStream>,
     /// Streams that were removed.
     pub(crate) removals: BTreeMap<u32, Removal>,
-    /// Number and length up to the end of the last valid frame.
+    /// Number of the last segment, and its length up to the end of the last valid frame.
     pub(crate) segments: Vec<(u32, u64)>,
     pub(crate) corrupt: Vec<CorruptRange>,
     pub(crate) torn: Option<TornTail>,
@@ -76,9 +77,9 @@ pub(crate) struct Scanned {
     pub(crate) last_crc: u32,
     /// Segments that were not read because their snapshots are trusted.
     pub(crate) indexed: usize,
-    /// Of whole segments that were read, but for the last one.
+    /// Snapshots of the segments that were read, except the last one.
     pub(crate) snapshots: Vec<Snapshot>,
-    /// Of the last segment, if nothing in it is damaged.
+    /// The snapshot of the last segment, if it has no damage.
     pub(crate) last_snapshot: Option<Snapshot>,
     /// Format versions of the segments.
     pub(crate) versions: BTreeMap<u32, u32>,
@@ -86,25 +87,25 @@ pub(crate) struct Scanned {
     complete: BTreeSet<u32>,
     /// Which of `corrupt` may have held anything.
     opaque: Vec<usize>,
-    /// Which of `corrupt` are missing segments.
+    /// Indexes of the ranges of `corrupt` that are missing segments.
     holes: Vec<usize>,
 }
 
 impl Scanned {
-    /// Applies the trim marks: what they cover is neither there nor missing.
+    /// Applies the trim marks: trimmed records neither exist nor are missing.
     fn apply_marks(&mut self) {
         let mut marks = BTreeMap::new();
         for stream in self.streams.values_mut() {
             let (first, lost_in) = stream.born;
             let kept = stream.trimmed.max(1);
-            // Without a mark, what is before the oldest segment was removed by the size limit.
+            // Without a mark, the size limit removed everything before the oldest segment.
             let lost_in = lost_in.filter(|lost_in| lost_in.sure || stream.trimmed > 0);
             match lost_in.filter(|_| kept < first) {
                 Some(Beginning { range, .. }) => {
                     let gap = (stream.definition.name.clone(), kept, first - 1);
                     self.corrupt[range].gaps.push(gap);
                 }
-                // What was put back lies in later segments, and stays without the damaged one.
+                // Restored records lie in later segments, and stay without the damaged one.
                 None => drop(stream.index.trim_to(stream.index.put_back_before(first))),
             }
             stream.index.trim_to(stream.trimmed);
@@ -124,13 +125,13 @@ impl Scanned {
                 let kept = marks.get(name.as_str()).copied();
                 *from = kept.map_or(*from, |kept| kept.max(*from));
             }
-            // What was put back is not missing any more.
+            // Restored records are no longer missing.
             range.gaps.retain(|(name, from, last)| {
                 let missing = |it: &&ScannedStream| it.index.misses_some(*from, *last + 1);
                 from <= last && named(name).is_none_or(missing)
             });
         }
-        // What of the newest segment is damaged may have held what nothing after it tells of.
+        // Damage in the newest segment may have held records that no later frame mentions.
         let newest = self
             .segments
             .last()
@@ -203,9 +204,9 @@ impl Scanned {
 }
 
 /// The description of derived records that do not count.
-const ORPHANED: &str = "what it was derived from may be lost";
+const ORPHANED: &str = "the records it was derived from may be lost";
 
-/// A valid frame that waits for its successor.
+/// A valid frame that waits for confirmation by its successor.
 struct Held {
     header: Header,
     segment: u32,
@@ -214,7 +215,7 @@ struct Held {
     /// Empty for records.
     body: Vec<u8>,
     bookmark: Option<Bookmark>,
-    /// Derived from what may be lost.
+    /// Derived from records that may be lost.
     orphaned: bool,
 }
 
@@ -262,14 +263,14 @@ struct Scan {
     /// The number of the oldest segment.
     oldest: u32,
     held: Option<Held>,
-    /// Checksum that the next frame must name; unknown after invalid bytes.
+    /// Checksum of the previous frame that the next must state; unknown after invalid bytes.
     chain: Option<u32>,
     doubtful: Vec<Doubtful>,
-    /// Where the last damage in the present segment ends; 0: there is none.
+    /// End of the last damage in the current segment; 0: there is none.
     damaged_until: u64,
-    /// Such an end, and whether it was synced before the process ended.
+    /// The end of such damage, and whether it was synced before the process ended.
     synced_later: Option<(u64, bool)>,
-    /// What the present segment holds, with the number of ranges before it.
+    /// The current segment's content, with the number of ranges before it.
     building: Option<(Snapshot, usize)>,
     /// Names of streams by the newest segment, for those that only snapshots have told of so far.
     names: BTreeMap<u32, String>,
@@ -277,7 +278,7 @@ struct Scan {
     noted: usize,
 }
 
-/// A segment that is there: number, file, length and header.
+/// An existing segment: number, file, length and header.
 struct SegmentFile {
     number: u32,
     file: Box<dyn File>,
@@ -285,12 +286,12 @@ struct SegmentFile {
     header: Option<SegmentHeader>,
 }
 
-/// Whether snapshots may stand for what they are of.
+/// The extent of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Every byte is read.
+    /// Reads every byte.
     All,
-    /// Segments whose snapshots can be trusted are not.
+    /// Skips segments whose snapshots can be trusted.
     Unknown,
 }
 
@@ -422,7 +423,7 @@ fn scan_reading(
     Ok(scan.found)
 }
 
-/// The snapshot of a segment, if the next one vouches for it.
+/// The snapshot of a segment, if the next one confirms it.
 fn snapshot_of(disk: &dyn Disk, one: &SegmentFile, next: Option<&SegmentFile>) -> Option<Snapshot> {
     let (header, next) = (one.header?, next?);
     if next.number != one.number + 1 {
@@ -493,8 +494,8 @@ fn unkeyed(mut found: Scanned, files: &[SegmentFile], has_marker: bool) -> Resul
     Ok(found)
 }
 
-/// Whether a frame from `offset` on, of the process that wrote the one with the checksum `crc` before
-/// it, says that what ends at `until` was synced.
+/// Whether a frame from `offset`, by the process that wrote the frame with the checksum `crc`
+/// before it, states that everything up to `until` was synced.
 fn synced_later(
     mut ahead: Scanner<'_>,
     mut offset: u64,
@@ -510,7 +511,7 @@ fn synced_later(
                 offset += header.frame_bytes();
                 crc = next;
             }
-            // After an opening everything before it is synced, also what is damaged.
+            // After an opening everything before it is synced, including damaged bytes.
             Found::Frame(..) | Found::BadBody(..) | Found::Bad(_) | Found::End => return Ok(false),
         }
     }
@@ -532,7 +533,7 @@ impl Scan {
         });
     }
 
-    /// Joins a segment to the one before.
+    /// Links a segment to the previous one.
     fn segment_header(&mut self, number: u32, header: Option<SegmentHeader>) {
         let before = self.found.segments.last().copied();
         if let Some((last, _)) = before.filter(|(last, _)| last + 1 != number) {
@@ -556,7 +557,7 @@ impl Scan {
         self.finish_snapshot(before);
     }
 
-    /// The segment before this one was read: if all of it is right, its snapshot can be written.
+    /// Handles the end of a segment: if all of it is valid, its snapshot can be written.
     fn finish_snapshot(&mut self, before: Option<(u32, u64)>) {
         if let Some((snapshot, ranges)) = self.building.take()
             && ranges == self.found.corrupt.len()
@@ -640,8 +641,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether what a derived frame comes from may be in the last damage, which is before it and was
-    /// not known to be synced then. What follows at `next` may tell that it was.
+    /// Whether the inputs of a derived frame may be in the last damage, which precedes it and was
+    /// not known to be synced then. Frames from `next` may show that it was.
     fn orphaned(&mut self, ahead: Scanner<'_>, next: u64, crc: u32) -> std::io::Result<bool> {
         if planted::is(Defect::KeepsDerived) {
             return Ok(false);
@@ -677,7 +678,7 @@ impl Scan {
         }
     }
 
-    /// A valid frame came after the invalid bytes: they are corrupt.
+    /// A valid frame follows the invalid bytes: they are corrupt.
     fn settle_doubtful(&mut self, segment: u32) {
         for doubtful in std::mem::take(&mut self.doubtful) {
             let Doubtful {
@@ -690,14 +691,15 @@ impl Scan {
                 Some(header) => {
                     let removed = self.found.removals.contains_key(&header.stream);
                     if header.kind == Kind::Definition && !removed {
-                        // What it is called is said elsewhere; where its numbers are is known.
+                        // Its description is reported elsewhere; the position of its numbers is
+                        // known.
                         self.stream(&header);
                     }
                     self.corrupt(
                         segment,
                         offset,
                         bytes,
-                        "a frame's body is not what was written",
+                        "the body of a frame fails its checksum",
                         header.kind == Kind::Definition,
                     );
                     self.lost(&header);
@@ -707,23 +709,23 @@ impl Scan {
                         segment,
                         offset,
                         bytes,
-                        "the segment's header is invalid",
+                        "the header of the segment is invalid",
                         false,
                     );
                 }
-                None => self.corrupt(segment, offset, bytes, "no frame can be read", true),
+                None => self.corrupt(segment, offset, bytes, "no valid frame", true),
             }
         }
     }
 
-    /// The records of a frame with this header are known to be lost.
+    /// Records that the records of a frame with this header are lost.
     fn lost(&mut self, header: &Header) {
         if header.kind != Kind::Records {
             return;
         }
         self.stream(header);
         self.skip(header.stream, header.first);
-        // The frame's own range was noted just before.
+        // The frame's own range was recorded just before.
         let own = self.found.corrupt.len().saturating_sub(1);
         self.stream(header).ranges_seen = own;
         self.skip(header.stream, header.next());
@@ -741,7 +743,7 @@ impl Scan {
         self.held = Some(held);
     }
 
-    /// The successor names another frame than the held one.
+    /// The successor states another predecessor than the held frame.
     fn refuse_held(&mut self) {
         let Some(Held {
             header,
@@ -758,7 +760,7 @@ impl Scan {
             segment,
             offset,
             bytes,
-            "the frame after names another one",
+            "the next frame has another predecessor",
             true,
         );
         self.lost(&header);
@@ -799,7 +801,7 @@ impl Scan {
                 Some(definition) => self.apply_definition(&header, definition),
                 None => {
                     let bytes = header.frame_bytes();
-                    self.corrupt(segment, offset, bytes, "a definition cannot be read", true);
+                    self.corrupt(segment, offset, bytes, "a definition is malformed", true);
                 }
             },
             Kind::Lost => {
@@ -814,7 +816,7 @@ impl Scan {
         }
     }
 
-    /// The stream of a frame of records; one whose definition is lost gets a name made up.
+    /// The stream of a frame of records; a stream whose definition is lost gets a generated name.
     fn stream(&mut self, header: &Header) -> &mut ScannedStream {
         self.stream_from(header.stream, header.epoch, header.first)
     }
@@ -846,7 +848,7 @@ impl Scan {
         })
     }
 
-    /// The damage in which the beginning of a stream may lie that is first heard of now.
+    /// The damage that may contain the start of a stream with no earlier frame.
     fn lost_beginning(&self) -> Option<Beginning> {
         let range = self.found.opaque.last().copied()?;
         let in_oldest = self.found.corrupt[range].segment == segment_name(self.oldest);
@@ -854,7 +856,7 @@ impl Scan {
         Some(Beginning { range, sure })
     }
 
-    /// Numbers of a stream up to `next` are missing; says so at the range that holds them.
+    /// Marks numbers of a stream up to `next` as missing, in the range that held them.
     fn skip(&mut self, id: u32, next: u64) {
         let (ranges, opaque) = (self.found.corrupt.len(), self.found.opaque.len());
         let Some(stream) = self.found.streams.get_mut(&id) else {
@@ -870,7 +872,7 @@ impl Scan {
         let gap = (stream.definition.name.clone(), from, next - 1);
         if seen >= ranges {
             let segment = self.found.segments.last().map_or(1, |(number, _)| *number);
-            self.corrupt(segment, 0, 0, "numbers are missing", false);
+            self.corrupt(segment, 0, 0, "records are missing", false);
         }
         let at = seen.min(self.found.corrupt.len() - 1);
         self.found.corrupt[at].gaps.push(gap);
@@ -880,7 +882,13 @@ impl Scan {
         let expected = self.stream(header).index.next();
         if header.first < expected {
             let bytes = header.frame_bytes();
-            return self.corrupt(segment, offset, bytes, "a frame's numbers go back", false);
+            return self.corrupt(
+                segment,
+                offset,
+                bytes,
+                "the numbers of a frame are lower than those before",
+                false,
+            );
         }
         self.skip(header.stream, header.first);
         let stream = self.stream(header);
@@ -910,14 +918,14 @@ impl Scan {
         self.found.records += u64::from(header.count);
     }
 
-    /// Records that were put back: theirs are numbers that were given out before.
+    /// Handles restored records, whose numbers were assigned before.
     fn apply_fill(&mut self, header: &Header, segment: u32, offset: u64) {
         if planted::is(Defect::ForgetsFills) {
             return;
         }
         if header.next() > self.stream(header).index.next() {
             let bytes = header.frame_bytes();
-            let what = "records are put back that were never there";
+            let what = "restored records have numbers that were never assigned";
             return self.corrupt(segment, offset, bytes, what, false);
         }
         let stream = self.stream(header);
@@ -929,7 +937,7 @@ impl Scan {
         self.found.records += u64::from(header.count);
     }
 
-    /// Whether a snapshot goes on where the streams are.
+    /// Whether a snapshot continues where the streams end.
     fn continues(&self, snapshot: &Snapshot) -> bool {
         snapshot.parts.iter().all(|(id, part)| {
             let known = self.found.streams.get(id).map_or(0, |it| it.index.next());
@@ -937,7 +945,7 @@ impl Scan {
         })
     }
 
-    /// Takes what a segment holds from its snapshot.
+    /// Takes the content of a segment from its snapshot.
     fn apply_snapshot(&mut self, snapshot: Snapshot) {
         for (id, part) in snapshot.parts {
             self.found.frames += part.frames;

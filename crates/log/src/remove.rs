@@ -1,6 +1,6 @@
-//! Removing a stream: its records, its definition, and its name.
+//! Removes a stream: its records, its definition, and its name.
 //!
-//! A removal is a definition without a name. Like every definition it is written twice, synced, and
+//! A removal is a definition without a name. Like each definition it is written twice, synced, and
 //! repeated at the start of each segment, so that older segments that still hold frames of the
 //! stream do not restore it. It is repeated until all of these are removed. A stream that is
 //! created again under the name has another number in the log and another epoch.

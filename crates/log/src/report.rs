@@ -12,16 +12,16 @@ pub struct Recovery {
     pub created: bool,
     /// The log was closed regularly; otherwise the process or the machine ended unexpectedly.
     pub clean: bool,
-    /// The files are a copy of the ones that were written.
+    /// The files are a copy of the original ones.
     pub copied: bool,
-    /// Segments found.
+    /// Number of segments.
     pub segments: usize,
     /// Segments of these that were not read, because a snapshot describes them. Damage in them is
     /// found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
     pub indexed: usize,
-    /// Records found in all.
+    /// Total number of records.
     pub records: u64,
-    /// The streams as they were found.
+    /// The streams.
     pub streams: Vec<StreamInfo>,
     /// An incomplete end that was cut.
     pub torn_tail: Option<TornTail>,
@@ -85,7 +85,7 @@ pub struct NewEpoch {
     pub reason: EpochReason,
 }
 
-/// Why a stream has a new epoch.
+/// The reason for a stream's new epoch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochReason {
@@ -124,7 +124,7 @@ pub struct Report {
     pub records: u64,
     /// The log was closed regularly.
     pub clean: bool,
-    /// The files are a copy of the ones that were written.
+    /// The files are a copy of the original ones.
     pub copied: bool,
     /// Per stream.
     pub streams: Vec<StreamReport>,
@@ -142,7 +142,7 @@ impl Report {
     }
 }
 
-/// A stream as [`crate::check`] found it.
+/// A stream as found by [`crate::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamReport {
     /// Name, level, epoch, numbers, bytes.

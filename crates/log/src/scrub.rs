@@ -1,5 +1,5 @@
 //! The scrub finds bit rot before a reader does: it reads old segments again, piece by piece, and
-//! checks every checksum.
+//! verifies every checksum.
 //!
 //! The segment that is being written is left out: opening and reading check it. Damage becomes gaps
 //! of its streams at once, so that readers see them and [`crate::Stream::fill`] can restore the
@@ -25,18 +25,18 @@ pub struct Scrubbed {
     /// Damaged records that are still in memory and are being rewritten; with
     /// [`crate::Commit::Caller`] the next commit does that.
     pub from_memory: u64,
-    /// Segments of this round that are done.
+    /// Number of segments of this round that are finished.
     pub segments_done: usize,
     /// All segments of this round, without the one that is being written.
     pub segments: usize,
-    /// The last segment is done: the next step begins a new round.
+    /// The last segment is finished: the next step starts a new round.
     pub round_done: bool,
 }
 
 impl Store {
-    /// Reads about `budget_bytes` of the segments that are no longer written, checks every checksum, and
-    /// reports new damage. Each call continues where the one before ended; after the newest segment it
-    /// starts over. Blocks on the disk.
+    /// Reads about `budget_bytes` of the segments that are no longer written, verifies every
+    /// checksum, and reports new damage. Each call continues where the previous one ended; after
+    /// the newest segment it starts over. Blocks on the disk.
     ///
     /// # Errors
     /// The disk fails to read.

@@ -14,7 +14,7 @@ use std::io;
 ///
 /// Version 2 added restored records, version 3 derived records, version 4 cursors.
 pub(crate) const FORMAT_VERSION: u32 = 4;
-/// Bytes of a segment's header.
+/// Length of a segment's header in bytes.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 36;
 /// The marker's file name.
 pub(crate) const MARKER: &str = "marker";
@@ -73,9 +73,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) version: u32,
     pub(crate) number: u32,
     pub(crate) store: u64,
-    /// Checksum of the last frame of the segment before.
+    /// Checksum of the last frame of the previous segment.
     pub(crate) previous: u32,
-    /// Length of the segment before; 0 for the first.
+    /// Length of the previous segment; 0 for the first.
     pub(crate) previous_bytes: u32,
 }
 
@@ -93,7 +93,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `Ok(None)` when the bytes are not a header of this number.
+    /// `Ok(None)` if the bytes are not a header of this number.
     pub(crate) fn decode(bytes: &[u8], number: u32) -> Result<Option<SegmentHeader>, Error> {
         if bytes.len() < SEGMENT_HEADER_BYTES || &bytes[0..8] != SEGMENT_MAGIC {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Marker {
         Marker::decode(&bytes[..length])
     }
 
-    /// Writes a marker with its own identity and makes it safe.
+    /// Writes a marker with its own identity and syncs it.
     pub(crate) fn write(disk: &dyn Disk, store: u64) -> Result<(), Error> {
         let name = format!("{MARKER}{UNFINISHED}");
         let mut file = at("create", &name, disk.create(&name))?;

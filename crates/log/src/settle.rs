@@ -1,5 +1,5 @@
-//! The outcome of a commit: frames become readable and are acknowledged, or they are refused and their
-//! numbers are free again.
+//! The outcome of a commit: frames become readable and are acknowledged, or they are refused and
+//! their numbers are free again.
 
 use crate::commit::{Fault, Writer};
 use crate::frame::{Kind, mark};
@@ -67,9 +67,9 @@ impl Shared {
             let mut queue = self.lock();
             for pending in &done {
                 if let Some(definition) = pending.definition() {
-                    queue.defined(&pending.core, definition);
+                    queue.on_defined(&pending.core, definition);
                 } else if pending.draft.is_removal() {
-                    queue.removed(&pending.core);
+                    queue.on_removed(&pending.core);
                 }
             }
             queue.removals = writer.removals.len();
@@ -170,13 +170,13 @@ impl Shared {
             if draft.is_removal() {
                 pending.core.removed.store(false, Ordering::Relaxed);
             } else if draft.kind == Kind::Definition {
-                queue.undefined(&pending.core);
+                queue.on_definition_refused(&pending.core);
             }
             refused.push(pending);
         }
         for pending in &kept {
             if let Some(definition) = pending.definition() {
-                queue.defining(&pending.core, definition);
+                queue.on_definition_queued(&pending.core, definition);
             }
         }
         queue.counters.refused += refused.len() as u64;
@@ -191,7 +191,8 @@ impl Shared {
         kept
     }
 
-    /// Records of level memory are acknowledged: while they wait for room they are read from memory.
+    /// Records of level memory are acknowledged: while they wait for room they are read from
+    /// memory.
     pub(crate) fn show_waiting(&self, group: &VecDeque<Pending>) {
         let mut wakers = Vec::new();
         {
@@ -238,7 +239,7 @@ impl Shared {
         queue.counters.syncs = writer.done.syncs;
     }
 
-    /// Removes the segments in which every record is trimmed, then the oldest above the size limit,
+    /// Removes the segments in which every record is trimmed, then the oldest above the size limit;
     /// from the indexes first.
     pub(crate) fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
         let dead = writer.remove_dead()?;

@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Most bytes that may be queued now.
+    /// Maximum number of bytes that may be queued now.
     fn queue_limit(&self, queue: &Queue) -> usize {
         let more = if queue.lacks_room() {
             self.options.full_bytes

@@ -26,7 +26,7 @@ impl Eager {
         }
     }
 
-    /// The numbers from `from` on will be assigned to other records.
+    /// The numbers from `from` will be assigned to other records.
     pub(crate) fn retract(&mut self, from: u64, wakers: &mut Vec<Waker>) {
         if self.next > from {
             self.next = from;
@@ -69,7 +69,7 @@ impl View {
         self.coming.is_none().then_some(&self.definition)
     }
 
-    /// The number after the last one that can be read.
+    /// The number after the last readable one.
     pub(crate) fn end(&self) -> u64 {
         self.index.next().max(self.shown)
     }
@@ -219,7 +219,7 @@ impl Core {
         self.view().index.next() > self.assigned.load(Ordering::Relaxed)
     }
 
-    /// The records from `from` on were refused: their numbers will be assigned to others.
+    /// The records from `from` were refused: their numbers will be assigned to others.
     pub(crate) fn retract(&self, from: u64, wakers: &mut Vec<Waker>) {
         let mut view = self.view();
         while view.accepted.back().is_some_and(|it| it.first >= from) {

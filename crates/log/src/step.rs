@@ -1,13 +1,13 @@
-//! Committing step by step, on the commit thread or by a caller that drives the store itself.
+//! Commits step by step, on the commit thread or by a caller that drives the store itself.
 //!
 //! A step never waits: it writes queued drafts, or reports that the disk has no room. The thread waits
 //! between steps ([`Shared::run`]), so a simulation can replace the thread.
 //!
-//! On a full disk, trim marks and removals are written first, past the reserve, because they make room.
-//! Appends that need the disk are refused after a while, and so are later ones. Records of level memory
-//! are acknowledged already: they stay in the queue, where readers find them, and more are accepted. If
-//! only a large batch does not fit, it is refused at once with what depends on it, and the rest is
-//! written.
+//! On a full disk, trim marks and removals are written first, using the reserve, because they free
+//! space. Appends that need the disk are refused after a while, and so are later ones. Records of
+//! level memory are acknowledged already: they stay in the queue, where readers find them, and more
+//! are accepted. If only a large batch does not fit, it is refused at once with the drafts that
+//! depend on it, and the rest is written.
 
 use crate::commit::{Fault, Writer};
 use crate::queue::{Pending, Queue};
@@ -31,7 +31,7 @@ pub(crate) enum Step {
 pub(crate) struct Committer {
     pub(crate) writer: Writer,
     group: VecDeque<Pending>,
-    /// How often the disk was found full since something was last written or refused.
+    /// Number of times the disk was found full since something was last written or refused.
     polls: u32,
     begun: bool,
 }
@@ -63,7 +63,7 @@ struct StopOnPanic<'a>(&'a Shared);
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "the commit thread ended by a panic".to_owned();
+            let reason = "the commit thread panicked".to_owned();
             self.0.stop(&Error::Failed { reason }, VecDeque::new());
         }
     }
@@ -123,7 +123,7 @@ impl Shared {
         }
         match writer.useful_room() {
             Err(Fault::Full(free)) => {
-                self.full(free);
+                self.on_full_disk(free);
                 Ok(Step::Full(free))
             }
             Err(failed) => Err(self.error_of(failed)),
@@ -151,7 +151,7 @@ impl Shared {
         if let Some(step) = passed.map_err(|fault| self.error_of(fault))? {
             return Ok(step);
         }
-        self.full(free);
+        self.on_full_disk(free);
         self.show_waiting(group);
         *polls = polls.saturating_add(1);
         if *polls > self.options.full_polls {
@@ -242,7 +242,7 @@ impl Shared {
         Ok(any)
     }
 
-    /// Writes the rest, marks the clean end, and resolves everything that waits.
+    /// Writes the rest, marks the clean end, and resolves all waiting drafts.
     pub(crate) fn end(&self, committer: &mut Committer) -> Result<(), Error> {
         let closed = committer.writer.close();
         let reason = closed.clone().err().unwrap_or(Error::Closed);

@@ -90,8 +90,8 @@ impl Store {
         self.owner.shared.lock().health.clone()
     }
 
-    /// How often numbers were retracted from records that were refused while they waited for room
-    /// on the disk; see [`Stream::append_derived`].
+    /// The number of times that numbers of records were retracted because the records were refused
+    /// while waiting for room on the disk; see [`Stream::append_derived`].
     pub fn retractions(&self) -> u64 {
         self.owner.shared.lock().retractions
     }
@@ -122,8 +122,9 @@ impl Store {
         self.owner.shared.lock().counters
     }
 
-    /// With [`crate::Commit::Caller`]: writes one group of what is queued, syncs it if one of its streams
-    /// needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it does nothing.
+    /// With [`crate::Commit::Caller`]: writes one group of the queue, syncs it if one of its
+    /// streams needs that, and acknowledges it, on this thread. With [`crate::Commit::Thread`] it
+    /// does nothing.
     ///
     /// # Errors
     /// The store has stopped: a write or a sync failed, and all waiting appends with it.

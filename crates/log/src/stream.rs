@@ -30,9 +30,9 @@ impl Stream {
     }
 
     /// Removes the records before a number (at most those that are acknowledged): once the result
-    /// resolves they are no longer read, and segments in which nothing is kept are deleted. The mark is
-    /// as safe as the stream's level; if it is lost, the records reappear. Trimming again to a lower
-    /// number costs nothing.
+    /// resolves they are no longer read, and segments in which nothing is kept are deleted. The
+    /// mark is as durable as the stream's level; if it is lost, the records reappear. Trimming
+    /// again to a lower number costs nothing.
     ///
     /// Readers and followers that reach such a record get [`Error::Gap`] with
     /// [`crate::GapReason::Trimmed`] and continue after it. Numbers are never reused.
@@ -72,8 +72,9 @@ impl Stream {
         })
     }
 
-    /// The newest cursor that the stream's acknowledged records named ([`crate::Options::cursor_of`]),
-    /// or that was set. It outlives them: neither a trim nor the size limit takes it.
+    /// The newest cursor that the stream's acknowledged records named
+    /// ([`crate::Options::cursor_of`]), or that was set. It outlives them: neither a trim nor the
+    /// size limit removes it.
     pub fn cursor(&self) -> Option<Cursor> {
         self.core.view().bookmark.map(|bookmark| bookmark.cursor)
     }
@@ -150,9 +151,9 @@ impl Stream {
         self.core.view().index.first()
     }
 
-    /// The last acknowledged number that can be read, 0 when there was none yet. (A record of level
-    /// `Memory` is acknowledged at once but can be read only when it is written, or waits for room on
-    /// a full disk.)
+    /// The last acknowledged number that can be read; 0 if there is none. (A record of level
+    /// `Memory` is acknowledged at once but can be read only when it is written, or while it waits
+    /// for room on a full disk.)
     pub fn last(&self) -> u64 {
         self.core.view().end() - 1
     }

@@ -1,6 +1,6 @@
 //! Tasks that wait for the commit thread: for room in the queue, or until a stream is settled.
 //!
-//! Each is woken after every commit and checks again, so that a task that is dropped costs no other its turn.
+//! Each is woken after every commit and checks again, so dropping one task does not delay another.
 
 use crate::Health;
 use crate::queue::Queue;

@@ -13,7 +13,7 @@ mod check;
 use chappe_log::{Disk, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;
 
-/// Bytes from one cut of the sweep to the next: prime, so that cuts lie in all parts of frames.
+/// Bytes from one cut of the sweep to the next: prime, so that all parts of frames are hit.
 const CUT_STEP: usize = 251;
 
 fn open(disk: &SimDisk) -> (Store, Stream) {
@@ -108,7 +108,7 @@ fn records_after_a_cut_off_frame_are_read_again() {
         panic!("{names:?}");
     };
     let length = disk.bytes(cut_off).unwrap().len();
-    // The newest frame's header is whole and its body is not: it claims the bytes that follow.
+    // The newest frame has a complete header but not its body: it claims the bytes that follow.
     cut(&disk, cut_off, length - 10);
     disk.put(newest, &[]);
     let (store, stream) = open(&disk);

@@ -7,21 +7,21 @@ use core::time::Duration;
 
 use crate::{Input, Instant, Machine, Output, drain};
 
-/// Outputs after one input beyond which a machine is taken to be in an endless loop.
+/// Maximum number of outputs after one input; more count as an endless loop.
 ///
 /// Reason: the largest honest burst is one message to each of 100,000 sinks.
 const OUTPUTS_PER_INPUT_MAX: usize = 1_000_000;
 
-/// What must hold of a machine after every drained input.
+/// The invariants of a machine after every drained input.
 pub trait Invariant {
-    /// Says which invariant is broken, and how.
+    /// Returns the broken invariant.
     ///
     /// # Errors
-    /// The broken invariant in words, with the values that show it.
+    /// A description of the broken invariant, with the values that show it.
     fn check(&self) -> Result<(), String>;
 }
 
-/// A broken invariant, with what is needed to run it again.
+/// A broken invariant, with the data needed to repeat the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The seed of the run.
@@ -30,7 +30,7 @@ pub struct Violation {
     pub at: Instant,
     /// The number of the step, from 1.
     pub step: u64,
-    /// What was broken.
+    /// The broken invariant.
     pub what: String,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// Everything that one input brought forth.
+/// All outputs of one input.
 pub type Outputs<M> = Vec<Output<<M as Machine>::Transmit, <M as Machine>::Event>>;
 
 /// Runs one machine on virtual time and checks its invariants after every input.
@@ -83,7 +83,7 @@ pub struct Harness<M> {
 }
 
 impl<M: Machine + Invariant> Harness<M> {
-    /// A harness at the origin of time; `seed` is what the caller made the machine's choices from.
+    /// A harness at the origin of time; `seed` is the seed of the machine's choices.
     pub fn new(machine: M, seed: u64) -> Self {
         Self {
             machine,
@@ -94,7 +94,7 @@ impl<M: Machine + Invariant> Harness<M> {
         }
     }
 
-    /// The machine as it stands.
+    /// The machine in its current state.
     pub fn machine(&self) -> &M {
         &self.machine
     }
@@ -104,12 +104,12 @@ impl<M: Machine + Invariant> Harness<M> {
         self.now
     }
 
-    /// When the machine wants to be asked again.
+    /// The machine's next deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// One input now, drained and checked.
+    /// Passes one input, drains the outputs and checks.
     ///
     /// # Errors
     /// The first invariant that does not hold afterwards.
@@ -127,7 +127,7 @@ impl<M: Machine + Invariant> Harness<M> {
         let late = self.deadline.is_some_and(|at| at < self.now);
         let what = match (self.machine.check(), late) {
             (Err(what), _) => what,
-            (Ok(()), true) => String::from("the deadline after a drain lies in the past"),
+            (Ok(()), true) => String::from("the deadline after a drain is in the past"),
             (Ok(()), false) => return Ok(outputs),
         };
         Err(Violation {
@@ -138,7 +138,7 @@ impl<M: Machine + Invariant> Harness<M> {
         })
     }
 
-    /// Lets `duration` pass, giving the machine each timeout on the way.
+    /// Lets `duration` pass and passes the machine each timeout.
     ///
     /// # Errors
     /// The first invariant that does not hold after one of the timeouts.

@@ -35,7 +35,7 @@ impl Instant {
 
 impl Add<Duration> for Instant {
     type Output = Self;
-    /// Saturates at the end of the line.
+    /// Saturates at the maximum.
     fn add(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))

@@ -1,4 +1,4 @@
-//! The contract of all protocol machines, and the small parts that several of them share.
+//! The contract of all protocol machines, and small parts that several of them share.
 //!
 //! A machine is protocol logic without I/O: its inputs are arrivals and the time, its outputs are
 //! messages to send, events and the next deadline. The same machine runs on real sockets
@@ -6,14 +6,14 @@
 //!
 //! # The contract
 //!
-//! 1. Time is an argument. [`Instant`] is a point on a monotonic line whose origin is the driver's;
-//!    a machine never reads a clock. `now` never goes back between two calls.
-//! 2. Randomness is a seed, given when the machine is made.
+//! 1. Time is an argument. [`Instant`] is a point on a monotonic line whose origin the driver
+//!    chooses; a machine never reads a clock. `now` never decreases between two calls.
+//! 2. Randomness is a seed, passed when the machine is created.
 //! 3. After each [`Machine::handle_input`] the driver calls [`Machine::poll_output`] until `None`.
 //!    A machine may rely on being drained, and must reach `None` after finitely many outputs.
 //! 4. [`Machine::deadline`], read after the drain, is the machine's one next deadline; `None` means
-//!    that only an input can make it act. When it has passed, the driver gives [`Input::Timeout`];
-//!    an early one is harmless.
+//!    that only an input makes it act. When it has passed, the driver passes [`Input::Timeout`]; an
+//!    early one is harmless.
 //!
 //! [`drain`] is that loop, written once.
 //!
@@ -93,43 +93,43 @@ pub use token_bucket::{TokenBucket, TokenRate};
 pub enum Input<R, C> {
     /// Something arrived from outside: a datagram, a request, a completed write.
     Receive(R),
-    /// The application asks for something.
+    /// A command of the application.
     Command(C),
-    /// The deadline last given by the machine has passed.
+    /// The machine's last deadline has passed.
     Timeout,
 }
 
-/// What a machine says.
+/// An output of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output<T, E> {
     /// Send this.
     Transmit(T),
-    /// This happened; the application may want to know.
+    /// An event that may concern the application.
     Event(E),
 }
 
 /// Protocol logic without I/O. The contract is in the [crate documentation](crate).
 pub trait Machine {
-    /// What arrives from outside.
+    /// The messages received.
     type Receive;
-    /// What the application may ask.
+    /// The commands of the application.
     type Command;
-    /// What goes out.
+    /// The messages sent.
     type Transmit;
     /// An event for the application.
     type Event;
 
-    /// Takes one input at `now`, which never goes back.
+    /// Processes one input at `now`, which never decreases.
     fn handle_input(&mut self, now: Instant, input: Input<Self::Receive, Self::Command>);
 
     /// The next output; called until `None` after each input.
     fn poll_output(&mut self) -> Option<Output<Self::Transmit, Self::Event>>;
 
-    /// When the machine wants [`Input::Timeout`]; read once the outputs are drained.
+    /// The time for the next [`Input::Timeout`]; read once the outputs are drained.
     fn deadline(&self) -> Option<Instant>;
 }
 
-/// Gives `machine` one input, hands every output to `take`, and returns the next deadline.
+/// Passes `machine` one input, passes every output to `take`, and returns the next deadline.
 ///
 /// This is the only loop that runs machines: sockets, simulation and tests all go through it.
 pub fn drain<M: Machine>(

@@ -1,9 +1,9 @@
 //! Protection against replay.
 
-/// Which numbers were accepted: the newest and the 63 before it. Older ones count as accepted, so no number
-/// is accepted twice.
+/// The set of accepted numbers: the newest and the 63 before it. Older ones count as accepted, so
+/// no number is accepted twice.
 ///
-/// Numbers begin with 1; 0 is never accepted.
+/// Numbers start with 1; 0 is never accepted.
 ///
 /// ```
 /// use chappe_machine::ReplayWindow;

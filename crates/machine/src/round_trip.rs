@@ -1,4 +1,4 @@
-//! How long answers take.
+//! An estimator of response times.
 
 use core::time::Duration;
 

@@ -1,10 +1,10 @@
-//! A set of deadlines, for machines that wait for several things at once.
+//! A set of deadlines, for machines that wait for several events at once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::Instant;
 
-/// At most one deadline for each key, ordered by time and then by key, hence repeatable.
+/// At most one deadline for each key, ordered by time and then by key, hence deterministic.
 ///
 /// ```
 /// use chappe_machine::{Instant, Timers};
@@ -31,14 +31,14 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Ord + Clone> Timers<K> {
-    /// Sets the deadline of `key`, replacing the one it had.
+    /// Sets the deadline of `key`; replaces a previous one.
     pub fn set(&mut self, key: K, at: Instant) {
         self.cancel(&key);
         self.by_key.insert(key.clone(), at);
         self.by_time.insert((at, key));
     }
 
-    /// Forgets the deadline of `key`; says whether there was one.
+    /// Removes the deadline of `key`; returns whether there was one.
     pub fn cancel(&mut self, key: &K) -> bool {
         match self.by_key.remove(key) {
             Some(at) => self.by_time.remove(&(at, key.clone())),
@@ -62,7 +62,7 @@ impl<K: Ord + Clone> Timers<K> {
         Some(key)
     }
 
-    /// How many deadlines are set.
+    /// The number of deadlines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_key.len()

@@ -1,4 +1,4 @@
-//! A bound on how often something may happen.
+//! A limit on the frequency of an action.
 
 use core::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::Instant;
 
 const NANOS_PER_S: u64 = 1_000_000_000;
 
-/// The rate of new tokens, and the most that a bucket holds.
+/// The rate of new tokens, and the capacity of a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenRate {
     /// Tokens a second.
     pub per_s: u64,
-    /// Most tokens that a bucket holds.
+    /// Maximum number of tokens in a bucket.
     pub burst: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket that holds as many tokens as it can.
+    /// A full bucket.
     #[must_use]
     pub const fn full(now: Instant, rate: TokenRate) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl TokenBucket {
         self.level.saturating_add(fresh).min(rate.capacity())
     }
 
-    /// Whether it holds as many tokens as it can.
+    /// Whether it is full.
     #[must_use]
     pub fn is_full(&self, now: Instant, rate: TokenRate) -> bool {
         self.level_at(now, rate) == rate.capacity()

@@ -1,14 +1,14 @@
-//! Bytes of messages: borrowed reading, and varints.
+//! The bytes of messages: a borrowing reader, and varints.
 //!
-//! A varint is an unsigned number in groups of seven bits, the lowest first, the high bit saying that
-//! more follow. There is one form for each number: a last group of zero is refused.
+//! A varint is an unsigned number in groups of seven bits, lowest first; the high bit marks that
+//! more follow. Each number has one encoding: a last group of zero is refused.
 
 use alloc::vec::Vec;
 
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes that `value` takes as a varint.
+/// The length of `value` as a varint in bytes.
 #[must_use]
 pub const fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
@@ -29,7 +29,8 @@ pub fn write_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
-/// Reads from borrowed bytes; each method returns `None` where the bytes do not fit, and is not to be called again.
+/// Reads from borrowed bytes; each method returns `None` if the bytes do not match, and must not be
+/// called again.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -43,7 +44,7 @@ impl<'a> Reader<'a> {
         Self { bytes, offset: 0 }
     }
 
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.varint()?).ok()
     }
 
-    /// A length as a varint and as many bytes, at most `limit`.
+    /// A length as a varint followed by that many bytes, at most `limit`.
     pub fn bytes(&mut self, limit: usize) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
         if length > limit {

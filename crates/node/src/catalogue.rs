@@ -33,7 +33,7 @@ pub(crate) enum CatalogueError {
     Taken {
         /// The stream.
         stream: String,
-        /// Its source.
+        /// The owner.
         owner: String,
     },
     /// The stream is being removed, which takes two syncs.
@@ -115,7 +115,7 @@ impl Entry {
         self.append_with(append, elements).await
     }
 
-    /// Like [`Entry::append`], for elements derived from records that are not yet safe; see
+    /// Like [`Entry::append`], for elements derived from records that are not yet durable; see
     /// [`StreamLog::append_derived`].
     pub(crate) async fn append_derived(
         &self,
@@ -331,7 +331,7 @@ impl Entries {
     }
 }
 
-/// A stream whose definition is queued and not yet safe.
+/// A stream whose definition is queued but not yet durable.
 pub(crate) struct PendingStream<'a> {
     reserved: ReservedName<'a>,
     opening: Opening,
@@ -344,7 +344,7 @@ struct ReservedName<'a> {
 }
 
 impl PendingStream<'_> {
-    /// Waits until the definition is safe.
+    /// Waits until the definition is durable.
     pub(crate) async fn finish(self) -> Result<Arc<Entry>, CatalogueError> {
         let log = self.opening.await?;
         Ok(self.reserved.catalogue.insert(log))
@@ -546,7 +546,8 @@ impl Catalogue {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases the elements that retention does not keep at `now`. Reads the disk, so may take long.
+    /// Releases the elements that retention no longer keeps at `now`. Reads the disk, so it may
+    /// take long.
     pub(crate) fn retain(&self, now: Timestamp) {
         if let Err((stream, error)) = self.store.retain(now) {
             tracing::warn!(stream, %error, "cannot release old elements");

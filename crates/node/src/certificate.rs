@@ -47,7 +47,7 @@ fn notice(expires_s: i64, stage: Option<usize>) -> String {
         Some(days) => format!("the certificate of http.tls expires within {days} days, at {at}"),
         None => format!("the certificate of http.tls expired at {at}"),
     };
-    format!("{text}: replace its file and restart the node")
+    format!("{text}: replace the file and restart the node")
 }
 
 /// The stage of expiry: an index of [`DAYS`], or their number once the certificate has expired.

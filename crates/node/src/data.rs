@@ -230,7 +230,7 @@ pub struct PublicIdentity {
 /// has no key yet.
 ///
 /// # Errors
-/// When its files cannot be read.
+/// The files cannot be read.
 pub fn public_identity(config: &Config) -> Result<Option<PublicIdentity>, StartError> {
     let Some(key) = key_file::read(&config.data_directory.join("key.pem"))? else {
         return Ok(None);

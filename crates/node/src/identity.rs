@@ -18,7 +18,7 @@ pub(crate) struct Identity {
     pub(crate) key: Arc<Key>,
     /// Its public key, hexadecimal.
     pub(crate) public_key: String,
-    /// When it was started.
+    /// The start time.
     pub(crate) started_at: Timestamp,
     /// The address it listens on.
     pub(crate) address: SocketAddr,

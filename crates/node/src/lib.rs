@@ -7,7 +7,7 @@
 //! One thread serves ([`runtime`]). The log has its own thread; disk reads and long computations run
 //! on a few others.
 //!
-//! Not here: users other than the operator.
+//! The operator is the only user.
 
 #![forbid(unsafe_code)]
 

@@ -188,7 +188,7 @@ impl Node {
         self.app.identity.url()
     }
 
-    /// Its links in both directions. Links added through this do not survive a restart.
+    /// The links in both directions. Links added through this handle do not survive a restart.
     #[must_use]
     pub fn links(&self) -> Option<&chappe_links::Links> {
         self.app.exchange.get().map(crate::links::Exchange::links)
@@ -319,7 +319,7 @@ impl Node {
     /// Shuts the node down: stops accepting data, ends its subscriptions, drains and closes the log.
     ///
     /// # Errors
-    /// When the log cannot be closed; acknowledged elements are safe even so.
+    /// The log cannot be closed; acknowledged elements are durable nevertheless.
     pub async fn shutdown(mut self) -> Result<(), chappe_log::Error> {
         self.drain.send_replace(true);
         if let Some(exchange) = self.app.exchange.get() {
@@ -358,7 +358,7 @@ impl std::fmt::Debug for Node {
 /// Resolves when the process receives SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the signal handlers cannot be installed.
+/// The signal handlers cannot be installed.
 pub async fn shutdown_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
@@ -373,7 +373,7 @@ pub async fn shutdown_signal() -> std::io::Result<()> {
 /// The runtime of a node: one serving thread, and a few threads that may block on the disk.
 ///
 /// # Errors
-/// When the system cannot create threads.
+/// The system cannot create threads.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

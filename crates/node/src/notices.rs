@@ -90,7 +90,7 @@ impl Notices {
         }
         history.push_back(notice.clone());
         drop(history);
-        // Fails only while nobody watches.
+        // Fails only if there are no subscribers.
         let _ = self.feed.send(notice);
     }
 

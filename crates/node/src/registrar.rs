@@ -15,8 +15,8 @@ use crate::tasks::yield_every;
 
 /// Pause before a refused change is retried; reason: a few syncs.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Failed attempts in a row, about a minute, after which a change is given up; reason: a full disk may
-/// stay full, and the caller has other work.
+/// Consecutive failed attempts, about a minute, after which a change is given up; reason: a full
+/// disk may stay full, and the caller has other work.
 const RETRIES_MAX: u32 = 1_200;
 
 /// The prefix of the keys of the node's own entities.
@@ -163,7 +163,7 @@ impl Registrar {
     }
 
     /// Waits until a change is applied or refused. A change that fails for lack of room is retried;
-    /// `retries` counts the failed attempts in a row.
+    /// `retries` counts the consecutive failures.
     async fn finish(&self, change: Change, mut submission: Submission, retries: &mut u32) {
         loop {
             let outcome = match submission {

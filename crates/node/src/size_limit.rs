@@ -14,7 +14,7 @@ use crate::data::log_directory;
 
 /// The default is the size of the file system divided by this; other programs have the rest.
 const DISK_DIVISOR: u64 = 2;
-/// The minimum default; reason: a few hours of a busy node. A small disk still keeps a tenth free.
+/// The minimum default; reason: a few hours of a busy node. On a small disk a tenth stays free.
 const DEFAULT_MIN_BYTES: u64 = 1 << 30;
 
 /// The size limit of a log, and its origin.
@@ -29,7 +29,7 @@ pub struct SizeLimit {
 }
 
 impl SizeLimit {
-    /// The limit for a node with this configuration, whether it has data yet or not.
+    /// The limit for a node with this configuration, whether or not it has data yet.
     ///
     /// # Errors
     /// The file system or the log's directory cannot be read.

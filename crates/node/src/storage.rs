@@ -14,7 +14,7 @@ use crate::error::StartError;
 use crate::notices::{NoticeKind, Notices};
 use crate::size_limit::SizeLimit;
 
-/// Records in one batch of a follower; reason: a client of live data holds one batch.
+/// Records in one batch of a follower; reason: each client of live data holds one batch in memory.
 const FOLLOW_RECORDS: usize = 256;
 /// Bytes queued for the log; more are refused, and their sender waits.
 const QUEUE_BYTES: usize = 4 << 20;
@@ -108,7 +108,7 @@ impl Storage {
     /// Writes all queued records and closes both logs.
     ///
     /// # Errors
-    /// A log cannot be closed; its acknowledged records are safe even so.
+    /// A log cannot be closed; its acknowledged records are durable nevertheless.
     pub(crate) async fn close(&self) -> Result<(), chappe_log::Error> {
         for (_, log) in self.logs() {
             let log = log.clone();

@@ -16,7 +16,7 @@ pub(crate) struct StreamSpec {
     pub(crate) schema: StreamSchema,
     /// The key of its source in the registry.
     pub(crate) source: String,
-    /// Its durability level; `None`: the configured default.
+    /// The durability level; `None`: the configured default.
     pub(crate) level: Option<Level>,
 }
 

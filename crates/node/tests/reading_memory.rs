@@ -1,7 +1,7 @@
-//! Goal: what a reader of streams asks for costs the node a bounded amount of memory, however many and
-//! however large the elements are: by SQL, as a page of elements, and as live data.
-//! Method: a node in this process with 120 MB of elements, alone in it; clients that read and forget.
-//! The process's own peak of resident memory is reset before each question (Linux).
+//! Goal: the requests of a reader of streams cost the node a bounded amount of memory, whatever the
+//! number and size of the elements: by SQL, as a page of elements, and as live data.
+//! Method: a node with 120 MB of elements, alone in this process; clients that read and discard.
+//! The process's own peak of resident memory is reset before each request (Linux).
 
 #[path = "it/common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 const ELEMENTS: i64 = 6_000;
 const TEXT_BYTES: usize = 20_000;
-/// What SQLite's tables take at most, by `HistoryLimits`, and as much again.
+/// Maximum memory of SQLite's tables by `HistoryLimits`, doubled.
 const SQL_BYTES_MAX: u64 = 128 << 20;
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
@@ -47,7 +47,7 @@ fn status_bytes(name: &str) -> u64 {
     kilobytes.parse::<u64>().unwrap() * 1024
 }
 
-/// How much the peak of resident memory is above what it was before.
+/// The rise of the peak of resident memory.
 async fn growth<T>(question: impl Future<Output = T>) -> (T, u64) {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status_bytes("VmRSS:");
@@ -55,7 +55,7 @@ async fn growth<T>(question: impl Future<Output = T>) -> (T, u64) {
     (answer, status_bytes("VmHWM:").saturating_sub(before))
 }
 
-/// Reads an answer to its end and forgets it: its length, and its last bytes.
+/// Reads an answer to its end and discards it; returns its length, and its last bytes.
 async fn read_away(node: &Node, path: &str) -> (u64, String) {
     let mut stream = TcpStream::connect(node.address()).await.unwrap();
     let host = node.address();

@@ -115,7 +115,7 @@ impl Arranger {
         places.into_iter().map(sink).collect()
     }
 
-    /// The source's plan for so many sinks. A measured plan takes its cap from this list, not the previous one.
+    /// The source's plan for this number of sinks. A measured plan takes its cap from this list, not the previous one.
     fn plan_for(&self, sinks: usize) -> Plan {
         match (self.choice, self.plan) {
             (Choice::Measured { cap }, Plan::Postal { delay, .. }) => {
@@ -222,7 +222,7 @@ mod tests {
         arranger.learn(&list, &other);
         assert_eq!(arranger.arrange(&sinks)[..3], critical);
         arranger.learn(&list, &outcome(&list, Plan::TwoHalves, &[]));
-        // By two halves the event arrives first at 0, then at 7, then at 1.
+        // With two halves the event arrives first at 0, then at 7, then at 1.
         let listed = arranger.arrange(&sinks);
         assert_eq!([listed[0], listed[7], listed[1]], critical);
     }

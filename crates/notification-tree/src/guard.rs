@@ -96,7 +96,7 @@ impl Keys {
         }
     }
 
-    /// Caches the secrets of at most so many peers.
+    /// Caches the secrets of at most this many peers.
     #[must_use]
     pub fn with_pairs_max(mut self, pairs_max: usize) -> Self {
         self.pairs_max = pairs_max.max(1);

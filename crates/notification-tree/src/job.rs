@@ -117,7 +117,7 @@ fn all_suspects<'a>(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requester {
     pub(crate) from: u32,
-    /// When its latest message arrived, and the stamp in it.
+    /// The time when its latest message arrived, and the stamp in it.
     pub(crate) received_at: Instant,
     pub(crate) stamp_us: u32,
     pub(crate) answered_at: Option<Instant>,
@@ -144,7 +144,7 @@ pub(crate) struct Job {
     pub(crate) requesters: Vec<Requester>,
     pub(crate) first: u32,
     pub(crate) end: u32,
-    /// When it is answered at the latest.
+    /// The latest time of its answer.
     pub(crate) due: Instant,
     pub(crate) hop: Hop,
     pub(crate) suspects: Suspects,
@@ -155,7 +155,7 @@ pub(crate) struct Job {
     pub(crate) next_part: usize,
     /// Parts that are not done.
     pub(crate) open_parts: usize,
-    /// When the last of the first messages leaves.
+    /// The time when the last of the first messages leaves.
     pub(crate) burst_end: Instant,
     /// The coverage of the range; the source has its tally instead.
     pub(crate) pieces: Pieces,

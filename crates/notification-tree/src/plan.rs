@@ -18,7 +18,7 @@ pub const DELAY_MAX: u32 = 1 << 20;
 /// datagrams.
 pub const CAP: u16 = 128;
 
-/// A smaller cap may make an event slower by one of so many parts of its time, so that heads answer sooner.
+/// A smaller cap may make an event slower by this fraction of its time, so that heads answer sooner.
 ///
 /// Reason: 5 % more time without failures halves it with them (docs/notification-tree.md).
 const SLOWDOWN_DIVISOR: u64 = 20;
@@ -178,7 +178,7 @@ impl Splitter {
         least
     }
 
-    /// The number of heads to which a node with so many sinks sends.
+    /// The number of heads to which a node with this number of sinks sends.
     pub(crate) fn fan_out(&mut self, plan: Plan, sinks: u32) -> u32 {
         let (last_plan, last_sinks, fan_out) = self.fan_out.unwrap_or((plan, 0, 0));
         if (last_plan, last_sinks) == (plan, sinks) {
@@ -238,7 +238,7 @@ fn postal(sinks: u32, delay: u32, cap: u16, sizes: &mut Vec<u32>, totals: &mut V
     u64::from(steps) + u64::from(generations - 1) * u64::from(delay - summed)
 }
 
-/// The depth of the smallest full tree with `cap` children a node that holds so many sinks; `cap` is at
+/// The depth of the smallest full tree with `cap` children per node that holds this number of sinks; `cap` is at
 /// least 2.
 fn generations(sinks: u32, cap: u32) -> u32 {
     let (mut depth, mut width, mut reached) = (0, 1u64, 0);

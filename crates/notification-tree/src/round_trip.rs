@@ -1,10 +1,10 @@
-//! Timeouts from measured round trips, and the least round trip, which gives the latency of an idle network.
+//! Timeouts from measured round trips, and the shortest round trip, which gives the latency of an idle network.
 
 use core::time::Duration;
 
 use chappe_machine::RoundTripEstimator;
 
-/// Samples after which the least round trip grows by a sixteenth, so that it follows a slower network.
+/// Samples after which the shortest round trip grows by a sixteenth, so that it follows a slower network.
 const LEAST_SAMPLES: u8 = 64;
 
 /// Round trips without the peers' dwell times: their estimate and their minimum.

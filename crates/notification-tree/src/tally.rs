@@ -71,7 +71,7 @@ impl Tally {
         self.published
     }
 
-    /// When the outcome is due.
+    /// The time when the outcome is due.
     pub(crate) fn end(&self, within: Duration) -> Instant {
         self.published + within
     }

@@ -98,7 +98,7 @@ impl Net {
         result
     }
 
-    /// Gives a node a command.
+    /// Passes a node a command.
     fn command(&mut self, node: usize, command: Command) {
         self.now += Duration::from_millis(1);
         let now = self.now;
@@ -142,7 +142,7 @@ impl Net {
         }
     }
 
-    /// The allocations of source and sinks for so many events.
+    /// The allocations of source and sinks for this many events.
     fn events(&mut self, count: usize) -> [usize; 2] {
         self.counted = [0; 2];
         for _ in 0..count {

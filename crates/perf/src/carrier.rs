@@ -1,8 +1,8 @@
-//! The seam between the measuring and what carries the samples.
+//! The seam between the measuring loop and the carrier of the samples.
 //!
-//! Nothing here blocks but `wait`, which runs the carrier and returns when something has changed: an
-//! acknowledgement, a subscriber, a sample; or at a time. Who measures does the rest in between: one
-//! thread, no queue of its own.
+//! Only `wait` blocks: it runs the carrier and returns on a change (an acknowledgement, a
+//! subscriber, a sample) or at a given time. Everything else runs in between on the caller's one
+//! thread, without a queue.
 
 use std::time::Duration;
 
@@ -10,56 +10,57 @@ use chappe_machine::Instant;
 
 use crate::Error;
 
-/// A sample that all who are waited for have.
+/// A sample acknowledged by all subscribers that are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Its bytes.
+    /// Its size in bytes.
     pub(crate) bytes: usize,
     /// From writing it to knowing that.
     pub(crate) delay: Duration,
 }
 
-/// What a carrier has counted since the beginning. What it cannot tell is `None`.
+/// Counters of a carrier since the start. Unknown ones are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counters {
-    /// Samples thrown away at this end for subscribers that are too slow.
+    /// Samples dropped at this end for subscribers that are too slow.
     pub(crate) dropped: Option<u64>,
 }
 
 /// The publisher's end.
 pub(crate) trait Outlet {
-    /// How many subscribers are ready for samples.
+    /// The number of subscribers that are ready for samples.
     fn subscribers(&mut self) -> usize;
 
-    /// Hands a sample over; false when the carrier has no room for it now.
+    /// Writes a sample; false if the carrier has no room for it now.
     ///
     /// # Errors
-    /// When the carrier can never take it, or is at its end.
+    /// The carrier can never accept it, or has ended.
     fn write(&mut self, sample: &[u8]) -> Result<bool, Error>;
 
-    /// Samples written that not all subscribers have acknowledged, exactly; 0 where nobody does.
+    /// Exact number of written samples that not all subscribers have acknowledged; 0 without
+    /// acknowledgements.
     fn unacknowledged(&mut self) -> u64;
 
-    /// What was acknowledged since the last call, in order.
+    /// Samples acknowledged since the last call, in order.
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged));
 
-    /// Samples that came back.
+    /// Samples sent back.
     fn echoes(&mut self, each: &mut dyn FnMut(&[u8]));
 
-    /// What was counted.
+    /// The counters.
     fn counters(&mut self) -> Counters;
 
-    /// Runs the carrier until something has changed, at the latest until then. With a time that has
-    /// passed it does what is ready.
+    /// Runs the carrier until something has changed, at the latest until the given time. With a
+    /// time in the past it only does pending work.
     ///
     /// # Errors
-    /// When it is at its end.
+    /// The carrier has ended.
     fn wait(&mut self, until: Instant) -> Result<(), Error>;
 
-    /// Whether what was written has left this end, as far as that can be known.
+    /// Whether all written samples have left this end, as far as known.
     fn is_idle(&mut self) -> bool;
 
-    /// Why an end elsewhere does not fit this one, if one was found since the last call.
+    /// The reason why a remote end does not match this one, if one was found since the last call.
     fn mismatch(&mut self) -> Option<String> {
         None
     }
@@ -67,28 +68,28 @@ pub(crate) trait Outlet {
 
 /// The subscriber's end.
 pub(crate) trait Inlet {
-    /// Runs the carrier until samples are there, at the latest until then; false when the publisher
-    /// has ended and nothing is left.
+    /// Runs the carrier until samples are available, at the latest until the given time; false if
+    /// the publisher has ended and nothing is left.
     ///
     /// # Errors
-    /// When it is at its end otherwise.
+    /// The carrier has ended otherwise.
     fn wait(&mut self, until: Instant) -> Result<bool, Error>;
 
-    /// The next sample that is there. Who asks for the next has taken the one before, which is then
+    /// The next available sample. Asking for the next one takes the previous one, which is then
     /// acknowledged.
     ///
     /// # Errors
-    /// When what came is none.
+    /// The received bytes are not a sample.
     fn take(&mut self) -> Result<Option<&[u8]>, Error>;
 
-    /// Sends the sample back that was taken last.
+    /// Sends the last taken sample back.
     fn echo(&mut self) -> Result<(), Error>;
 
-    /// Why an end elsewhere does not fit this one, if one was found since the last call.
+    /// The reason why a remote end does not match this one, if one was found since the last call.
     fn mismatch(&mut self) -> Option<String> {
         None
     }
 
-    /// Tells the publisher what was taken, and ends.
+    /// Reports the last taken sample to the publisher, and ends.
     fn finish(&mut self);
 }

@@ -1,26 +1,26 @@
-//! What must hold for the exit code to be 0, like ddsperf's `-Q`.
+//! The conditions for exit code 0, like ddsperf's `-Q`.
 
 use std::time::Duration;
 
 use crate::outcome::{Criterion, PublisherPhase, SubscriberPhase, Times};
 use crate::{Error, Published, Subscribed};
 
-/// Conditions; each that is there must hold, in every phase where it is about one.
+/// Conditions; each one given must hold, in every phase if it concerns phases.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Criteria {
-    /// At least so many samples, warm-up included.
+    /// Minimum number of samples, including warm-up.
     pub require_samples: Option<u64>,
-    /// At most so many numbers missed, warm-up included. With 0, nothing is repeated either, and the
-    /// publisher's last sample must have come. Where it is not there, a reliable carrier that lost
-    /// something misses it.
+    /// Maximum number of missing samples, including warm-up. With 0, nothing may be repeated
+    /// either, and the publisher's last sample must have arrived. Otherwise a reliable carrier has
+    /// lost samples.
     pub max_lost: Option<u64>,
-    /// Median of the latency at most this.
+    /// Maximum median latency.
     pub max_p50: Option<Duration>,
-    /// 99th percentile of the latency at most this.
+    /// Maximum 99th percentile of latency.
     pub max_p99: Option<Duration>,
-    /// At least so many samples a second.
+    /// Minimum samples per second.
     pub min_rate_per_s: Option<f64>,
-    /// At least so many bytes of samples a second.
+    /// Minimum bytes of samples per second.
     pub min_bytes_per_s: Option<f64>,
 }
 
@@ -33,19 +33,20 @@ struct Phase<'a> {
 }
 
 impl Criteria {
-    /// Refuses what a publisher cannot know.
+    /// Rejects criteria that a publisher cannot check.
     ///
     /// # Errors
-    /// Which, and what would let it know.
+    /// The criterion, and the option that makes it possible.
     pub(super) fn for_publisher(&self, echo: bool) -> Result<(), Error> {
         let latency = self.max_p50.is_some() || self.max_p99.is_some();
         if latency && !echo {
-            let error = Error::new("a publisher knows the latency of what is sent back only");
-            return Err(error.hint("--echo 10, or ask `chappe perf sub` for it"));
+            let error =
+                Error::new("a publisher knows only the latency of samples that are sent back");
+            return Err(error.hint("use --echo 10, or set it at `chappe perf sub`"));
         }
         if self.max_lost.is_some() {
-            let error = Error::new("a publisher does not know what is lost");
-            return Err(error.hint("ask `chappe perf sub` for --max-lost"));
+            let error = Error::new("a publisher does not know the number of lost samples");
+            return Err(error.hint("set --max-lost at `chappe perf sub`"));
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ mod tests {
             },
             &seen
         ));
-        // A latency that is not known is not below anything.
+        // An unknown latency is not below any limit.
         assert!(!met(
             Criteria {
                 max_p99: Some(Duration::from_secs(9)),

@@ -1,10 +1,10 @@
-//! DDS: one topic of octets with a writer for the publisher and a reader for each subscriber, and one
-//! back for samples that are sent back.
+//! DDS: one topic of octets with a writer for the publisher and a reader for each subscriber, and a
+//! second one for samples that are sent back.
 //!
-//! An acknowledgement of DDS says that the subscriber's library has a sample, not that it was taken, and
-//! RustDDS drops the oldest of what it has when that becomes too many. So a subscriber says now and then
-//! how far it has taken, on a topic of its own, and a reliable publisher never has more on the way to
-//! being taken than the slowest reliable subscriber holds.
+//! A DDS acknowledgement shows that the subscriber's library has a sample, not that the subscriber
+//! has taken it, and RustDDS drops its oldest samples when it has too many. So a subscriber reports
+//! its progress at intervals on a separate topic, and a reliable publisher never has more samples
+//! in flight than the slowest reliable subscriber can hold.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -21,34 +21,34 @@ use chappe_transport::{Clock, sleep_until};
 use crate::Error;
 use crate::carrier::{Acknowledged, Counters, Inlet, Outlet};
 
-/// Samples taken from the library at once.
+/// Maximum number of samples taken from the library at once.
 const TAKE_MAX: usize = 64;
-/// Samples on the way back at most.
+/// Maximum number of samples on their way back.
 const ECHO_WINDOW: u32 = 64;
-/// Words of how far was taken that a subscriber has on the way at most.
+/// Maximum number of a subscriber's progress reports in flight.
 const TAKEN_WINDOW: u32 = 64;
-/// Behind the topic's name: samples that are sent back, and how far a subscriber has taken.
+/// Suffixes of the topic's name: for samples that are sent back, and for subscribers' progress.
 const ECHO: &str = "_echo";
 const TAKEN: &str = "_taken";
-/// The library waits by the millisecond; what is less is waited for by the system's timer.
+/// The library's waits have a resolution of a millisecond; shorter ones use the system's timer.
 const COARSE: Duration = Duration::from_millis(1);
 
-/// Where both ends meet.
+/// The settings shared by both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// Which library.
+    /// The library.
     pub library: Backend,
     /// The domain.
     pub domain: u16,
-    /// Addresses of this host by which it takes part.
+    /// Addresses of this host that the participant uses.
     pub interfaces: Vec<IpAddr>,
-    /// The topic; samples that are sent back go by the same with `_echo` behind it, how far subscribers
-    /// have taken by that with `_taken`.
+    /// The topic; samples that are sent back use its name with the suffix `_echo`, progress reports
+    /// `_taken`.
     pub topic: String,
-    /// Whether lost samples are sent again.
+    /// Whether lost samples are retransmitted.
     pub reliable: bool,
-    /// Samples that the writer may have unacknowledged. A subscriber says the same number: its reader
-    /// keeps eight times as many.
+    /// Maximum number of unacknowledged samples of the writer. A subscriber uses the same number:
+    /// its reader holds eight times as many.
     pub window: u32,
 }
 
@@ -91,7 +91,7 @@ impl Domain {
     }
 }
 
-/// Who comes late hears the newest word, too.
+/// Late joiners receive the newest report too.
 fn kept(qos: Qos) -> Qos {
     Qos {
         durability: Durability::TransientLocal,
@@ -99,16 +99,16 @@ fn kept(qos: Qos) -> Qos {
     }
 }
 
-/// How far each subscriber has taken.
+/// The progress of each subscriber.
 struct Takers {
     reader: Box<dyn Reader>,
     came: Vec<Sample>,
-    /// Of each the newest sample that it has taken, and how many its reader holds.
+    /// For each, the newest sample that it has taken, and the capacity of its reader.
     each: BTreeMap<Guid, (u64, u64)>,
 }
 
 impl Takers {
-    /// Hears what they say; `written` is the newest sample, before which a new one has nothing to take.
+    /// Reads the reports; `written` is the newest sample, from which a new subscriber starts.
     fn hear(&mut self, written: u64) -> Result<(), Error> {
         self.reader.take(usize::MAX, &mut self.came)?;
         for sample in self.came.drain(..) {
@@ -121,8 +121,8 @@ impl Takers {
         Ok(())
     }
 
-    /// The newest sample that may be written: a quarter of what a reader holds stays free for what comes
-    /// while it throws older ones away.
+    /// The newest sample that may be written: a quarter of a reader's capacity stays free for
+    /// samples that arrive while it drops older ones.
     fn through(&self) -> u64 {
         let each = self.each.values();
         let through = each.map(|(taken, held)| taken + held / 4 * 3);
@@ -135,7 +135,7 @@ pub(crate) struct DdsOutlet {
     writer: Box<dyn Writer>,
     back: Option<Box<dyn Reader>>,
     came_back: Vec<Sample>,
-    /// Of a reliable one.
+    /// For a reliable one.
     takers: Option<Takers>,
     written: u64,
     /// The newest sample for which the takers have room.
@@ -143,12 +143,12 @@ pub(crate) struct DdsOutlet {
     reliable: bool,
     spin: Duration,
     mismatch: Option<String>,
-    /// Dropped last: the others are its own.
+    /// Dropped last: it owns the others.
     participant: Box<dyn Participant>,
 }
 
 impl DdsOutlet {
-    /// Takes part; with a reader for what is sent back, if that is wanted.
+    /// Creates the participant; with a reader for samples that are sent back, if wanted.
     pub(crate) fn open(domain: &Domain, echo: bool, spin: Duration) -> Result<Self, Error> {
         let mut participant = domain.open()?;
         let qos = domain.qos(Qos::reliable_writer(domain.window));
@@ -162,7 +162,7 @@ impl DdsOutlet {
         };
         let takers = match domain.reliable {
             true => {
-                // All is kept: to the library the words of several subscribers are of one instance.
+                // All are kept: to the library the reports of several subscribers are one instance.
                 let qos = kept(Qos::reliable_reader(TAKEN_WINDOW));
                 Some(Takers {
                     reader: participant.reader(&domain.topic(TAKEN), &qos)?,
@@ -188,7 +188,7 @@ impl DdsOutlet {
 }
 
 impl DdsOutlet {
-    /// Takes what the library has to tell of others.
+    /// Handles the library's news about remote ends.
     fn hear(&mut self) {
         while let Some(event) = self.participant.event() {
             let gone: &dyn Fn(&Guid) -> bool = match &event {
@@ -206,7 +206,7 @@ impl DdsOutlet {
         }
     }
 
-    /// Whether all who take have room for one more.
+    /// Whether all subscribers have room for one more.
     fn has_room(&mut self) -> Result<bool, Error> {
         if let Some(takers) = &mut self.takers
             && self.written >= self.room
@@ -224,7 +224,7 @@ impl Outlet for DdsOutlet {
         self.hear();
         let back = self.back.as_ref().map_or(usize::MAX, |back| back.matched());
         let takers = self.takers.as_mut().map_or(usize::MAX, |takers| {
-            // An error comes again where there is a way to say it.
+            // An error recurs when it can be reported.
             let _ = takers.hear(self.written);
             takers.each.len()
         });
@@ -277,7 +277,7 @@ impl Outlet for DdsOutlet {
     }
 
     fn counters(&mut self) -> Counters {
-        // The library does not tell what it sends again.
+        // The library does not report retransmissions.
         Counters::default()
     }
 
@@ -318,22 +318,22 @@ pub(crate) struct DdsInlet {
     telling: Telling,
     matched: bool,
     mismatch: Option<String>,
-    /// Dropped last: the others are its own.
+    /// Dropped last: it owns the others.
     participant: Box<dyn Participant>,
 }
 
-/// Tells the publisher how far is taken.
+/// Reports progress to the publisher.
 struct Telling {
     writer: Box<dyn Writer>,
-    /// Samples that the reader holds; more than any publisher writes for one that is best effort, which
-    /// is not waited for.
+    /// The reader's capacity in samples; more than any publisher writes for a best-effort one,
+    /// which is not waited for.
     held: u32,
     taken: u64,
     told: Option<u64>,
 }
 
 impl Telling {
-    /// Tells it at the beginning and after each eighth of what the reader holds.
+    /// Reports at the start and after each eighth of the reader's capacity.
     fn tell(&mut self) -> Result<(), Error> {
         let due = |told: u64| self.taken.saturating_sub(told) >= u64::from(self.held / 8);
         if !self.told.is_none_or(due) {
@@ -347,7 +347,7 @@ impl Telling {
         self.writer.acknowledged(&mut |_| {});
         match self.writer.write(&octets.payload()) {
             Ok(_) => self.told = Some(self.taken),
-            // It is told with the next sample, or when there is room.
+            // It is reported with the next sample, or when there is room.
             Err(WriteError::Full(_)) => {}
             Err(error) => return Err(Error::new(error.to_string())),
         }
@@ -363,7 +363,7 @@ impl DdsInlet {
         let reader = participant.reader(&domain.topic(""), &reads)?;
         let qos = domain.qos(Qos::reliable_writer(ECHO_WINDOW));
         let back = Some(participant.writer(&domain.topic(ECHO), &qos)?);
-        // Only the newest word counts.
+        // Only the newest report counts.
         let qos = Qos {
             keep_last: 1,
             ..kept(Qos::reliable_writer(TAKEN_WINDOW))
@@ -394,14 +394,14 @@ impl DdsInlet {
     fn read(&mut self) -> Result<(), Error> {
         self.reader.take(TAKE_MAX, &mut self.came)?;
         for sample in self.came.drain(..) {
-            // What is none of ours is counted as foreign.
+            // Samples of other programs are counted as foreign.
             let octets = Octets::read(&sample.payload).unwrap_or_default();
             self.ready.push_back((octets.number, octets.octets));
         }
         Ok(())
     }
 
-    /// Takes what the library has to tell; keeps the newest mismatch in words.
+    /// Handles the library's news about remote ends; remembers the newest mismatch as text.
     fn hear(&mut self) {
         while let Some(event) = self.participant.event() {
             if let Event::QosMismatch(found) = event {
@@ -418,7 +418,7 @@ impl Inlet for DdsInlet {
             self.read()?;
         }
         if self.ready.is_empty() {
-            // By the millisecond is enough: what comes wakes it.
+            // A millisecond is precise enough: arriving samples wake it.
             let ahead = until.saturating_since(Clock::process().now());
             self.participant.wait(ahead)?;
             self.hear();
@@ -454,7 +454,7 @@ impl Inlet for DdsInlet {
             ..Octets::default()
         };
         match back.write(&octets.payload()) {
-            // A publisher that does not read gets no more.
+            // A publisher that does not read receives no more.
             Ok(_) | Err(WriteError::Full(_)) => Ok(()),
             Err(error) => Err(Error::new(error.to_string())),
         }

@@ -1,13 +1,13 @@
-//! Why a measurement cannot go on, and what to do.
+//! The reason why a measurement cannot continue, and the remedy.
 
 use std::fmt;
 
-/// What keeps a measurement from its end.
+/// An error that ends a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What went wrong.
+    /// The description.
     pub text: String,
-    /// The remedy, when it is known.
+    /// The remedy, if known.
     pub hint: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl Error {
         self
     }
 
-    /// An error of the operating system while doing `what`.
+    /// An error of the operating system during `what`.
     pub(crate) fn io(what: &str) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.to_owned();
         move |error| Self::new(format!("{what}: {error}"))

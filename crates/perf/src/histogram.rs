@@ -1,6 +1,6 @@
 //! Times by the million in a bounded table: percentiles to one in 64.
 
-/// Cells for each doubling: a value is told to within 1/64 of itself.
+/// Cells per doubling: a value is precise to 1/64 of itself.
 const CELLS_BITS: u32 = 6;
 const CELLS: usize = 1 << CELLS_BITS;
 /// Every value of 64 bits has its cell: 30 KiB in all.
@@ -54,7 +54,8 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// The value below or at which `percent` of all lie, by the nearest rank; 0 of none.
+    /// The smallest value that `percent` of all do not exceed, by the nearest rank; 0 if there are
+    /// none.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
         let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -67,7 +68,7 @@ impl Histogram {
         self.most
     }
 
-    /// What a table shows of it, in microseconds; `None` of none.
+    /// The columns of a table for it, in microseconds; `None` if it is empty.
     pub(crate) fn summary(&self) -> Option<crate::Times> {
         let us = |value: u64| value as f64 / 1e3;
         (self.count > 0).then(|| crate::Times {

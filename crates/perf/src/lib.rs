@@ -1,15 +1,16 @@
 //! `chappe perf`: a publisher and subscribers that measure a carrier of samples.
 //!
-//! What users of RTI Perftest and ddsperf expect: sizes, a rate or a pacer, warm-up and duration,
-//! latency percentiles, throughput, lost, sent again, and what Chappe adds: the occupation of the
-//! window and the time between samples as they change. One loop measures, whatever carries: the seam
-//! is in `carrier`. The pace is decided by a [`chappe_flow::Pacer`], the same that sessions use,
-//! above the carrier, as an application would.
+//! It has the features of RTI Perftest and ddsperf: sizes, a rate or a pacer, warm-up and duration,
+//! latency percentiles, throughput, lost and retransmitted samples. In addition it shows how the
+//! occupation of the window and the time between samples change. One loop measures every carrier;
+//! the seam is in `carrier`. A [`chappe_flow::Pacer`], the one of sessions, decides the pace above
+//! the carrier, as an application would.
 //!
 //! A phase is a size with a pacer, measured for some time after a warm-up and drained before the
-//! next. Occupation is what is on the way just before a sample is written. Latency is from writing to
-//! taking by the one monotonic clock of a machine; where there are two machines, half of the time
-//! until a sample is back, by the publisher's clock. Nothing is estimated between clocks.
+//! next. Occupation is the number of samples in flight just before one is written. Latency is the
+//! time from writing to taking by the monotonic clock of one machine; between two machines it is
+//! half of the time until a sample is back, by the publisher's clock. Nothing is estimated between
+//! clocks.
 
 #![forbid(unsafe_code)]
 
@@ -51,23 +52,23 @@ pub use sample::{SAMPLE_BYTES_MAX, SAMPLE_BYTES_MIN};
 use carrier::{Inlet, Outlet};
 use session::Taking;
 
-/// Most phases of a run: their numbers have 16 bits.
+/// Maximum number of phases of a run: their numbers have 16 bits.
 pub const PHASES_MAX: usize = 65_535;
 
-/// The topic of DDS where none is named.
+/// The default DDS topic.
 pub const TOPIC: &str = "chappe/perf";
 
-/// What carries the samples.
+/// The carrier of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
     /// Sessions of `chappe-flow` over ZeroMQ's DEALER and ROUTER: reliable.
     Sessions {
-        /// Where the publisher listens, `tcp://HOST:PORT`.
+        /// The publisher's address, `tcp://HOST:PORT`.
         endpoint: String,
     },
     /// ZeroMQ's PUB and SUB: best effort.
     PublishSubscribe {
-        /// Where the publisher listens, `tcp://HOST:PORT`.
+        /// The publisher's address, `tcp://HOST:PORT`.
         endpoint: String,
     },
     /// A topic of DDS, reliable or not.
@@ -76,7 +77,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Whether it sends datagrams that frames of a network do not hold.
+    /// Whether it sends datagrams larger than the network's frames.
     fn fragments(&self) -> bool {
         match self {
             #[cfg(feature = "dds")]
@@ -97,13 +98,13 @@ impl Carrier {
     }
 }
 
-/// What a publisher does.
+/// The settings of a publisher.
 #[derive(Debug, Clone)]
 pub struct PublishSettings {
-    /// Over what.
+    /// The carrier.
     pub carrier: Carrier,
-    /// Public keys that are let in; with any, CURVE is used on loopback too. None: beyond loopback
-    /// whoever knows the publisher's key.
+    /// Public keys that are allowed; if there are any, CURVE is used on loopback too. None: beyond
+    /// loopback, anybody who knows the publisher's key is allowed.
     pub allow: Vec<CurvePublic>,
     /// Bytes of a sample.
     pub sizes: Vec<usize>,
@@ -111,65 +112,65 @@ pub struct PublishSettings {
     pub pacings: Vec<Choice>,
     /// For the paper's pacer: the capacity of the link, bytes a second.
     pub capacity_bytes_per_s: f64,
-    /// For the paper's pacer: so many samples are acknowledged at once.
+    /// For the paper's pacer: number of samples acknowledged at once.
     pub acknowledged_at_once: u64,
-    /// How often all of that.
+    /// Number of repetitions of all phases.
     pub repeats: usize,
-    /// Samples that may be on the way.
+    /// Maximum number of samples in flight.
     pub window: u64,
-    /// Time at the pace of a phase that is not measured.
+    /// Unmeasured time at the start of each phase, at its pace.
     pub warm_up: Duration,
-    /// How long a phase is measured.
+    /// Duration of the measurement of a phase.
     pub duration: Duration,
-    /// A phase ends earlier after so many measured samples.
+    /// A phase ends early after this many measured samples.
     pub count: Option<u64>,
-    /// Begin with so many subscribers.
+    /// Start once this many subscribers are present.
     pub subscribers: usize,
-    /// How long they are waited for.
+    /// Time limit for them to connect.
     pub wait: Duration,
-    /// Every so many samples one is sent back; 0: none.
+    /// One in this many samples is sent back; 0: none.
     pub echo: u64,
-    /// How often a row is told.
+    /// Interval of the rows.
     pub interval: Duration,
-    /// The last of each wait between samples that is spent looking at the clock.
+    /// The end of each wait between samples that is spent polling the clock.
     pub spin: Duration,
-    /// What must hold.
+    /// The criteria.
     pub criteria: Criteria,
-    /// Set from elsewhere: end now, and tell what was measured.
+    /// Set from outside: end now, and report the results so far.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a subscriber does.
+/// The settings of a subscriber.
 #[derive(Debug, Clone)]
 pub struct SubscribeSettings {
-    /// Over what.
+    /// The carrier.
     pub carrier: Carrier,
     /// The publisher's public key, with CURVE.
     pub server_key: Option<CurvePublic>,
-    /// How long the publisher, and then its first sample, is waited for.
+    /// Time limit for the publisher to appear, and then for its first sample.
     pub wait: Duration,
-    /// After so long without a sample it ends.
+    /// Ends after this time without a sample.
     pub idle: Duration,
-    /// How long it is busy with each sample.
+    /// Time that it spends on each sample.
     pub take_for: Duration,
-    /// Bytes that may be on the way to it, over sessions.
+    /// Maximum number of bytes in flight to it, over sessions.
     pub window_bytes: u64,
-    /// Acknowledge after so many samples, over sessions.
+    /// Acknowledge after this many samples, over sessions.
     pub acknowledge_every: u64,
-    /// Acknowledge at the latest so long after a sample came, over sessions.
+    /// Acknowledge at the latest this long after a sample arrived, over sessions.
     pub acknowledge_delay: Duration,
-    /// How often a row is told.
+    /// Interval of the rows.
     pub interval: Duration,
-    /// What must hold.
+    /// The criteria.
     pub criteria: Criteria,
-    /// Set from elsewhere: end now, and tell what was measured.
+    /// Set from outside: end now, and report the results so far.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Publishes; takes as long as the phases, and the thread that calls. `tell` hears of what happens.
+/// Publishes on the calling thread for the duration of the phases. `tell` receives the events.
 ///
 /// # Errors
-/// When it cannot begin, or not go on to the end. A criterion that is not met is no error.
+/// It cannot start, or cannot continue to the end. A missed criterion is not an error.
 pub fn publish(
     settings: &PublishSettings,
     tell: &mut dyn FnMut(Event),
@@ -204,12 +205,11 @@ pub fn publish(
     Ok(outcome)
 }
 
-/// Subscribes, until the publisher's last sample; takes the thread that calls. `tell` hears of what
-/// happens.
+/// Subscribes on the calling thread, until the publisher's last sample. `tell` receives the events.
 ///
 /// # Errors
-/// When there is no publisher, or it cannot be understood. Samples that are missing, and a criterion
-/// that is not met, are no errors.
+/// There is no publisher, or it is not understood. Missing samples and a missed criterion are not
+/// errors.
 pub fn subscribe(
     settings: &SubscribeSettings,
     tell: &mut dyn FnMut(Event),
@@ -244,25 +244,27 @@ pub fn subscribe(
 fn check(settings: &PublishSettings) -> Result<(), Error> {
     let phases = settings.sizes.len() * settings.pacings.len() * settings.repeats;
     if phases == 0 || phases > PHASES_MAX {
-        let text = format!("{phases} phases are asked for; there can be 1 to {PHASES_MAX}");
+        let text = format!("{phases} phases are requested; 1 to {PHASES_MAX} are allowed");
         return Err(Error::new(text));
     }
     let range = SAMPLE_BYTES_MIN..=SAMPLE_BYTES_MAX;
     if let Some(size) = settings.sizes.iter().find(|size| !range.contains(size)) {
-        let text = format!("a sample of {size} bytes is not between {range:?}");
+        let text = format!("a sample of {size} bytes is outside {range:?}");
         return Err(Error::new(text).hint("--size 5000,20000,100000"));
     }
     if settings.window == 0 {
-        return Err(Error::new("with a window of nothing, nothing is sent").hint("--window 1000"));
+        return Err(Error::new("a window of 0 samples sends nothing").hint("--window 1000"));
     }
     if !settings.carrier.is_reliable() {
         let needs = |pacing: &&Choice| pacing.needs_acknowledgements();
         if let Some(pacing) = settings.pacings.iter().find(needs) {
-            let text = format!("{pacing} needs acknowledgements, which best effort has none of");
-            return Err(Error::new(text).hint("--pacer fixed_period:1ms, or without --best-effort"));
+            let text = format!("{pacing} needs acknowledgements, which best effort lacks");
+            return Err(
+                Error::new(text).hint("use --pacer fixed_period:1ms, or omit --best-effort")
+            );
         }
         if settings.echo > 0 && matches!(settings.carrier, Carrier::PublishSubscribe { .. }) {
-            let text = "over PUB and SUB nothing is sent back";
+            let text = "samples cannot be sent back over PUB and SUB";
             return Err(Error::new(text).hint("measure round trips without --best-effort"));
         }
     }
@@ -284,7 +286,7 @@ fn warn_of_buffers(carrier: &Carrier, tell: &mut dyn FnMut(Event)) {
 
 fn warn_of_mismatch(mismatch: Option<String>, tell: &mut dyn FnMut(Event)) {
     if let Some(text) = mismatch {
-        let hint = "say --best-effort at both ends or at neither".to_owned();
+        let hint = "use --best-effort at both ends or at neither".to_owned();
         tell(Event::Warning { text, hint });
     }
 }

@@ -1,11 +1,11 @@
-//! What is measured, as rows: intervals while it goes on, phases at the end.
+//! The measurements, as rows: intervals during the run, phases at the end.
 
 use serde::Serialize;
 
 /// A distribution of times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// Of how many.
+    /// Number of samples.
     pub count: u64,
     /// The shortest, microseconds.
     pub min_us: f64,
@@ -23,22 +23,22 @@ pub struct Times {
     pub max_us: f64,
 }
 
-/// How latency is known.
+/// The method by which latency is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Both ends read the monotonic clock of one machine.
     OneClock,
-    /// Half of the time until a sample came back, by the publisher's clock.
+    /// Half of the time until a sample was back, by the publisher's clock.
     RoundTripHalved,
 }
 
-/// What the publisher saw in an interval.
+/// The publisher's measurements in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublisherInterval {
-    /// Its end, since the run began.
+    /// End of the interval since the start of the run.
     pub at_s: f64,
-    /// Which phase, from 0.
+    /// The phase, from 0.
     pub phase: usize,
     /// Bytes of a sample.
     pub size_bytes: usize,
@@ -54,23 +54,23 @@ pub struct PublisherInterval {
     pub rate_per_s: f64,
     /// Bytes of samples written a second.
     pub bytes_per_s: f64,
-    /// Samples on the way just before one is written, on average. Nothing where nobody acknowledges.
+    /// Mean number of samples in flight just before one is written. None without acknowledgements.
     pub occupation_mean: Option<f64>,
-    /// The most of them.
+    /// Their maximum.
     pub occupation_max: Option<u64>,
     /// Mean time between samples, microseconds.
     pub period_us: Option<f64>,
-    /// The time between samples that the pacer wants now, microseconds.
+    /// The pacer's current time between samples, in microseconds.
     pub pacer_period_us: Option<f64>,
-    /// What the pacer does now, in its own word.
+    /// The pacer's current state, in its own term.
     pub pacer_state: String,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
-    /// Samples thrown away at this end.
+    /// Samples dropped at this end.
     pub dropped: Option<u64>,
     /// Median of half the round trip, microseconds, with `--echo`.
     pub latency_p50_us: Option<f64>,
-    /// Its 99th percentile, microseconds.
+    /// 99th percentile, in microseconds.
     pub latency_p99_us: Option<f64>,
     /// Percent of one processor.
     pub cpu_percent: f64,
@@ -79,7 +79,7 @@ pub struct PublisherInterval {
 }
 
 impl PublisherInterval {
-    /// The columns of a table of them, by their names.
+    /// The columns of a table of intervals.
     pub const COLUMNS: [&'static str; 20] = [
         "at_s",
         "phase",
@@ -104,16 +104,16 @@ impl PublisherInterval {
     ];
 }
 
-/// What the publisher measured in a phase, without its warm-up.
+/// The publisher's measurements in a phase, without its warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublisherPhase {
-    /// Which, from 0.
+    /// The phase, from 0.
     pub phase: usize,
     /// Bytes of a sample.
     pub size_bytes: usize,
     /// The pacer.
     pub pacer: String,
-    /// How long it was measured, seconds.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
     /// Samples written.
     pub sent: u64,
@@ -123,19 +123,19 @@ pub struct PublisherPhase {
     pub rate_per_s: f64,
     /// Bytes of samples written a second.
     pub bytes_per_s: f64,
-    /// Samples on the way just before one is written, on average.
+    /// Mean number of samples in flight just before one is written.
     pub occupation_mean: Option<f64>,
-    /// The most of them.
+    /// Their maximum.
     pub occupation_max: Option<u64>,
     /// Mean time between samples, microseconds.
     pub period_us: Option<f64>,
-    /// How late samples were that had a time.
+    /// Lateness of samples that had a scheduled time.
     pub late: Option<Times>,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
-    /// Samples thrown away at this end.
+    /// Samples dropped at this end.
     pub dropped: Option<u64>,
-    /// How long it took after the phase until all was acknowledged, seconds.
+    /// Time from the end of the phase until everything was acknowledged, in seconds.
     pub drain_s: Option<f64>,
     /// Half the round trip, with `--echo`.
     pub latency: Option<Times>,
@@ -143,12 +143,12 @@ pub struct PublisherPhase {
     pub cpu_percent: f64,
 }
 
-/// What a subscriber saw in an interval.
+/// A subscriber's measurements in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubscriberInterval {
-    /// Its end, since the first sample.
+    /// End of the interval since the first sample.
     pub at_s: f64,
-    /// Which phase, from 0.
+    /// The phase, from 0.
     pub phase: usize,
     /// Bytes of a sample.
     pub size_bytes: usize,
@@ -162,13 +162,13 @@ pub struct SubscriberInterval {
     pub bytes_per_s: f64,
     /// Numbers missed.
     pub lost: u64,
-    /// Samples that came again.
+    /// Samples received repeatedly.
     pub repeated: u64,
     /// Median of the latency, microseconds.
     pub latency_p50_us: Option<f64>,
-    /// Its 90th percentile, microseconds.
+    /// 90th percentile, in microseconds.
     pub latency_p90_us: Option<f64>,
-    /// Its 99th percentile, microseconds.
+    /// 99th percentile, in microseconds.
     pub latency_p99_us: Option<f64>,
     /// The longest, microseconds.
     pub latency_max_us: Option<f64>,
@@ -179,7 +179,7 @@ pub struct SubscriberInterval {
 }
 
 impl SubscriberInterval {
-    /// The columns of a table of them, by their names.
+    /// The columns of a table of intervals.
     pub const COLUMNS: [&'static str; 15] = [
         "at_s",
         "phase",
@@ -199,15 +199,15 @@ impl SubscriberInterval {
     ];
 }
 
-/// What a subscriber measured in a phase, without its warm-up.
+/// A subscriber's measurements in a phase, without its warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubscriberPhase {
-    /// Which, from 0.
+    /// The phase, from 0.
     pub phase: usize,
     /// Bytes of a sample.
     pub size_bytes: usize,
-    /// From writing the first measured sample (on two machines: from its arrival) to taking the last,
-    /// seconds.
+    /// Time from writing the first measured sample (on two machines: from its arrival) to taking
+    /// the last, in seconds.
     pub seconds: f64,
     /// Samples taken.
     pub received: u64,
@@ -217,7 +217,7 @@ pub struct SubscriberPhase {
     pub bytes_per_s: f64,
     /// Numbers missed.
     pub lost: u64,
-    /// Samples that came again.
+    /// Samples received repeatedly.
     pub repeated: u64,
     /// From writing to taking, on one machine.
     pub latency: Option<Times>,
@@ -225,30 +225,30 @@ pub struct SubscriberPhase {
     pub cpu_percent: f64,
 }
 
-/// Something told while it goes on.
+/// An event during the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The publisher can be reached.
     Listening {
-        /// Where, or in which domain.
+        /// The address or domain.
         endpoint: String,
-        /// The public key that subscribers have to know, in Z85.
+        /// The public key that subscribers need, in Z85.
         server_key: Option<String>,
     },
     /// Waiting for subscribers, or for the first sample.
     Waiting {
-        /// For what.
+        /// The awaited event.
         what: String,
     },
-    /// Something to know about the machine, or about an end elsewhere that does not fit.
+    /// A warning about the machine, or about a remote end that does not match.
     Warning {
-        /// What.
+        /// The warning.
         text: String,
         /// The remedy.
         hint: String,
     },
-    /// The publisher begins.
+    /// The publisher starts.
     Begun {
         /// Subscribers.
         subscribers: usize,
@@ -266,13 +266,13 @@ pub enum Event {
 /// A condition, and whether it is met.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Criterion {
-    /// The option that asks for it.
+    /// The option that sets it.
     pub name: &'static str,
     /// In which phase; nothing: in all together.
     pub phase: Option<usize>,
-    /// What was measured; nothing could be: it is not met.
+    /// The measured value; None, which misses the criterion, if nothing could be measured.
     pub measured: Option<f64>,
-    /// What is wanted.
+    /// The limit.
     pub bound: f64,
     /// The unit of both.
     pub unit: &'static str,
@@ -280,38 +280,38 @@ pub struct Criterion {
     pub met: bool,
 }
 
-/// The end of a publisher.
+/// The final report of a publisher.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Published {
     /// Each phase.
     pub phases: Vec<PublisherPhase>,
-    /// How latency is known, if it is.
+    /// The method by which latency is measured, if any.
     pub latency_by: Option<Method>,
-    /// Resident bytes at the end.
+    /// Resident memory at the end in bytes.
     pub resident_bytes: u64,
-    /// What was asked for.
+    /// The criteria.
     pub criteria: Vec<Criterion>,
 }
 
-/// The end of a subscriber.
+/// The final report of a subscriber.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Subscribed {
     /// Each phase that was seen.
     pub phases: Vec<SubscriberPhase>,
-    /// How latency is known; nothing on two machines: see the publisher's `--echo`.
+    /// The method by which latency is measured; none on two machines: see the publisher's `--echo`.
     pub latency_by: Option<Method>,
-    /// Samples taken, warm-up included.
+    /// Samples taken, including warm-up.
     pub received: u64,
     /// Numbers missed, warm-up included.
     pub lost: u64,
-    /// Samples that came again, warm-up included.
+    /// Samples received repeatedly, including warm-up.
     pub repeated: u64,
-    /// What came and was no sample of this run.
+    /// Received messages that are not samples of this run.
     pub foreign: u64,
-    /// Whether the publisher's last sample came.
+    /// Whether the publisher's last sample arrived.
     pub complete: bool,
-    /// Resident bytes at the end.
+    /// Resident memory at the end in bytes.
     pub resident_bytes: u64,
-    /// What was asked for.
+    /// The criteria.
     pub criteria: Vec<Criterion>,
 }

@@ -1,5 +1,5 @@
-//! Best effort: PUB and SUB. Nobody is waited for; what a subscriber is too slow for is thrown away
-//! and counted.
+//! Best effort: PUB and SUB. The publisher waits for nobody; samples for which a subscriber is too
+//! slow are dropped and counted.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -55,7 +55,7 @@ impl PublisherOutlet {
         })
     }
 
-    /// Where it listens, and with which key.
+    /// Its address and key.
     pub(crate) fn address(&self) -> (String, Option<CurvePublic>) {
         (self.endpoint.clone(), self.key)
     }
@@ -90,7 +90,7 @@ impl Outlet for PublisherOutlet {
 
     fn wait(&mut self, at: Instant) -> Result<(), Error> {
         let (changes, alarm) = (&mut self.changes, &mut self.alarm);
-        // One future for the whole wait: with it goes what would be woken.
+        // One future for the entire wait: dropping it also drops the wakers.
         let mut changed = pin!(changes.changed());
         let changed = until(alarm, at, |context| {
             changed.as_mut().poll(context).map(drop)
@@ -111,14 +111,14 @@ pub(crate) struct SubscriberInlet {
     link: watch::Receiver<SubscriberLink>,
     connected: bool,
     held: Option<Message>,
-    /// It is being taken.
+    /// The sample that is being taken.
     taking: bool,
     alarm: FineAlarm,
     runtime: Runtime,
 }
 
 impl SubscriberInlet {
-    /// Connects, trying again as long as it lives, and subscribes.
+    /// Connects, retrying as long as it lives, and subscribes.
     pub(crate) fn connect(endpoint: &str, server_key: Option<CurvePublic>) -> Result<Self, Error> {
         let security = connecting(server_key)?;
         let (runtime, alarm) = runtime(Duration::ZERO)?;
@@ -143,7 +143,7 @@ impl Inlet for SubscriberInlet {
         if self.held.is_none() || self.taking {
             self.taking = false;
             let (subscriber, alarm) = (&mut self.subscriber, &mut self.alarm);
-            // One future for the whole wait: with it goes what would be woken.
+            // One future for the entire wait: dropping it also drops the wakers.
             let mut message = pin!(subscriber.recv());
             let message = until(alarm, at, |context| message.as_mut().poll(context));
             self.held = self.runtime.block_on(message);
@@ -157,7 +157,7 @@ impl Inlet for SubscriberInlet {
     }
 
     fn take(&mut self) -> Result<Option<&[u8]>, Error> {
-        // What `wait` got comes first, then whatever is there without waiting.
+        // First the sample that `wait` received, then any that are available without waiting.
         if std::mem::take(&mut self.taking) {
             let mut nobody = Context::from_waker(Waker::noop());
             self.held = match pin!(self.subscriber.recv()).poll(&mut nobody) {

@@ -13,16 +13,16 @@ use crate::sample::{Head, host};
 use crate::usage::Usage;
 use crate::{Error, PublishSettings, SAMPLE_BYTES_MIN, stopped, warn_of_mismatch};
 
-/// How long all may take to be acknowledged after a phase.
+/// Time limit for all samples to be acknowledged after a phase.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// How long subscribers may take to leave after the last sample.
+/// Time limit for subscribers to leave after the last sample.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether subscribers have come or gone.
+/// Interval at which the number of subscribers is checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often the last sample is said again where nobody acknowledges it.
+/// Interval at which the last sample is repeated without acknowledgements.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Does all phases and says the last word.
+/// Runs all phases and sends the last sample.
 pub(super) fn run(
     settings: &PublishSettings,
     outlet: &mut dyn Outlet,
@@ -36,7 +36,7 @@ pub(super) fn run(
         tell,
         clock,
         begun: clock.now(),
-        run: chappe_transport::seed_number().map_err(Error::io("naming the run"))?,
+        run: chappe_transport::seed_number().map_err(Error::io("drawing the run's number"))?,
         number: 0,
         interval: Tally::new(Counters::default(), clock.now()),
     };
@@ -76,7 +76,7 @@ fn await_subscribers(
         if clock.now() >= patience || stopped(&settings.stop) {
             let there = outlet.subscribers();
             let text = format!(
-                "{there} of {wanted} subscribers came within {:?}",
+                "{there} of {wanted} subscribers connected within {:?}",
                 settings.wait
             );
             return Err(
@@ -105,7 +105,7 @@ struct Publisher<'a> {
     interval: Tally,
 }
 
-/// A phase that goes on.
+/// A phase in progress.
 struct Phase {
     number: usize,
     pacing: String,
@@ -114,7 +114,7 @@ struct Phase {
     measure_from: Instant,
     until: Instant,
     warm_up: bool,
-    /// When the next sample was to go.
+    /// The time at which the next sample is due.
     due: Option<Instant>,
     tally: Tally,
 }
@@ -155,7 +155,7 @@ impl Publisher<'_> {
         Ok(phase.outcome(size, seconds, acknowledges, counters, cpu_percent, drain_s))
     }
 
-    /// A pacer with what it has to be told, where its words do not say that.
+    /// A pacer with the settings that its text form does not contain.
     fn told(&self, pacing: &Choice) -> Choice {
         match pacing {
             Choice::Napa(config) if *config == NapaConfig::default() => Choice::Napa(NapaConfig {
@@ -167,7 +167,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Whether the phase is over; on the way to that its warm-up ends and its rows are told.
+    /// Whether the phase is over; also ends its warm-up and reports its rows.
     fn is_over(&mut self, phase: &mut Phase) -> bool {
         let now = self.clock.now();
         if phase.warm_up && now >= phase.measure_from {
@@ -185,7 +185,7 @@ impl Publisher<'_> {
         now >= phase.until || (counted && !phase.warm_up) || stopped(&self.settings.stop)
     }
 
-    /// Writes a sample if it may go, or waits for something.
+    /// Writes a sample if it may be sent, or waits for an event.
     fn step(&mut self, phase: &mut Phase) -> Result<(), Error> {
         let size = phase.sample.len() as u64;
         let now = self.clock.now();
@@ -263,10 +263,10 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Waits, unless there is nobody left for whom to wait.
+    /// Waits, unless there is no subscriber left.
     fn gone_or_wait(&mut self, until: Instant) -> Result<(), Error> {
         if self.outlet.subscribers() == 0 {
-            return Err(Error::new("all subscribers are gone").hint("see what they said last"));
+            return Err(Error::new("all subscribers are gone").hint("see their last output"));
         }
         self.outlet.wait(until)
     }
@@ -330,7 +330,8 @@ impl Publisher<'_> {
         }));
     }
 
-    /// Waits until everything is acknowledged, or has at least left; how long that took.
+    /// Waits until everything is acknowledged, or has at least been sent; returns the time that
+    /// took.
     fn drain(&mut self, phase: &mut Phase) -> Result<Option<f64>, Error> {
         let begun = self.clock.now();
         let reliable = self.settings.carrier.is_reliable();
@@ -346,14 +347,15 @@ impl Publisher<'_> {
                     "{left} samples are not acknowledged {DRAIN_MAX:?} after the end of phase {} ({})",
                     phase.number, phase.pacing
                 );
-                return Err(Error::new(text)
-                    .hint("a subscriber hangs, or the window is too large for it: --window 16"));
+                return Err(Error::new(text).hint(
+                    "a subscriber hangs, or the window is too large for it: try --window 16",
+                ));
             }
             self.gone_or_wait(now + LOOK)?;
         }
     }
 
-    /// Says that nothing follows, and lets the subscribers go.
+    /// Announces the end, and lets the subscribers leave.
     fn last_word(&mut self, phases: usize) -> Result<(), Error> {
         let head = Head {
             last: true,
@@ -370,8 +372,8 @@ impl Publisher<'_> {
         let (mut said, mut again_at) = (false, self.clock.now());
         let reliable = self.settings.carrier.is_reliable();
         while self.outlet.subscribers() > 0 {
-            // That it is acknowledged is not enough: over DDS the subscriber's library has it then, and
-            // may let go of it when the publisher leaves.
+            // The acknowledgement is not enough: over DDS the subscriber's library has the sample
+            // then, and may drop it when the publisher leaves.
             let now = self.clock.now();
             if now >= until {
                 break;
@@ -421,10 +423,10 @@ impl Phase {
     }
 }
 
-/// What is counted between two times.
+/// The counts between two times.
 struct Tally {
     begun: Instant,
-    /// What the carrier had counted then.
+    /// The carrier's counters at the start.
     counters: Counters,
     usage: Usage,
     sent: u64,

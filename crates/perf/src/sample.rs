@@ -1,14 +1,14 @@
-//! What is sent: a head that both ends understand, and filling up to the size.
+//! The content of a sample: a header and filling up to the size.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0–3 | `cpf1` |
-//! | 4–5 | flags: 1 warm-up, 2 to be sent back, 4 the last of the run |
+//! | 4–5 | flags: 1 warm-up, 2 send back, 4 the last of the run |
 //! | 6–7 | phase, from 0 |
 //! | 8–15 | the run, a random number |
 //! | 16–23 | the publisher's machine since it was started, see [`host`] |
 //! | 24–31 | number, from 1, through all phases |
-//! | 32–39 | when it was written, nanoseconds of the machine's monotonic clock |
+//! | 32–39 | the time of writing, nanoseconds of the machine's monotonic clock |
 //!
 //! Numbers are little-endian.
 
@@ -41,7 +41,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Puts it at the beginning of a sample of at least [`SAMPLE_BYTES_MIN`].
+    /// Writes it to the start of a sample of at least [`SAMPLE_BYTES_MIN`].
     pub(crate) fn write(&self, sample: &mut [u8]) {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let flags = flag(self.warm_up, WARM_UP) | flag(self.echo, ECHO) | flag(self.last, LAST);
@@ -58,7 +58,7 @@ impl Head {
         }
     }
 
-    /// Reads it; `None`: that is no sample of a measurement.
+    /// Parses it; `None`: not a sample of a measurement.
     pub(crate) fn read(sample: &[u8]) -> Option<Self> {
         let head: &[u8; SAMPLE_BYTES_MIN] = sample.first_chunk()?;
         let short = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
@@ -81,12 +81,13 @@ impl Head {
     }
 }
 
-/// Says which machine this is since when: processes with the same number share the monotonic clock.
+/// Identifies this machine since its start: processes with the same number share the monotonic
+/// clock.
 pub(crate) fn host() -> u64 {
     static HOST: OnceLock<u64> = OnceLock::new();
     *HOST.get_or_init(|| {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        // A namespace of time has a clock of its own.
+        // A time namespace has its own clock.
         let time = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
         let text = format!("{boot}{}", time.display());
         // FNV-1a: a name, not a secret.

@@ -1,8 +1,8 @@
-//! Reliable: the sessions of `chappe-flow` over DEALER and ROUTER, as links between nodes have them.
+//! Reliable: the sessions of `chappe-flow` over DEALER and ROUTER, as in links between nodes.
 //!
-//! The publisher is the origin and keeps what is not acknowledged by all in memory; each subscriber
-//! has a session of its own. The session's own pacer holds nothing back: the pace is decided above,
-//! where it is measured. A sample is acknowledged when the subscriber has taken it.
+//! The publisher is the origin and keeps samples in memory until all have acknowledged them; each
+//! subscriber has its own session. The session's own pacer does not delay anything: the pace is
+//! decided above, where it is measured. A sample is acknowledged when the subscriber has taken it.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -28,17 +28,17 @@ use crate::zeromq::{connecting, offered, runtime, until};
 
 /// The one stream there is.
 const STREAM: &str = "perf";
-/// There is no other epoch: a run is not resumed.
+/// There is only one epoch: a run is not resumed.
 const EPOCH: u64 = 1;
 /// The first frame of a sample that is sent back.
 const ECHO: &[u8] = b"E";
-/// Samples that came back and were not looked at; older ones give way.
+/// Maximum number of unread samples that were sent back; older ones are dropped.
 const ECHOES_MAX: usize = 1_024;
-/// Frames taken at once before samples are.
+/// Maximum number of frames processed before samples are.
 const FRAMES_MAX: usize = 64;
 /// Between two attempts to connect.
 const DIAL_PAUSE: Duration = Duration::from_millis(50);
-/// How long the last words may take.
+/// Time limit for the final messages.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The publisher's end, with a session for each subscriber.
@@ -54,7 +54,7 @@ pub(crate) struct SessionOutlet {
 struct Origin {
     router: Router,
     sessions: Vec<Session>,
-    /// What not all have, the oldest first: the packed sample, its bytes, when it was written.
+    /// The samples not acknowledged by all, oldest first: packed sample, size, time of writing.
     kept: VecDeque<(Records, usize, Instant)>,
     /// The number of the last one written.
     written: u64,
@@ -66,11 +66,11 @@ struct Session {
     connection: Connection,
     sender: Sender,
     channel: Option<Channel>,
-    /// The last number that it has.
+    /// The last number that it has acknowledged.
     has: u64,
     events: VecDeque<SenderEvent>,
     alarm: Alarm,
-    /// Why it ended; nothing: in order.
+    /// The reason why it ended; nothing: in order.
     ended: Option<Option<String>>,
 }
 
@@ -102,7 +102,7 @@ impl SessionOutlet {
         })
     }
 
-    /// Where it listens, and with which key.
+    /// Its address and key.
     pub(crate) fn address(&self) -> (String, Option<CurvePublic>) {
         (self.endpoint.clone(), self.key)
     }
@@ -202,7 +202,7 @@ impl Origin {
         sessions.retain(|session| {
             if let Some(Some(why)) = &session.ended {
                 let peer = session.connection.peer().address;
-                tracing::warn!(%peer, why, "a subscriber is gone");
+                tracing::warn!(%peer, why, "a subscriber has left");
             }
             session.ended.is_none()
         });
@@ -214,7 +214,7 @@ impl Origin {
         }
     }
 
-    /// Does what is ready for a session; whether there was anything.
+    /// Does the pending work of a session; returns whether there was any.
     fn run(&mut self, session: &mut Session, context: &mut Context<'_>) -> bool {
         let mut changed = false;
         for _ in 0..FRAMES_MAX {
@@ -232,7 +232,9 @@ impl Origin {
                             }
                             self.echoes.push_back(message.last().clone());
                         }
-                        _ => session.end(Some("it sends what is no session's".to_owned())),
+                        _ => session.end(Some(
+                            "it sends messages that do not belong to a session".to_owned(),
+                        )),
                     }
                 }
                 Poll::Ready(Err(error)) => {
@@ -254,7 +256,7 @@ impl Origin {
             }
             if let Some(deadline) = session.sender.deadline() {
                 session.alarm.at_latest(self.clock.at(deadline));
-                // When it rings, the next poll sees what is due.
+                // When it fires, the next poll sees the due work.
                 changed |= session.alarm.poll(context).is_ready();
             }
         }
@@ -310,7 +312,7 @@ impl Origin {
         if wanted.stream != STREAM || session.channel.is_some() {
             return Offer::Refuse {
                 reason: RefusalReason::UnknownStream,
-                text: format!("this is a measurement: there is {STREAM:?}, once"),
+                text: format!("this is a measurement: only the stream {STREAM:?} exists, once"),
             };
         }
         session.channel = Some(channel);
@@ -373,7 +375,7 @@ impl Session {
         }
     }
 
-    /// Sends what the system takes now; the rest goes when it is polled.
+    /// Sends as much as the system accepts now; the rest is sent when it is polled.
     fn flush(&mut self) {
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(Err(error)) = self.connection.poll_flush(&mut nobody) {
@@ -387,14 +389,14 @@ impl Session {
     }
 }
 
-/// How a subscriber takes and acknowledges.
+/// A subscriber's limits and acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taking {
-    /// Bytes that may be on the way to it.
+    /// Maximum number of bytes in flight to it.
     pub(crate) window_bytes: u64,
-    /// Acknowledge after so many samples.
+    /// Acknowledge after this many samples.
     pub(crate) acknowledge_every: u64,
-    /// Acknowledge at the latest so long after a sample came.
+    /// Acknowledge at the latest this long after a sample arrived.
     pub(crate) acknowledge_delay: Duration,
 }
 
@@ -410,11 +412,11 @@ struct Subscriber {
     connection: Connection,
     receiver: Receiver,
     events: VecDeque<ReceiverEvent>,
-    /// Samples that came and were not taken, with the number of the first of each run.
+    /// Samples that arrived and were not taken, with the number of the first of each run.
     ready: VecDeque<(u64, Records)>,
     /// The first of them is being taken.
     taking: bool,
-    /// Echoes that may not have left.
+    /// Echoes that may not have been sent.
     echoing: usize,
     clock: Clock,
     alarm: Alarm,
@@ -424,7 +426,7 @@ struct Subscriber {
 const CHANNEL: Channel = Channel(0);
 
 impl SessionInlet {
-    /// Connects, trying again until a time, and subscribes.
+    /// Connects, retrying until a time limit, and subscribes.
     pub(crate) fn connect(
         endpoint: &str,
         server_key: Option<CurvePublic>,
@@ -495,7 +497,7 @@ async fn dial(
             {
                 let error = Error::from(error);
                 return Err(error.hint(
-                    "a publisher beyond loopback encrypts: --server-key KEY, which `chappe perf pub` prints",
+                    "a publisher beyond loopback encrypts: use --server-key KEY, which `chappe perf pub` prints",
                 ));
             }
             Err(error) => return Err(error.into()),
@@ -539,7 +541,7 @@ impl Inlet for SessionInlet {
         )));
         drop(entered);
         let connection = &mut self.end.connection;
-        // Late or broken: it ends all the same.
+        // Late or broken: it ends nevertheless.
         let _ = self
             .runtime
             .block_on(async { tokio::time::timeout(LINGER, connection.flush()).await });
@@ -597,7 +599,7 @@ impl Subscriber {
         }
     }
 
-    /// The sample that was looked at is taken.
+    /// The current sample is taken.
     fn taken(&mut self) {
         if !std::mem::take(&mut self.taking) {
             return;
@@ -627,7 +629,7 @@ impl Subscriber {
         else {
             return Ok(());
         };
-        // A publisher that does not read gets no more.
+        // A publisher that does not read receives no more.
         if self.echoing < ECHOES_MAX {
             self.echoing += 1;
             let mut message = Message::new(Bytes::from_static(ECHO));
@@ -638,7 +640,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Ready when samples are there, or it is at its end.
+    /// Ready when samples are available, or it has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..FRAMES_MAX {
             match self.connection.poll_recv(context) {
@@ -647,7 +649,7 @@ impl Subscriber {
                     self.give(Input::Receive(frame));
                 }
                 Poll::Ready(Err(_)) => {
-                    // The publisher went away: what is missing is seen in the numbers.
+                    // The publisher has left: the numbers show whether any are missing.
                     self.ended.get_or_insert(Ok(()));
                 }
                 Poll::Pending => break,

@@ -1,5 +1,5 @@
-//! The subscriber's loop: takes samples, and knows from their heads what is missing and how long they
-//! were on the way.
+//! The subscriber's loop: takes samples, and determines from their headers which are missing and
+//! how long they were in flight.
 
 use std::time::Duration;
 
@@ -59,14 +59,14 @@ pub(super) fn run(
         } else if first.is_none() {
             subscriber.interval.begun = now;
         }
-        // What came before the publisher left is taken.
+        // Samples that arrived before the publisher left are taken.
         if now >= give_up || !open && !more {
             break;
         }
     }
     inlet.finish();
     if first.is_none() {
-        let text = format!("no sample came within {:?}", settings.wait);
+        let text = format!("no sample arrived within {:?}", settings.wait);
         return Err(
             Error::new(text).hint("does `chappe perf pub` run there, over the same carrier? Over DDS beyond this host both need --address")
         );
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(subscriber.outcome())
 }
 
-/// What is seen in an interval, or in a phase.
+/// The measurements in an interval, or in a phase.
 struct Tally {
     begun: Instant,
     ended: Instant,
@@ -89,9 +89,9 @@ struct Tally {
 }
 
 struct Subscriber {
-    /// The run that is measured: that of the first sample.
+    /// The run being measured: that of the first sample.
     run: Option<u64>,
-    /// The number that comes next.
+    /// The next number.
     next: u64,
     phase: u16,
     warm_up: bool,
@@ -154,7 +154,7 @@ impl Subscriber {
         self.interval = Tally::new(now, 0);
     }
 
-    /// Counts what came; whether it is to be sent back.
+    /// Counts a received sample; returns whether it must be sent back.
     fn take(&mut self, head: Option<Head>, bytes: usize, now: Instant) -> bool {
         let Some(head) = head else {
             self.foreign += 1;
@@ -169,7 +169,7 @@ impl Subscriber {
             return false;
         }
         if head.number < self.next {
-            // The last word may be said again.
+            // The last sample may be repeated.
             if !head.last {
                 self.repeated += 1;
                 self.interval.repeated += 1;
@@ -206,7 +206,7 @@ impl Subscriber {
         head.echo
     }
 
-    /// The tally of a phase, a new one if it has just begun.
+    /// The tally of a phase, created when the phase starts.
     fn phase_of(&mut self, number: u16, bytes: usize, begun: Instant) -> Option<&mut Tally> {
         if self.phases.last().is_none_or(|(last, _)| *last != number) {
             if let Some((_, ended)) = self.phases.last_mut() {
@@ -276,8 +276,8 @@ impl Subscriber {
     }
 }
 
-/// When a sample was written, where that is known: a phase begins with writing, so that samples that
-/// were held up and come all at once are not taken for a high rate.
+/// The time when a sample was written, if known: a phase starts with writing, so that delayed
+/// samples that arrive all at once do not look like a high rate.
 fn written(now: Instant, latency: Option<u64>) -> Instant {
     Instant::from_nanos(now.as_nanos().saturating_sub(latency.unwrap_or(0)))
 }
@@ -300,7 +300,7 @@ mod tests {
     fn what_is_missing_repeated_and_foreign_is_counted_as_such() {
         let now = Clock::process().now();
         let mut subscriber = Subscriber::new(now);
-        // It joins at 5; 8 and 9 never come, 6 comes again.
+        // It joins at 5; 8 and 9 never arrive, 6 arrives twice.
         for number in [5, 6, 7, 6, 10] {
             subscriber.take(Some(head(number)), 100, now);
         }

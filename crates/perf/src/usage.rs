@@ -1,4 +1,4 @@
-//! What this process costs the machine.
+//! The resource usage of this process.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -22,7 +22,7 @@ impl Usage {
         }
     }
 
-    /// Percent of one processor since then; begins anew.
+    /// Percent of one processor since the last call.
     pub(super) fn percent(&mut self) -> f64 {
         let now = Self::now();
         let seconds = now.at_ns.saturating_sub(self.at_ns) as f64 / 1e9;

@@ -1,4 +1,4 @@
-//! What both carriers over ZeroMQ share: a runtime of their own, keys, the wait for a time.
+//! Shared by both carriers over ZeroMQ: a runtime, keys, and timed waits.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};
@@ -11,14 +11,14 @@ use tokio::runtime::Runtime;
 
 use crate::Error;
 
-/// What an endpoint offers to whoever connects.
+/// The settings of a listening endpoint.
 pub(super) struct Offered {
     pub(super) security: Security,
-    /// The key that others have to know.
+    /// The key that others need.
     pub(super) key: Option<CurvePublic>,
 }
 
-/// How to listen: in the clear on loopback, with a new key of CURVE beyond.
+/// The listener's security: none on loopback, CURVE with a new key beyond.
 pub(super) fn offered(listen: &str, allow: &[CurvePublic]) -> Result<Offered, Error> {
     if listen.parse::<Endpoint>()?.is_loopback() && allow.is_empty() {
         let security = Security::Null;
@@ -37,7 +37,7 @@ pub(super) fn offered(listen: &str, allow: &[CurvePublic]) -> Result<Offered, Er
     Ok(Offered { security, key })
 }
 
-/// How to connect to whoever listens with this key.
+/// The settings to connect to a listener with this key.
 pub(super) fn connecting(server_key: Option<CurvePublic>) -> Result<Security, Error> {
     Ok(match server_key {
         None => Security::Null,
@@ -66,8 +66,8 @@ pub(super) fn runtime(spin: Duration) -> Result<(Runtime, FineAlarm), Error> {
     Ok((runtime, alarm))
 }
 
-/// Polls until something has changed, at the latest until then. What is ready now counts first; only
-/// then is the system asked, and only then waited.
+/// Polls until something has changed, at the latest until the given time. Pending work comes first;
+/// then the system is polled, and only then does it wait.
 pub(super) async fn until<T>(
     alarm: &mut FineAlarm,
     at: Instant,

@@ -1,8 +1,8 @@
-//! Goal: what is measured is what happened: every sample is taken once and in order over a reliable
-//! carrier, by each of several subscribers, whatever the pacer; criteria are judged; what cannot be
-//! measured is refused.
-//! Method: publisher and subscribers in threads of their own, over real sockets on loopback with
-//! ports that the system chooses.
+//! Goal: the measurements are true: each sample is taken once and in order over a reliable carrier,
+//! by each of several subscribers, with any pacer; criteria are judged; impossible measurements are
+//! refused.
+//! Method: publisher and subscribers in separate threads, over real sockets on loopback with ports
+//! that the system chooses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -68,7 +68,7 @@ fn run(settings: &PublishSettings, with: fn(&mut SubscribeSettings)) -> Result<E
     run_hearing(settings, with, &|_| {})
 }
 
-/// The same, and the subscribers' events are heard.
+/// The same, and collects the subscribers' events.
 fn run_hearing(
     settings: &PublishSettings,
     with: fn(&mut SubscribeSettings),
@@ -133,7 +133,7 @@ fn every_sample_is_taken_once_whatever_the_pacer() {
         (seen.received, seen.lost, seen.repeated, seen.foreign),
         (21 * 40, 0, 0, 0)
     );
-    // The words say what the paper's pacer is told, or the settings do.
+    // The text form contains the setting of the paper's pacer, or the settings do.
     let (capacity, at_once) = (settings.capacity_bytes_per_s, settings.acknowledged_at_once);
     assert_eq!(
         published.phases[4].pacer,
@@ -164,12 +164,12 @@ fn several_subscribers_have_all_of_it_and_warm_up_is_not_measured() {
     let settings = PublishSettings {
         subscribers: 3,
         warm_up: Duration::from_millis(20),
-        // However fast the machine: it goes on for longer than this.
+        // However fast the machine: it takes longer than this.
         interval: Duration::from_millis(1),
         window: 4,
         ..publishing()
     };
-    // One acknowledges late: the others wait for it, and nobody loses anything.
+    // One acknowledges late: the others wait for it, and none loses samples.
     let (published, events, subscribed) = run(&settings, |one| {
         one.acknowledge_every = 3;
         one.take_for = Duration::from_micros(100);
@@ -187,7 +187,7 @@ fn several_subscribers_have_all_of_it_and_warm_up_is_not_measured() {
     let told = events
         .iter()
         .filter(|event| matches!(event, Event::Published(_)));
-    assert!(told.count() > 0, "rows are told while it goes on");
+    assert!(told.count() > 0, "rows are reported during the run");
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn best_effort_counts_what_is_missing() {
         count: Some(500),
         ..publishing()
     };
-    // Too slow for a flood of the slowest machine: its queues of 4 MiB at both ends and the kernel's
-    // overflow.
+    // Too slow for a flood even on the slowest machine: its queues of 4 MiB at both ends and the
+    // kernel's overflow.
     let (published, _, subscribed) = run(&settings, |one| {
         one.take_for = Duration::from_millis(10);
     })
@@ -234,11 +234,11 @@ fn best_effort_counts_what_is_missing() {
     assert_eq!(
         Some(seen.lost),
         phase.dropped,
-        "what was dropped is what is missing"
+        "the dropped samples are the missing ones"
     );
 }
 
-/// Nothing but what comes wakes a subscriber before its next row is due; so no row is told.
+/// Only arriving samples wake a subscriber before its next row is due, so no row is reported.
 #[test]
 fn a_best_effort_subscriber_is_woken_by_each_sample() {
     let settings = PublishSettings {
@@ -306,7 +306,7 @@ fn with_keys_only_those_that_are_let_in_get_samples() {
         wait: Duration::from_millis(300),
         ..publishing()
     };
-    // The subscriber makes a key of its own, which is not let in.
+    // The subscriber creates its own key, which is not allowed.
     let error = run(&settings, |one| one.wait = Duration::from_millis(300)).expect_err("refused");
     assert!(error.hint.is_some(), "{error:?}");
 }
@@ -366,7 +366,7 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
 fn over_dds(library: chappe_perf::Library, topic: &str) -> Carrier {
     Carrier::Dds(chappe_perf::Domain {
         library,
-        // Below 101 its ports are below those that the system gives to others.
+        // Below 101 its ports are below those that the system assigns to others.
         domain: 1 + u16::try_from(std::process::id() % 100).expect("below 100"),
         interfaces: vec![std::net::Ipv4Addr::LOCALHOST.into()],
         topic: topic.to_owned(),
@@ -412,7 +412,7 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
     assert_eq!(published.latency_by, Some(Method::RoundTripHalved));
 }
 
-/// The library acknowledges whatever comes, and holds no more than 256 samples of it.
+/// The library acknowledges everything that arrives, and holds at most 256 samples of it.
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_a_publisher_waits_for_a_subscriber_that_takes_slowly() {
@@ -444,7 +444,7 @@ fn over_dds_a_publisher_waits_for_a_subscriber_that_takes_slowly() {
     assert!(subscribed.complete && subscribed.criteria.is_empty());
 }
 
-/// It may lose what it will, and tells nobody how far it is.
+/// It may lose any number, and reports no progress.
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_a_best_effort_subscriber_of_a_reliable_publisher_is_not_waited_for() {
@@ -473,7 +473,7 @@ fn over_dds_a_best_effort_subscriber_of_a_reliable_publisher_is_not_waited_for()
     assert!(seen.received + seen.lost <= 1_000 && seen.criteria.is_empty());
 }
 
-/// A subscriber that asks for more than is offered gets nothing: both ends say why.
+/// A subscriber that requests more than is offered receives nothing: both ends report why.
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
@@ -485,7 +485,7 @@ fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
     };
     let stop = Arc::new(AtomicBool::new(false));
     let told = AtomicUsize::new(0);
-    // The first warning of this kind of an end counts; the second one's ends both.
+    // The first warning of this kind counts at one end; the second end's ends both.
     let hear = |heard: &mut Vec<String>, event| {
         if let Event::Warning { text, .. } = event
             && text.contains("reliability")
@@ -517,13 +517,14 @@ fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
         (heard, subscriber.join().expect("no panic"))
     });
     for heard in [there, here] {
-        let text = heard.first().expect("it says what does not fit");
+        let text = heard.first().expect("it names the mismatch");
         assert!(text.contains("offers best_effort"), "{text}");
         assert!(text.contains("requests reliable"), "{text}");
     }
 }
 
-/// A volatile topic loses what is written before its reader has found the writer: what came is looked at.
+/// A volatile topic loses samples written before its reader has found the writer: only received
+/// ones count.
 #[cfg(feature = "cyclone")]
 #[test]
 fn over_cyclone_dds_both_ends_start_and_find_each_other() {

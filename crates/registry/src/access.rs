@@ -1,20 +1,20 @@
-//! Who may see an entity.
+//! Access rules: which principals may see an entity.
 //!
-//! Rights are judged here only for reading. Who may publish under which owner is the caller's
-//! decision: the registry refuses nothing but a change of owner.
+//! Only reading is checked here. Whether a principal may publish under an owner is the caller's
+//! decision; the registry itself refuses only a change of owner.
 
 use chappe_identity::Principal;
 use serde::{Deserialize, Serialize};
 
-/// Who may see an entity and the triples it brings.
+/// An access rule for an entity and the triples it brings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Access {
-    /// Everybody.
+    /// Visible to everybody.
     #[default]
     Public,
-    /// The owner alone.
+    /// Visible only to the owner.
     Owner,
-    /// The owner and the parties named.
+    /// Visible to the owner and these principals.
     Readers(Vec<String>),
 }
 

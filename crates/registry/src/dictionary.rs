@@ -1,8 +1,9 @@
 //! Terms as numbers.
 //!
-//! A term is kept once, as bytes in a chunk with others, and counted; the last use gone, its number
-//! is given out again. Small non-negative integers are their own numbers and take no room. Blank
-//! nodes belong to the entity that brought them: the same label of two entities is two nodes.
+//! A term is stored once, as bytes in a chunk with others, with a count of its uses. When the last
+//! use is released, its number is reused. Small non-negative integers are their own numbers and
+//! take no space. Blank nodes belong to the entity that brought them: the same label in two
+//! entities is two nodes.
 //!
 //! Clones are snapshots, as in [`crate::ordered`].
 
@@ -17,14 +18,14 @@ use crate::ordered::OrderedSet;
 /// The number of a term.
 pub(crate) type Id = u32;
 
-/// Numbers from here on, up to [`LOCAL`], are the integers from 0 on.
+/// Numbers from here up to [`LOCAL`] are the integers from 0.
 const INTEGER: Id = 1 << 30;
 /// Numbers from here on belong to one query and never enter the dictionary.
 pub(crate) const LOCAL: Id = 1 << 31;
-/// Most terms: what is left of the numbers.
+/// Maximum number of terms: the remaining numbers.
 pub(crate) const MAX_TERMS: usize = INTEGER as usize;
 
-/// Terms in a chunk, and chunks in a shelf.
+/// Number of terms in a chunk, and of chunks in a shelf.
 const CHUNK: usize = 256;
 
 const IRI: u8 = b'I';
@@ -32,7 +33,7 @@ const TEXT: u8 = b'S';
 const TAGGED: u8 = b'L';
 const TYPED: u8 = b'T';
 const BLANK: u8 = b'B';
-/// Datatypes that are a single byte in place of their IRI.
+/// Datatypes encoded as a single byte instead of their IRI.
 const DATATYPES: [(u8, NamedNodeRef<'static>); 6] = [
     (b'i', xsd::INTEGER),
     (b'b', xsd::BOOLEAN),
@@ -44,11 +45,11 @@ const DATATYPES: [(u8, NamedNodeRef<'static>); 6] = [
 
 #[derive(Clone, Default)]
 struct Chunk {
-    /// The terms one after the other.
+    /// The terms, one after another.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each.
     ends: Vec<u32>,
-    /// How often each is used; 0: the number is free.
+    /// The use count of each; 0: the number is free.
     uses: Vec<u32>,
 }
 
@@ -62,7 +63,7 @@ impl Chunk {
         self.bytes.get(self.span(slot)).unwrap_or_default()
     }
 
-    /// Puts `bytes` in place of what the slot has.
+    /// Replaces the content of the slot with `bytes`.
     fn replace(&mut self, slot: usize, bytes: &[u8]) {
         let span = self.span(slot);
         let (old, new) = (span.len() as u32, bytes.len() as u32);
@@ -82,7 +83,7 @@ type Shelf = Arc<Vec<Arc<Chunk>>>;
 #[derive(Clone, Default)]
 pub(crate) struct Dictionary {
     shelves: Arc<Vec<Shelf>>,
-    /// (hash, number) of every term in use.
+    /// (hash, number) of each term in use.
     by_hash: OrderedSet<[u32; 2]>,
     free: OrderedSet<Id>,
     given: Id,
@@ -95,7 +96,7 @@ fn place(id: Id) -> (usize, usize, usize) {
 }
 
 impl Dictionary {
-    /// Terms in use.
+    /// The number of terms in use.
     pub(crate) fn len(&self) -> usize {
         self.by_hash.len()
     }
@@ -146,7 +147,7 @@ impl Dictionary {
             .find(|id| self.bytes_of(*id) == bytes)
     }
 
-    /// The number of `term`, blank nodes being those of the entity `scope`.
+    /// The number of `term`; blank nodes belong to the entity `scope`.
     pub(crate) fn id(&self, term: TermRef<'_>, scope: Id) -> Option<Id> {
         if let Some(id) = integer_id(term) {
             return Some(id);
@@ -165,7 +166,7 @@ impl Dictionary {
         self.id(LiteralRef::new_simple_literal(text).into(), 0)
     }
 
-    /// Counts one more use of `term` and gives its number.
+    /// Adds one use of `term` and returns its number.
     pub(crate) fn intern(&mut self, term: TermRef<'_>, scope: Id) -> Id {
         if let Some(id) = integer_id(term) {
             return id;
@@ -223,7 +224,7 @@ impl Dictionary {
         }
     }
 
-    /// Counts one use less; the last one frees the number.
+    /// Removes one use; the last one frees the number.
     pub(crate) fn release(&mut self, id: Id) {
         if id >= INTEGER {
             return;
@@ -244,7 +245,7 @@ impl Dictionary {
         self.free.insert(id);
     }
 
-    /// The term, blank nodes under the label their entity gave them.
+    /// The term; blank nodes have the label their entity gave them.
     pub(crate) fn term(&self, id: Id) -> Option<Term> {
         if (INTEGER..LOCAL).contains(&id) {
             return Some(
@@ -289,7 +290,8 @@ fn integer_id(term: TermRef<'_>) -> Option<Id> {
     (value < INTEGER).then_some(INTEGER | value)
 }
 
-/// Tag; the entity of a blank node, or length and bytes of a literal's language or datatype; value.
+/// Encodes a tag; the entity of a blank node, or length and bytes of a literal's language or
+/// datatype; and the value.
 fn encode(term: TermRef<'_>, scope: Id) -> Vec<u8> {
     let (tag, head, value) = match term {
         TermRef::NamedNode(node) => (IRI, Vec::new(), node.as_str()),
@@ -311,7 +313,7 @@ fn encode(term: TermRef<'_>, scope: Id) -> Vec<u8> {
     bytes
 }
 
-/// Length of a language or datatype: one byte, or 255 and four bytes more.
+/// The length of a language or datatype: one byte, or 255 and four bytes more.
 fn sized(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 5);
     match u8::try_from(text.len()) {
@@ -343,7 +345,7 @@ fn split_sized(bytes: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at_checked(length).unwrap_or((&[], rest))
 }
 
-/// A usual datatype as its byte, any other as its IRI (which is longer than a byte).
+/// A common datatype as its byte, any other as its IRI (which is longer than a byte).
 fn datatype_bytes(datatype: NamedNodeRef<'_>) -> Vec<u8> {
     match DATATYPES.iter().find(|(_, usual)| *usual == datatype) {
         Some((code, _)) => vec![*code],

@@ -1,7 +1,7 @@
-//! What the registry holds: an entity with its intrinsic fields and the triples it brings.
+//! The entity: intrinsic fields and the triples it brings.
 //!
-//! An entity is checked once, on its way in; what is inside the registry is valid. The checks are
-//! about form and size, never about meaning.
+//! An entity is validated once, when it is published; entities in the registry are valid.
+//! Validation concerns form and size, never meaning.
 
 use oxrdf::{NamedNode, NamedOrBlankNode, Term, Triple};
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,21 @@ use serde::{Deserialize, Serialize};
 use crate::access::Access;
 use crate::error::Error;
 
-/// Longest key, name, type, scope, owner or reader in bytes. UDDI allows names of 255 characters;
-/// the rest is room for IRIs.
+/// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
+/// characters; the rest is room for IRIs.
 pub const MAX_TEXT_BYTES: usize = 1024;
-/// Most types, most scopes and most readers of one entity; WS-Discovery peers send a handful.
+/// Maximum number of types, of scopes and of readers of one entity; WS-Discovery peers send a
+/// handful.
 pub const MAX_LIST: usize = 256;
-/// Most triples one entity may bring. The published study of a semantic registry had 138.
+/// Maximum number of triples of one entity. The published study of a semantic registry had 138.
 pub const MAX_TRIPLES: usize = 10_000;
-/// Longest IRI or literal in a triple, in bytes. It also bounds what one step of an expression can
-/// multiply in a query.
+/// Maximum length of an IRI or literal in a triple, in bytes. It also bounds how far one step of an
+/// expression in a query can multiply a text.
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
-/// All terms of one entity together, in bytes, so that its journal record stays small.
+/// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
 
-/// What an entity is.
+/// The kind of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EntityKind {
     /// A node of this system.
@@ -50,7 +51,7 @@ impl EntityKind {
         Self::Other,
     ];
 
-    /// The word of the REST interface and of the command line.
+    /// The name in the REST interface and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -63,39 +64,39 @@ impl EntityKind {
         }
     }
 
-    /// The kind whose word is `word`.
+    /// The kind with the name `word`.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// One thing the registry knows.
+/// A registered thing.
 ///
-/// Equality compares the triples in order; the registry gives them back in the order given, without
-/// repeats.
+/// Equality compares the triples in order; the registry returns them in the order given, without
+/// duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entity {
-    /// Absolute IRI that names it; publishing the same key again replaces the entity.
+    /// Absolute IRI that identifies it; publishing the same key again replaces the entity.
     pub key: String,
-    /// What it is.
+    /// Its kind.
     pub kind: EntityKind,
-    /// Name for people; found by its beginning, whatever the case.
+    /// Name for people; a search matches its prefix, ignoring case.
     pub name: String,
     /// Types as `{namespace}local`.
     pub types: Vec<String>,
     /// Scopes as URIs.
     pub scopes: Vec<String>,
-    /// Name of the principal it belongs to.
+    /// Name of the principal that owns it.
     pub owner: String,
-    /// Who may see it.
+    /// The rule that decides who may see it.
     pub access: Access,
-    /// Metadata: triples about it, or about anything else its owner wants to say.
+    /// Metadata: triples about the entity, or about anything else.
     pub triples: Vec<Triple>,
 }
 
 impl Entity {
-    /// An entity with nothing but a key, a kind and a name; public, owned by `node`.
+    /// A public entity, owned by `node`, with only a key, a kind and a name.
     #[must_use]
     pub fn new(key: impl Into<String>, kind: EntityKind, name: impl Into<String>) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Entity {
     /// Checks form and sizes.
     ///
     /// # Errors
-    /// [`Error::InvalidEntity`] with the field and what is wrong with it.
+    /// [`Error::InvalidEntity`] with the field and the reason.
     pub fn validate(&self) -> Result<(), Error> {
         text("key", &self.key)?;
         if NamedNode::new(self.key.as_str()).is_err() {

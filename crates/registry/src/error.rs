@@ -1,54 +1,54 @@
-//! What can go wrong when the registry is changed or opened.
+//! Errors of changing or opening the registry.
 
 use crate::journal::JournalError;
 
-/// Why an entity was not published, removed or read back.
+/// The reason why an entity was not published, removed or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller's entity has a field that cannot be kept.
+    /// A field of the caller's entity is invalid.
     #[error("{field} {reason}")]
     InvalidEntity {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The key belongs to another owner.
     #[error("{key} is owned by {owner}")]
     NotOwner {
-        /// The key asked for.
+        /// The key.
         key: String,
-        /// Whose it is.
+        /// Its owner.
         owner: String,
     },
-    /// Nothing has this key.
-    #[error("nothing is registered as {0}")]
+    /// No entity has this key.
+    #[error("no entity has the key {0}")]
     Unknown(String),
     /// A limit of the registry is reached.
-    #[error("{limit} is at its limit of {value}")]
+    #[error("the limit of {value} {limit} is reached")]
     Full {
         /// Name of the limit.
         limit: &'static str,
         /// Its value.
         value: usize,
     },
-    /// Too many changes are on their way; the same change may be made when they are safe.
-    #[error("{value} changes are on their way to the journal, as many as are allowed")]
+    /// Too many changes are in flight; the same change may be made once they are durable.
+    #[error("{value} changes are in flight to the journal, as many as allowed")]
     Busy {
-        /// How many may be.
+        /// The limit.
         value: usize,
     },
-    /// The journal refused, failed, or holds what cannot be read.
+    /// The journal refused, failed, or holds a record that cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An earlier failure of the journal stopped all changes; reading still works.
-    #[error("changes stopped after a failure of the journal: {0}")]
+    /// A previous failure of the journal stopped all changes; reading still works.
+    #[error("no changes are accepted since the journal failed: {0}")]
     Stopped(String),
 }
 
 impl Error {
-    /// Whether the same change may succeed later without anything being removed from the registry.
+    /// Whether the same change may succeed later without removing anything from the registry.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! What the planner asks of expressions and patterns: which variables, how large, what is inside.
+//! The properties of expressions and patterns that the planner needs: variables, sizes and parts.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use spargebra::term::{NamedNodePattern, TermPattern};
 use crate::entity::MAX_TERM_BYTES;
 use crate::limits::SparqlError;
 
-/// Largest text that one evaluation of an expression may make, computed from its form: REPLACE and
-/// its like multiply.
+/// Maximum length of a text that one evaluation of an expression can make, computed from its form:
+/// REPLACE and similar functions multiply.
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024 * 1024;
-/// What is taken for the text of a number, a date, a hash or an identifier.
+/// Assumed length of the text of a number, a date, a hash or an identifier.
 const SMALL_BYTES: usize = 512;
 
 /// The direct parts of an expression.
@@ -42,7 +42,7 @@ fn parts(expression: &Expression) -> Vec<&Expression> {
     }
 }
 
-/// Calls `look` on the expression and all its parts, not on what is inside EXISTS.
+/// Calls `look` on the expression and all its parts, but not inside EXISTS.
 pub(crate) fn visit<'e>(expression: &'e Expression, look: &mut impl FnMut(&'e Expression)) {
     let mut waiting = vec![expression];
     while let Some(next) = waiting.pop() {
@@ -51,7 +51,7 @@ pub(crate) fn visit<'e>(expression: &'e Expression, look: &mut impl FnMut(&'e Ex
     }
 }
 
-/// Whether EXISTS is anywhere in it.
+/// Whether it contains EXISTS anywhere.
 pub(crate) fn has_exists(expression: &Expression) -> bool {
     let mut found = false;
     visit(expression, &mut |part| {
@@ -60,7 +60,7 @@ pub(crate) fn has_exists(expression: &Expression) -> bool {
     found
 }
 
-/// All variables it may read, those of patterns inside EXISTS included.
+/// All variables it may read, including those of patterns inside EXISTS.
 pub(crate) fn variables(expression: &Expression) -> HashSet<Variable> {
     let mut found = HashSet::new();
     visit(expression, &mut |part| match part {
@@ -114,26 +114,26 @@ pub(crate) fn map_exists(
     }
 }
 
-/// The expression that an order is by.
+/// The expression of an ORDER BY condition.
 pub(crate) fn of_order(order: &OrderExpression) -> &Expression {
     match order {
         OrderExpression::Asc(expression) | OrderExpression::Desc(expression) => expression,
     }
 }
 
-/// Refuses an expression whose evaluation could make a huge text.
+/// Rejects an expression whose evaluation could make a huge text.
 pub(crate) fn check_size(expression: &Expression) -> Result<(), SparqlError> {
     if most_bytes(expression) > MAX_EXPRESSION_BYTES {
         let value = MAX_EXPRESSION_BYTES as u64;
         return Err(SparqlError::Limit {
-            limit: "bytes an expression may make",
+            limit: "bytes made by an expression",
             value,
         });
     }
     Ok(())
 }
 
-/// The most bytes that evaluating the expression can make, with all its parts.
+/// The maximum number of bytes that evaluating the expression with all its parts can make.
 fn most_bytes(expression: &Expression) -> usize {
     let sum = |list: &[Expression]| list.iter().map(most_bytes).fold(0, usize::saturating_add);
     match expression {
@@ -155,7 +155,8 @@ fn most_bytes(expression: &Expression) -> usize {
     }
 }
 
-/// The most bytes beyond the terms it reads: literals, and what multiplies.
+/// The maximum number of bytes it makes beyond the terms it reads: literals, and functions that
+/// multiply.
 pub(crate) fn made_bytes(expression: &Expression) -> usize {
     let mut multiplies = false;
     let mut literals = 0_usize;
@@ -173,7 +174,7 @@ pub(crate) fn made_bytes(expression: &Expression) -> usize {
     }
 }
 
-/// The predicate of a path that is one predicate, repeated or not.
+/// The predicate of a path that consists of one predicate, repeated or not.
 pub(crate) fn only_predicate(path: &PropertyPathExpression) -> Option<NamedNode> {
     use PropertyPathExpression as P;
     match path {
@@ -183,12 +184,13 @@ pub(crate) fn only_predicate(path: &PropertyPathExpression) -> Option<NamedNode>
     }
 }
 
-/// A blank node of a pattern is a variable without a name; this is ours, which no query can write.
+/// A blank node of a pattern is an unnamed variable; this name is internal, and no query can write
+/// it.
 pub(crate) fn blank_variable(node: &BlankNode) -> Variable {
     Variable::new_unchecked(format!("blank-{}", node.as_str()))
 }
 
-/// Adds all variables that are anywhere in the pattern.
+/// Adds all variables that occur anywhere in the pattern.
 pub(crate) fn pattern_variables(pattern: &GraphPattern, found: &mut HashSet<Variable>) {
     use GraphPattern as G;
     fn place(term: &TermPattern, found: &mut HashSet<Variable>) {

@@ -1,4 +1,4 @@
-//! The change feed: publications and removals by revision, filtered by what a principal may see.
+//! The change feed: publications and removals by revision, filtered by the reader's access.
 //!
 //! The revision of a change is the position of its record in the journal, so it survives a restart.
 //! The feed remembers the newest [`FEED_CAPACITY`] changes; a subscriber that asks for older ones
@@ -14,25 +14,25 @@ use chappe_identity::Principal;
 use crate::access::Access;
 use crate::entity::EntityKind;
 
-/// Changes remembered. At one change a second this is nearly three hours of absence; the cost is
-/// about 200 bytes each.
+/// Maximum number of remembered changes. At one change a second they cover nearly three hours of
+/// absence, at about 200 bytes each.
 pub const FEED_CAPACITY: usize = 10_000;
 
-/// A change of an entity, as the subscriber may see it.
+/// A change of an entity, as visible to the subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was published, changed, or became visible.
+    /// The entity was published, changed, or became visible.
     Published {
         /// Its key.
         key: String,
-        /// What it is.
+        /// Its kind.
         kind: EntityKind,
     },
-    /// It was removed, or is no longer visible.
+    /// The entity was removed, or is no longer visible.
     Removed {
         /// Its key.
         key: String,
-        /// What it was.
+        /// Its kind.
         kind: EntityKind,
     },
 }
@@ -42,13 +42,13 @@ pub enum Change {
 pub enum FeedItem {
     /// A change with its revision.
     Change {
-        /// Position of the change; ask for this one plus one to go on after it.
+        /// Position of the change; subscribe from this plus one to continue after it.
         revision: u64,
-        /// What happened.
+        /// The change.
         change: Change,
     },
-    /// Changes before `revision` are forgotten (or were never made: the registry is older than the
-    /// subscriber believes): read the state again, the feed continues from here.
+    /// Changes before `revision` are no longer remembered (or were never made: the registry is
+    /// older than the subscriber expects). Read the state again; the feed continues from here.
     Resync {
         /// First revision that follows.
         revision: u64,
@@ -60,9 +60,9 @@ pub enum FeedItem {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) kind: EntityKind,
-    /// Owner and rule before, if it was there.
+    /// Owner and rule before, if it existed.
     pub(crate) before: Option<(String, Access)>,
-    /// Owner and rule after, if it is there.
+    /// Owner and rule after, if it exists.
     pub(crate) after: Option<(String, Access)>,
 }
 
@@ -85,9 +85,9 @@ impl Entry {
 
 #[derive(Default)]
 struct State {
-    /// Oldest first, with rising revisions.
+    /// Oldest first, by increasing revision.
     entries: VecDeque<(u64, Entry)>,
-    /// Every change from this revision on is remembered.
+    /// All changes from this revision on are remembered.
     complete_from: u64,
     last: u64,
     wakers: BTreeMap<u64, Waker>,
@@ -95,7 +95,7 @@ struct State {
     forgotten: u64,
 }
 
-/// The shared memory of changes.
+/// The shared list of remembered changes.
 #[derive(Clone, Default)]
 pub(crate) struct Feed {
     state: Arc<Mutex<State>>,
@@ -106,7 +106,7 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to `revision` is known only as state, not as changes.
+    /// Starts the feed after `revision`: earlier changes are known only as state.
     pub(crate) fn start_after(&self, revision: u64) {
         let mut state = self.lock();
         state.entries.clear();
@@ -132,7 +132,7 @@ impl Feed {
         }
     }
 
-    /// Notes that `revision` changed nothing that is visible to any subscriber.
+    /// Records that `revision` changed nothing visible to any subscriber.
     pub(crate) fn skip_revision(&self, revision: u64) {
         let mut state = self.lock();
         state.last = state.last.max(revision);
@@ -158,8 +158,8 @@ impl Feed {
     }
 }
 
-/// A reader of the change feed. It has no queue of its own: a slow reader costs nothing, and receives
-/// [`FeedItem::Resync`] when it falls behind what the feed remembers.
+/// A reader of the change feed. It has no queue of its own: a slow reader costs nothing, and
+/// receives [`FeedItem::Resync`] when the changes it has not read are no longer remembered.
 pub struct Subscription {
     feed: Feed,
     id: u64,
@@ -168,7 +168,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next item if there is one now.
+    /// The next item, if one is available.
     pub fn try_next(&mut self) -> Option<FeedItem> {
         let feed = self.feed.clone();
         let state = feed.lock();
@@ -198,7 +198,7 @@ impl Subscription {
         None
     }
 
-    /// The next item, or registers the task to be woken by the next change.
+    /// The next item; if none is available, the task is woken by the next change.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
         let feed = self.feed.clone();
         let mut state = feed.lock();

@@ -1,33 +1,33 @@
-//! The check of a query's text before it is parsed.
+//! Checks a query's text before it is parsed.
 //!
-//! The parser and the evaluator work by recursion, as deep as the query is nested or chained. This
-//! check bounds both, by counting what nests and what chains, and says whether the stack of the
-//! calling thread is surely enough.
+//! The parser and the evaluator recurse as deeply as the query is nested or chained. This check
+//! bounds both by counting nesting and chaining constructs, and reports whether the stack of the
+//! calling thread certainly suffices.
 //!
-//! `<` begins an IRI reference or compares. SPARQL 1.1 (section 19.8, IRIREF, and the longest match of
-//! section 19.2) decides that by the signs up to `>`; the parser decides by the place. So that both
-//! always mean the same, signs of an IRI that could be operators are handed to the parser as the
-//! grammar's `\uXXXX`, which it understands within an IRI and nowhere else but in strings.
+//! `<` starts an IRI reference or compares. SPARQL 1.1 (section 19.8, IRIREF, and the longest match
+//! of section 19.2) decides that by the characters up to `>`; the parser decides by position. To
+//! make both agree, characters of an IRI that could be operators are passed to the parser as the
+//! grammar's `\uXXXX`, which it understands only within IRIs and strings.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::limits::SparqlError;
 
-/// Brackets open at once, of all kinds.
+/// Maximum number of brackets open at once, of all kinds.
 pub(crate) const MAX_NESTING: usize = 24;
-/// A query of at most this nesting and these operators needs less than the 2 MiB stack of an ordinary
-/// thread, debug build included (measured: 40 KiB for each step of a chain).
+/// A query within this nesting and these operators needs less than the 2 MiB stack of an ordinary
+/// thread, in a debug build too (measured: 40 KiB for each step of a chain).
 const SMALL_NESTING: usize = 6;
 const SMALL_OPERATORS: usize = 16;
-/// Operators, groups and keywords that make the algebra one step deeper each.
+/// Maximum number of operators, groups and keywords; each makes the algebra one step deeper.
 pub(crate) const MAX_OPERATORS: usize = 192;
 
-/// Hyphens of an IRI like `urn:uuid:...`; with more, its signs are escaped.
+/// Hyphens in an IRI like `urn:uuid:...`; in one with more, the characters are escaped.
 const MAX_IRI_HYPHENS: usize = 8;
 
-/// Negations inside each other. Default 6: the parser reads the operand of each twice, so that each
-/// doubles its time, and the limit of time does not hold in the parser.
+/// Nested negations. Default 6: the parser reads the operand of each twice, so each doubles its
+/// time, and the time limit does not apply to the parser.
 const MAX_NEGATIONS: usize = 6;
 
 /// Keywords that add a step to the algebra.
@@ -36,16 +36,16 @@ const KEYWORDS: [&str; 11] = [
     "SELECT",
 ];
 
-/// Text that neither nests nor chains too much.
+/// Text within the limits of nesting and chaining.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Checked<'a> {
-    /// The query, its IRIs written so that the parser reads them as such.
+    /// The query, with its IRIs written so that the parser recognizes them.
     pub(crate) text: Cow<'a, str>,
-    /// Whether it needs little of the stack.
+    /// Whether a small stack suffices.
     pub(crate) small: bool,
 }
 
-/// Refuses text that nests or chains too much.
+/// Rejects text that nests or chains too much.
 pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
     let mut rest = query.as_bytes();
     let mut escapes = Escapes::default();
@@ -80,7 +80,7 @@ pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
             b'+' | b'-' | b'*' | b'/' | b'|' | b'&' | b'^' | b'=' | b'>' | b'!' => operators += 1,
             b'?' | b'$' => {
                 let name = word_length(tail);
-                // A path's question mark is followed by no name.
+                // The question mark of a path is not followed by a name.
                 operators += usize::from(name == 0);
                 skip += name;
             }
@@ -110,12 +110,12 @@ pub(crate) fn check(query: &str) -> Result<Checked<'_>, SparqlError> {
     })
 }
 
-/// How many negations the place that is looked at stands in, as far as brackets tell.
+/// The number of negations around the current position, as far as brackets show.
 #[derive(Default)]
 struct Negations {
-    /// Of each open bracket: whether it is an operand of a negation.
+    /// For each open bracket: whether it is an operand of a negation.
     brackets: Vec<bool>,
-    /// There is a negation whose operand may yet come.
+    /// There is a negation whose operand may still follow.
     is_begun: bool,
 }
 
@@ -146,8 +146,8 @@ fn over(limit: &'static str, value: usize) -> SparqlError {
     }
 }
 
-/// Length of a name that may go on with a prefixed local part. A minus sign ends it, so that none
-/// that could be an operator is missed.
+/// Length of a name that may continue with a prefixed local part. A minus sign ends it, so that no
+/// possible operator is missed.
 fn word_length(bytes: &[u8]) -> usize {
     let part = |byte: &&u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':') || !byte.is_ascii()
@@ -155,8 +155,8 @@ fn word_length(bytes: &[u8]) -> usize {
     bytes.iter().take_while(part).count()
 }
 
-/// Length of the IRI reference that `bytes` begins with, both brackets counted; `None` when the sign
-/// is an operator.
+/// Length of the IRI reference at the start of `bytes`, including both brackets; `None` if `<` is
+/// an operator.
 fn iri_length(bytes: &[u8]) -> Option<usize> {
     let stop = |byte: &u8| matches!(byte, b'>' | b'<' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`');
     let inner = bytes.get(1..)?;
@@ -166,8 +166,8 @@ fn iri_length(bytes: &[u8]) -> Option<usize> {
 
 /// Whether no expression looks like this IRI.
 ///
-/// None has an operand that begins with two slashes. Of the plain signs only the minus is an
-/// operator, of which a name of this length has few.
+/// No operand starts with two slashes. Of the plain characters only the minus is an operator, and a
+/// name of this length contains few.
 fn is_unmistakable(iri: &str) -> bool {
     let scheme = iri
         .find(|sign: char| !sign.is_ascii_alphanumeric())
@@ -178,21 +178,21 @@ fn is_unmistakable(iri: &str) -> bool {
         || (hyphens <= MAX_IRI_HYPHENS && iri.chars().all(|sign| sign == '-' || is_plain(sign)))
 }
 
-/// Whether a sign is neither operator, bracket, quote nor comment.
+/// Whether a character is neither operator, bracket, quote nor comment.
 fn is_plain(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || matches!(sign, ':' | '.' | '_' | '~' | '%') || !sign.is_ascii()
 }
 
-/// A query with the signs of some IRIs escaped.
+/// A query with the characters of some IRIs escaped.
 #[derive(Default)]
 struct Escapes {
-    /// What is written so far, of so many bytes of the query.
+    /// The text written so far, and the number of bytes of the query that it covers.
     text: String,
     done: usize,
 }
 
 impl Escapes {
-    /// Takes the IRI between two places.
+    /// Escapes the IRI between two positions if necessary.
     fn iri(&mut self, query: &str, from: usize, to: usize) {
         let iri = query.get(from..to).unwrap_or_default();
         if is_unmistakable(iri) {
@@ -201,7 +201,7 @@ impl Escapes {
         self.text
             .push_str(query.get(self.done..from).unwrap_or_default());
         for sign in iri.chars() {
-            // A backslash begins an escape that is there already.
+            // A backslash starts an existing escape.
             if is_plain(sign) || sign == '\\' {
                 self.text.push(sign);
             } else {
@@ -222,7 +222,7 @@ impl Escapes {
     }
 }
 
-/// Length of the string that `bytes` begins with; to the end when it is not closed.
+/// Length of the string at the start of `bytes`; up to the end if it is not closed.
 fn string_length(bytes: &[u8]) -> usize {
     let quote = bytes.first().copied().unwrap_or(b'"');
     let triple = bytes.starts_with(&[quote; 3]);
@@ -284,7 +284,7 @@ mod tests {
         ] {
             assert_eq!(as_iri(text), written);
         }
-        // With white space or a quote before the bracket it is no IRI, and counts.
+        // With white space or a quote before the bracket it is not an IRI, so it counts.
         let chain = "?a<?b + ?c>1 ".repeat(100);
         assert!(check(&chain).is_err());
     }

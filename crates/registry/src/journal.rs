@@ -1,11 +1,11 @@
 //! The journal seam: an ordered, durable sequence of records behind a trait.
 //!
-//! Positions count from 1 and never repeat. [`Journal::append_if`] succeeds only for the writer who
-//! has seen everything before, so several nodes can share one journal. A snapshot is a run of
-//! ordinary records; the journal only remembers where the newest complete one begins.
+//! Positions count from 1 and never repeat. [`Journal::append_if`] succeeds only for a writer that
+//! has seen all previous records, so several nodes can share one journal. A snapshot is a run of
+//! ordinary records; the journal only remembers where the newest complete one starts.
 //!
-//! [`MemoryJournal`] is for tests and for a registry that may forget; [`crate::LogJournal`] is the
-//! durable one.
+//! [`MemoryJournal`] is for tests and for a registry that may lose its contents;
+//! [`crate::LogJournal`] is durable.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,24 +16,24 @@ use std::task::{Context, Poll, Wake, Waker};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Another writer was faster; read up to `last` and try again.
+    /// Another writer appended first; read up to `last` and try again.
     #[error("another writer has appended to the journal, up to position {last}")]
     Moved {
         /// The position of the last record.
         last: u64,
     },
-    /// There is no room; nothing was written, and a later attempt may succeed.
+    /// The journal is full; nothing was written, and a later attempt may succeed.
     #[error("the journal is full: {0}")]
     Full(String),
     /// The journal failed and refuses records until it is reopened.
     #[error("the journal failed: {0}")]
     Failed(String),
-    /// A record cannot be understood.
+    /// A record cannot be decoded.
     #[error("cannot read record {position} of the journal: {reason}")]
     Unreadable {
-        /// Where.
+        /// The position.
         position: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -47,7 +47,7 @@ impl Receipt {
         Self(Box::pin(future))
     }
 
-    /// Blocks the calling thread until the records are safe.
+    /// Blocks the calling thread until the records are durable.
     ///
     /// # Errors
     /// The journal's error.
@@ -72,20 +72,20 @@ impl std::fmt::Debug for Receipt {
 
 /// An ordered, durable sequence of records with one agreed order of writers.
 pub trait Journal: Send + Sync + 'static {
-    /// Position of the last acknowledged record, 0 when there is none.
+    /// Position of the last acknowledged record; 0 if there is none.
     fn last(&self) -> u64;
 
     /// Appends `records` directly after `expected_last`.
     ///
-    /// Several appends may be on their way at once: `expected_last` then is the last position
-    /// handed out, not the last acknowledged.
+    /// Several appends may be in flight: then `expected_last` is the last position assigned, not
+    /// the last acknowledged.
     ///
     /// # Errors
-    /// [`JournalError::Moved`] when the last position is another; nothing was written then.
+    /// [`JournalError::Moved`] if the last position differs; then nothing was written.
     fn append_if(&self, expected_last: u64, records: Vec<Vec<u8>>)
     -> Result<Receipt, JournalError>;
 
-    /// Acknowledged records from position `from` on, at most `max`; empty at the end.
+    /// Acknowledged records from position `from`, at most `max`; empty at the end.
     ///
     /// # Errors
     /// Reading failed.
@@ -94,15 +94,15 @@ pub trait Journal: Send + Sync + 'static {
     /// The position where reading starts: the newest snapshot, or the first record.
     fn snapshot(&self) -> u64;
 
-    /// Remembers that a complete, acknowledged snapshot begins at `position`; what is before it may
-    /// be forgotten.
+    /// Records that a complete, acknowledged snapshot starts at `position`; earlier records may be
+    /// removed.
     ///
     /// # Errors
     /// Storing the position failed.
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
 }
 
-/// A journal in memory. Clones share the records, so a registry can be opened on it again.
+/// A journal in memory. Clones share the records, so a registry can be reopened on it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal {
     shared: Arc<Mutex<Records>>,
@@ -110,7 +110,7 @@ pub struct MemoryJournal {
 
 #[derive(Debug, Default)]
 struct Records {
-    /// Position of the first record kept, less one.
+    /// Position before the first record kept.
     before: u64,
     records: Vec<Vec<u8>>,
     snapshot: u64,
@@ -195,7 +195,7 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// Drives a future on the calling thread, which sleeps between its steps.
+/// Drives a future on the calling thread, which sleeps between polls.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {

@@ -18,7 +18,7 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! Not here: leases, inference, UDDI's interface, signatures.
+//! This crate has no leases, no inference, no UDDI interface and no signatures.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What bounds a SPARQL query: its limits, its interrupt, and the error of a query that has no answer.
+//! The bounds of a SPARQL query: its limits, its interrupt, and its errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 /// The limits of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SparqlLimits {
-    /// Longest query in bytes; default 16 KiB, far above what people and programs write.
+    /// Maximum length of a query in bytes; default 16 KiB, far above what people and programs
+    /// write.
     pub query_bytes: usize,
-    /// Most rows of an answer; default 10,000. More is an error, LIMIT is the remedy.
+    /// Maximum number of rows of an answer; default 10,000. More is an error; use LIMIT.
     pub rows: usize,
-    /// Most bytes of all terms of an answer; default 16 MiB.
+    /// Maximum size of all terms of an answer in bytes; default 16 MiB.
     pub result_bytes: usize,
-    /// Most steps: index entries visited, rows made and terms looked at; default 20 million, some
-    /// seconds of one core.
+    /// Maximum number of steps: index entries visited, rows made and terms read; default 20
+    /// million, some seconds of one core.
     pub steps: u64,
-    /// Most bytes a query may hold for joins, sorting and grouping; default 64 MiB, by estimate.
+    /// Maximum memory of a query for joins, sorting and grouping in bytes, as estimated; default 64
+    /// MiB.
     pub memory_bytes: u64,
 }
 
@@ -31,19 +33,19 @@ impl Default for SparqlLimits {
     }
 }
 
-/// Decides when a query must end: a deadline, a client that disconnected, a shutdown. Evaluated every few
-/// hundred steps.
+/// Decides when a query must end: at a deadline, when its client disconnects, at shutdown.
+/// Evaluated every few hundred steps.
 #[derive(Clone)]
 pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Interrupt {
-    /// Never; the limits alone end the query.
+    /// Never interrupts; only the limits end the query.
     #[must_use]
     pub fn never() -> Self {
         Self(Arc::new(|| false))
     }
 
-    /// As soon as `ended` answers true, such as `move || Instant::now() >= deadline`.
+    /// Interrupts as soon as `ended` returns true, such as `move || Instant::now() >= deadline`.
     pub fn when(ended: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(ended))
     }
@@ -59,7 +61,7 @@ impl fmt::Debug for Interrupt {
     }
 }
 
-/// Why a query has no answer. The caller can fix all of these, except [`SparqlError::Evaluation`].
+/// The reason why a query has no answer. The caller can fix all except [`SparqlError::Evaluation`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SparqlError {
@@ -68,7 +70,7 @@ pub enum SparqlError {
     Syntax(String),
     /// The query uses a part of SPARQL that is not supported.
     #[error("{0} is not supported")]
-    NotOffered(&'static str),
+    Unsupported(&'static str),
     /// The query, its work or its answer exceeds a limit.
     #[error("the query exceeds the limit of {limit}: {value}")]
     Limit {

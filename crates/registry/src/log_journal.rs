@@ -1,9 +1,9 @@
 //! The durable journal: one stream of a [`chappe_log::Store`].
 //!
-//! The stream's metadata remembers where the newest snapshot begins, and what is before it is
-//! trimmed. The store's size limit removes its oldest segments whatever stream they belong to: give
-//! the registry a store of its own, or a store without a size limit, else a record that is removed
-//! before the next snapshot makes the registry refuse to open.
+//! The stream's metadata remembers where the newest snapshot starts; earlier records are trimmed.
+//! The store's size limit removes its oldest segments, whatever stream they belong to. Give the
+//! registry its own store, or a store without a size limit: if a record is removed before the next
+//! snapshot, the registry refuses to open.
 
 use chappe_log::{Error as LogError, Stream};
 
@@ -19,8 +19,8 @@ pub struct LogJournal {
 }
 
 impl LogJournal {
-    /// A journal on `stream`; `now` gives the time in nanoseconds that records are stamped with.
-    /// The stream must be opened with the metadata that it has: the journal keeps its own in them.
+    /// A journal on `stream`; `now` returns the time in nanoseconds with which records are stamped.
+    /// Open the stream with its existing metadata: the journal keeps its own there.
     pub fn new(stream: Stream, now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self {
             stream,
@@ -72,7 +72,7 @@ impl Journal for LogJournal {
         let mut metadata = METADATA.to_vec();
         metadata.extend_from_slice(&position.to_le_bytes());
         self.stream.set_metadata(&metadata).map_err(refused)?;
-        // Not waited for: what is not trimmed now is trimmed after the next snapshot.
+        // Not awaited: the next snapshot trims what this one does not.
         let _ = self.stream.trim(position);
         Ok(())
     }

@@ -1,20 +1,20 @@
 //! A compact ordered set whose clones are snapshots.
 //!
 //! Three levels: a root of branches, branches of leaves, leaves of sorted keys in one allocation.
-//! Every level is shared between clones and copied only where it is changed, so a reader keeps its
-//! snapshot for the price of one reference count. Counts in the branches make the number of keys in
-//! a range exact and cheap: that is the registry's statistics.
+//! Clones share every level and copy it only on change, so a snapshot costs a reader one reference
+//! count. Counts in the branches make the number of keys in a range exact and cheap; they are the
+//! registry's statistics.
 //!
 //! Positions are found by a predicate `before`, true for all keys up to the position and false
-//! after it, so one set serves many kinds of prefix. Keys are never compared otherwise.
+//! after it, so one set serves many kinds of prefix. Keys are not compared in any other way.
 
 use std::sync::Arc;
 
-/// Keys in a leaf at most: 6 KiB of triples, moved by one insertion in about 100 ns.
+/// Maximum number of keys in a leaf: 6 KiB of triples, moved by one insertion in about 100 ns.
 const LEAF_KEYS: usize = 512;
-/// Leaves in a branch at most.
+/// Maximum number of leaves in a branch.
 const BRANCH_LEAVES: usize = 128;
-/// A leaf grows by this part of its size, so that little of it is spare.
+/// A leaf grows by this fraction of its size, so that little of it is unused.
 const GROWTH_DIVISOR: usize = 8;
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ struct Leaf<K> {
 
 #[derive(Clone)]
 struct Branch<K> {
-    /// Keys in all leaves.
+    /// Number of keys in all leaves.
     count: usize,
     leaves: Arc<Vec<Leaf<K>>>,
 }
@@ -53,7 +53,7 @@ impl<K> Default for OrderedSet<K> {
     }
 }
 
-/// A place between keys.
+/// A position between keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     branch: usize,
@@ -66,7 +66,8 @@ impl<K: Clone> OrderedSet<K> {
         self.len
     }
 
-    /// Bytes of the keys and of the structure, spare capacity included, without what keys own.
+    /// Size of the keys and of the structure in bytes, including spare capacity, without data that
+    /// keys own.
     pub(crate) fn memory_bytes(&self) -> usize {
         let arc = 2 * size_of::<usize>();
         let mut bytes = arc + self.branches.capacity() * size_of::<Branch<K>>();
@@ -79,8 +80,8 @@ impl<K: Clone> OrderedSet<K> {
         bytes
     }
 
-    /// The leaf that holds the last key that is `before`, and the place after that key; the
-    /// beginning when there is none.
+    /// The leaf of the last key that is `before`, and the position after that key; the start if
+    /// there is none.
     fn seek(&self, before: impl Fn(&K) -> bool) -> Place {
         let starts = |keys: &[K]| keys.first().is_some_and(&before);
         let branches = &self.branches;
@@ -113,7 +114,7 @@ impl<K: Clone> OrderedSet<K> {
             .map_or(&[], |leaf| &leaf.keys)
     }
 
-    /// The next place that has a key, if `place` is at the end of its leaf.
+    /// The next position that has a key, if `place` is at the end of its leaf.
     fn normal(&self, mut place: Place) -> Option<Place> {
         if place.index < self.keys_at(place).len() {
             return Some(place);
@@ -139,7 +140,7 @@ impl<K: Clone> OrderedSet<K> {
         self.keys_at(place).get(place.index)
     }
 
-    /// How many keys are `before`.
+    /// The number of keys that are `before`.
     pub(crate) fn rank(&self, before: impl Fn(&K) -> bool) -> usize {
         let place = self.seek(before);
         let whole: usize = self
@@ -160,7 +161,7 @@ impl<K: Clone> OrderedSet<K> {
         whole + part + place.index
     }
 
-    /// All keys from the first that is not `before`, on a snapshot of their own.
+    /// All keys from the first that is not `before`, on their own snapshot.
     pub(crate) fn iter_from(&self, before: impl Fn(&K) -> bool) -> Iter<K> {
         Iter {
             place: self.seek(before),
@@ -173,7 +174,7 @@ impl<K: Clone> OrderedSet<K> {
         self.iter_from(|_| false)
     }
 
-    /// Inserts `key` after all keys that are `before`. The caller has made sure that it is absent.
+    /// Inserts `key` after all keys that are `before`. The caller ensures that it is absent.
     pub(crate) fn insert_at(&mut self, before: impl Fn(&K) -> bool, key: K) {
         let place = self.seek(before);
         let at_end = place.branch + 1 >= self.branches.len();
@@ -201,7 +202,7 @@ impl<K: Clone> OrderedSet<K> {
         if keys.len() < LEAF_KEYS {
             return;
         }
-        // Keys that arrive in order leave full leaves behind; others leave halves.
+        // Keys that arrive in order leave full leaves; others leave half-full ones.
         let tail = keys.split_off(if at_end { LEAF_KEYS - 1 } else { LEAF_KEYS / 2 });
         keys.shrink_to_fit();
         leaves.insert(
@@ -286,7 +287,7 @@ impl<K: Ord + Clone> OrderedSet<K> {
         self.first_from(|other| other < key) == Some(key)
     }
 
-    /// Inserts `key`; false when it was there.
+    /// Inserts `key`; false if it was present.
     pub(crate) fn insert(&mut self, key: K) -> bool {
         if self.contains(&key) {
             return false;
@@ -296,7 +297,7 @@ impl<K: Ord + Clone> OrderedSet<K> {
         true
     }
 
-    /// Removes `key`; false when it was not there.
+    /// Removes `key`; false if it was absent.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         self.remove_at(|other| other < key, |other| other == key)
             .is_some()
@@ -327,7 +328,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// The set behaves as the standard ordered set, and a clone is not changed by later steps.
+        /// The set behaves like the standard ordered set, and later steps do not change a clone.
         #[test]
         fn it_equals_the_standard_set(
             steps in proptest::collection::vec((any::<bool>(), 0_u32..3_000), 0..6_000),

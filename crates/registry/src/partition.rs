@@ -1,14 +1,14 @@
 //! The indexes over everything that one access rule covers.
 //!
-//! Each rule has indexes of its own, so that what an asker may not see is not touched: not read, not
-//! counted, not part of the statistics that order a join.
+//! Each rule has its own indexes, so entities hidden from the requester are neither read nor
+//! counted, nor part of the statistics that order a join.
 
 use std::sync::Arc;
 
 use crate::dictionary::Id;
 use crate::ordered::{Iter, OrderedSet};
 
-/// Which place comes first, second and third in an index's keys.
+/// The order of subject, predicate and object in an index's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Subject, predicate, object.
@@ -20,7 +20,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// The triple's places in this order.
+    /// The triple's terms in this order.
     pub(crate) fn key(self, [s, p, o]: [Id; 3]) -> [Id; 3] {
         match self {
             Self::Spo => [s, p, o],
@@ -39,7 +39,7 @@ impl Order {
     }
 }
 
-/// A triple pattern with what is known of it, as one range of one index.
+/// A triple pattern with its known terms, as one range of one index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) order: Order,
@@ -67,7 +67,7 @@ impl Range {
     }
 }
 
-/// A text with the entity it belongs to, ordered by text.
+/// A text with its entity, ordered by text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text {
     pub(crate) text: Arc<str>,
@@ -80,7 +80,7 @@ pub(crate) struct Partition {
     spo: OrderedSet<[Id; 3]>,
     pos: OrderedSet<[Id; 3]>,
     osp: OrderedSet<[Id; 3]>,
-    /// Triples that several entities bring, with how many bring them beside the first.
+    /// Triples that several entities bring, with the number of entities besides the first.
     repeated: OrderedSet<[Id; 4]>,
     /// Case-folded names.
     pub(crate) names: OrderedSet<Text>,
@@ -92,7 +92,7 @@ pub(crate) struct Partition {
     pub(crate) kinds: OrderedSet<[Id; 2]>,
     /// (observed property, entity).
     pub(crate) observed: OrderedSet<[Id; 2]>,
-    /// (IRI that the entity says something about, entity).
+    /// (IRI that the entity makes a statement about, entity).
     pub(crate) about: OrderedSet<[Id; 2]>,
     /// (owner, entity).
     pub(crate) owners: OrderedSet<[Id; 2]>,
@@ -162,7 +162,7 @@ impl Partition {
         }
     }
 
-    /// Exactly how many triples are in `range`.
+    /// The exact number of triples in `range`.
     pub(crate) fn count(&self, range: Range) -> usize {
         let index = self.index(range.order);
         index.rank(|key| *key <= range.high) - index.rank(|key| *key < range.low)
@@ -172,7 +172,7 @@ impl Partition {
         self.spo.contains(&triple)
     }
 
-    /// Whether `id` is in any triple.
+    /// Whether `id` occurs in any triple.
     pub(crate) fn mentions(&self, id: Id) -> bool {
         let here = |index: &OrderedSet<[Id; 3]>| {
             index

@@ -1,10 +1,11 @@
-//! The join order is ours.
+//! Determines the join order of a query.
 //!
-//! The evaluator is run with its own optimizer off, on algebra that this module has rewritten: every
-//! join that can be is a chain of lateral steps, each answered from an index with what the steps
-//! before it have bound, in the order of exact counts over what the asker may see. Filters run as
-//! soon as what they read is bound. What has to be held in memory, or makes rows without touching an
-//! index, is wrapped in a filter that counts it against the query's budget.
+//! The evaluator runs with its own optimizer off, on algebra that this module has rewritten. Every
+//! join that can be is a chain of lateral steps: each is answered from an index with the values
+//! bound by the steps before it, in the order of exact counts over the triples that the requester
+//! may see. Filters run as soon as their variables are bound. Parts that are held in memory, or
+//! make rows without touching an index, are wrapped in a filter that charges them to the query's
+//! budget.
 //!
 //! docs/decisions/sparql-join-order.md has the reasons and the measurements.
 
@@ -21,12 +22,13 @@ use crate::expression;
 use crate::limits::SparqlError;
 use crate::view::{QueryTraits, View};
 
-/// Triple patterns, paths and tables of one query: each is one step of recursion in the evaluator.
+/// Maximum number of triple patterns, paths and tables of a query: each is a recursion in the
+/// evaluator.
 pub(crate) const MAX_PATTERNS: usize = 96;
-/// With at most these, the stack of an ordinary thread is surely enough.
+/// With at most this many, the stack of an ordinary thread certainly suffices.
 const SMALL_PATTERNS: usize = 16;
 
-/// Casts are functions named for XML Schema's datatypes.
+/// Casts are functions named like XML Schema's datatypes.
 const CASTS: &str = "http://www.w3.org/2001/XMLSchema#";
 
 /// The functions that count; a query that names them is refused like any unknown function.
@@ -37,13 +39,13 @@ pub(crate) const PROBE: &str = "chappe-internal:probe";
 
 type Variables = HashSet<Variable>;
 
-/// Rewrites a query's pattern; also says what is special about its cost.
+/// Rewrites a query's pattern; also collects the traits that affect its cost.
 pub(crate) struct Planner<'a> {
     view: &'a View,
     joins: usize,
 }
 
-/// What the query asks for that is refused, and what its cost depends on.
+/// Rejects unsupported parts of the query, and collects the traits that affect its cost.
 pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError> {
     let mut examiner = Examiner {
         patterns: 0,
@@ -77,9 +79,9 @@ impl Examiner {
         }
         match pattern {
             G::Bgp { .. } | G::Path { .. } | G::Values { .. } => Ok(()),
-            G::Service { .. } => Err(SparqlError::NotOffered("SERVICE")),
-            G::Graph { .. } => Err(SparqlError::NotOffered("GRAPH")),
-            G::Lateral { .. } => Err(SparqlError::NotOffered("LATERAL")),
+            G::Service { .. } => Err(SparqlError::Unsupported("SERVICE")),
+            G::Graph { .. } => Err(SparqlError::Unsupported("GRAPH")),
+            G::Lateral { .. } => Err(SparqlError::Unsupported("LATERAL")),
             G::Join { left, right } | G::Union { left, right } | G::Minus { left, right } => {
                 self.pattern(left)?;
                 self.pattern(right)
@@ -138,15 +140,15 @@ impl Examiner {
             Expression::FunctionCall(Function::Custom(name), _)
                 if result.is_ok() && !name.as_str().starts_with(CASTS) =>
             {
-                result = Err(SparqlError::NotOffered(
-                    "a function that SPARQL does not define",
-                ));
+                result = Err(SparqlError::Unsupported("a function outside SPARQL 1.1"));
             }
             Expression::FunctionCall(Function::Regex | Function::Replace, arguments) => {
                 self.traits.slow = true;
                 let literal = matches!(arguments.get(1), Some(Expression::Literal(_)));
                 if !literal && result.is_ok() {
-                    result = Err(SparqlError::NotOffered("a pattern that is no literal"));
+                    result = Err(SparqlError::Unsupported(
+                        "a regular expression that is not a literal",
+                    ));
                 }
             }
             _ => {}
@@ -160,7 +162,7 @@ impl<'a> Planner<'a> {
         Self { view, joins: 0 }
     }
 
-    /// The pattern in our order. `bound` are variables that have a value when it is evaluated.
+    /// Rewrites the pattern. `bound` are the variables that have a value when it is evaluated.
     pub(crate) fn plan(&mut self, pattern: GraphPattern, bound: &Variables) -> GraphPattern {
         use GraphPattern as G;
         match pattern {
@@ -190,7 +192,7 @@ impl<'a> Planner<'a> {
                 variable,
                 expression,
             } => {
-                let known = certain(&inner);
+                let known = certain_variables(&inner);
                 let expression = self.expression(expression, &known);
                 G::Extend {
                     inner: Box::new(self.plan(*inner, bound)),
@@ -235,7 +237,8 @@ impl<'a> Planner<'a> {
                 variables,
                 aggregates,
             } => {
-                let held = variables.len() + aggregates.iter().filter(|(_, a)| holds(a)).count();
+                let held =
+                    variables.len() + aggregates.iter().filter(|(_, a)| holds_rows(a)).count();
                 let texts = aggregates
                     .iter()
                     .map(|(_, aggregate)| text_bytes(aggregate))
@@ -270,7 +273,7 @@ impl<'a> Planner<'a> {
         bound: &Variables,
     ) -> GraphPattern {
         let outer: Variables = all(&left).union(bound).cloned().collect();
-        let known: Variables = certain(&left).union(bound).cloned().collect();
+        let known: Variables = certain_variables(&left).union(bound).cloned().collect();
         let expression = expression.map(|expression| self.expression(expression, &known));
         let lateral = fits(&right, &outer);
         let left = self.plan(left, bound);
@@ -291,11 +294,11 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A group: joins and filters taken apart, ordered, and put together again.
+    /// Plans a group: separates joins and filters, orders them, and joins them again.
     fn group(&mut self, pattern: GraphPattern, bound: &Variables) -> GraphPattern {
         let mut filters = Vec::new();
-        let inner = unfilter(pattern, &mut filters);
-        let known_at_end = certain(&inner);
+        let inner = split_filters(pattern, &mut filters);
+        let known_at_end = certain_variables(&inner);
         let mut parts = Vec::new();
         flatten(inner, &mut parts);
         let (mut steps, others): (Vec<_>, Vec<_>) = parts
@@ -309,8 +312,8 @@ impl<'a> Planner<'a> {
                 (reads, exists, self.expression(filter, &known_at_end))
             })
             .collect();
-        // Filters need variables that surely have a value; costs, those that may have one.
-        let mut known: Variables = others.iter().flat_map(certain).collect();
+        // Filters need variables that certainly have a value; costs, those that may have one.
+        let mut known: Variables = others.iter().flat_map(certain_variables).collect();
         let mut now: Variables = others
             .iter()
             .flat_map(all)
@@ -320,7 +323,7 @@ impl<'a> Planner<'a> {
         while !steps.is_empty() {
             let next = self.cheapest(&steps, &now);
             let step = steps.swap_remove(next);
-            known.extend(certain(&step));
+            known.extend(certain_variables(&step));
             let variables = all(&step);
             let step = self.step(step, &now);
             now.extend(variables);
@@ -337,7 +340,7 @@ impl<'a> Planner<'a> {
         filtered(chain.unwrap_or_else(empty), filters)
     }
 
-    /// Joins what cannot be a step (subqueries, optional parts, groups) on its own.
+    /// Joins parts that cannot be a step (subqueries, optional parts, groups).
     fn independent(&mut self, parts: Vec<GraphPattern>, bound: &Variables) -> Option<GraphPattern> {
         let mut chain: Option<(GraphPattern, Variables)> = None;
         for part in parts {
@@ -346,7 +349,8 @@ impl<'a> Planner<'a> {
                 None => (self.plan(part, bound), variables),
                 Some((chain, before)) => {
                     let together = before.union(&variables).cloned().collect();
-                    // Nothing in common: the one runs for each row of the other, nothing is held.
+                    // No common variable: one runs for each row of the other, and nothing is held
+                    // in memory.
                     if before.is_disjoint(&variables) {
                         let part = self.plan(part, &Variables::new());
                         (lateral_join(chain, part), together)
@@ -365,7 +369,7 @@ impl<'a> Planner<'a> {
         chain.map(|(chain, _)| chain)
     }
 
-    /// The part as a step of the chain.
+    /// Plans the part as a step of the chain.
     fn step(&mut self, part: GraphPattern, bound: &Variables) -> GraphPattern {
         match part {
             GraphPattern::Bgp { .. } | GraphPattern::Path { .. } => part,
@@ -374,7 +378,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The step with the fewest rows for what is bound; one that shares no variable comes last.
+    /// The step with the fewest rows for the bound variables; one that shares no variable comes
+    /// last.
     fn cheapest(&self, steps: &[GraphPattern], bound: &Variables) -> usize {
         let cost = |step: &GraphPattern| {
             let variables = all(step);
@@ -387,7 +392,7 @@ impl<'a> Planner<'a> {
             .map_or(0, |(index, _)| index)
     }
 
-    /// Rows that the step is expected to give for one row before it.
+    /// The expected number of rows of the step for one row before it.
     fn rows(&self, step: &GraphPattern, bound: &Variables) -> u64 {
         match step {
             GraphPattern::Bgp { patterns } => patterns
@@ -410,7 +415,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Triples per row: the exact count for the constants, shared out over what is bound.
+    /// Triples per row: the exact count for the constants, divided by the effect of bound
+    /// variables.
     fn triples(&self, pattern: &TriplePattern, bound: &Variables) -> u64 {
         let predicate = match &pattern.predicate {
             NamedNodePattern::NamedNode(node) => TermPattern::NamedNode(node.clone()),
@@ -461,17 +467,17 @@ impl<'a> Planner<'a> {
         let any = TermPattern::Variable(Variable::new_unchecked("path"));
         let predicate = expression::only_predicate(path).map(TermPattern::NamedNode);
         let once = self.matches([subject, predicate.as_ref().unwrap_or(&any), object], bound);
-        // A path may run on: it is taken to give ten times what one of its edges does.
+        // A path may be long: the estimate is ten times that of one of its edges.
         once.saturating_mul(10).saturating_add(1)
     }
 }
 
-/// Whether the part can be evaluated for each row before it, with that row's values, and still mean
-/// the same. `outer` are the variables that such a row may have.
+/// Whether the part can be evaluated for each row before it, with that row's values, without a
+/// change of meaning. `outer` are the variables that such a row may have.
 fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
     use GraphPattern as G;
     let reads_own = |expression: &Expression, inner: &GraphPattern| {
-        let own = certain(inner);
+        let own = certain_variables(inner);
         let reads = expression::variables(expression);
         reads
             .iter()
@@ -492,7 +498,7 @@ fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
     }
 }
 
-/// Whether a part that fits whatever rows it meets may be ordered freely.
+/// Whether a part that can be evaluated for any row may be ordered freely.
 fn is_step(pattern: &GraphPattern) -> bool {
     match pattern {
         GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => true,
@@ -519,8 +525,8 @@ fn flatten(pattern: GraphPattern, parts: &mut Vec<GraphPattern>) {
     }
 }
 
-/// Takes the filters off, conjunctions apart.
-fn unfilter(pattern: GraphPattern, filters: &mut Vec<Expression>) -> GraphPattern {
+/// Removes the filters from the pattern and splits their conjunctions.
+fn split_filters(pattern: GraphPattern, filters: &mut Vec<Expression>) -> GraphPattern {
     fn split(expression: Expression, filters: &mut Vec<Expression>) {
         match expression {
             Expression::And(left, right) => {
@@ -533,7 +539,7 @@ fn unfilter(pattern: GraphPattern, filters: &mut Vec<Expression>) -> GraphPatter
     match pattern {
         GraphPattern::Filter { expr, inner } => {
             split(expr, filters);
-            unfilter(*inner, filters)
+            split_filters(*inner, filters)
         }
         other => other,
     }
@@ -563,7 +569,7 @@ fn lateral_join(left: GraphPattern, right: GraphPattern) -> GraphPattern {
     }
 }
 
-/// Wraps `inner` so that each of its rows is counted by `function`.
+/// Wraps `inner` so that `function` counts each of its rows.
 fn count(function: &str, argument: usize, inner: GraphPattern) -> GraphPattern {
     let function = Function::Custom(NamedNode::new_unchecked(function));
     let argument = Expression::Literal(Literal::from(argument as u64));
@@ -574,8 +580,8 @@ fn count(function: &str, argument: usize, inner: GraphPattern) -> GraphPattern {
     }
 }
 
-/// Whether an aggregate holds something for each row.
-fn holds(aggregate: &AggregateExpression) -> bool {
+/// Whether an aggregate holds a value for each row.
+fn holds_rows(aggregate: &AggregateExpression) -> bool {
     match aggregate {
         AggregateExpression::CountSolutions { distinct } => *distinct,
         AggregateExpression::FunctionCall { name, distinct, .. } => {
@@ -584,7 +590,7 @@ fn holds(aggregate: &AggregateExpression) -> bool {
     }
 }
 
-/// Bytes that an aggregate adds for each row beside the terms it looks at.
+/// Bytes that an aggregate adds for each row in addition to the terms it reads.
 fn text_bytes(aggregate: &AggregateExpression) -> usize {
     match aggregate {
         AggregateExpression::FunctionCall {
@@ -597,7 +603,7 @@ fn text_bytes(aggregate: &AggregateExpression) -> usize {
 }
 
 /// Variables that have a value in every row of the pattern.
-pub(crate) fn certain(pattern: &GraphPattern) -> Variables {
+pub(crate) fn certain_variables(pattern: &GraphPattern) -> Variables {
     use GraphPattern as G;
     match pattern {
         G::Bgp { .. } | G::Path { .. } => all(pattern),
@@ -616,22 +622,23 @@ pub(crate) fn certain(pattern: &GraphPattern) -> Variables {
                 .filter(|(column, _)| bound(*column));
             columns.map(|(_, name)| name.clone()).collect()
         }
-        G::Join { left, right } | G::Lateral { left, right } => {
-            certain(left).union(&certain(right)).cloned().collect()
-        }
-        G::Union { left, right } => certain(left)
-            .intersection(&certain(right))
+        G::Join { left, right } | G::Lateral { left, right } => certain_variables(left)
+            .union(&certain_variables(right))
             .cloned()
             .collect(),
-        G::LeftJoin { left, .. } | G::Minus { left, .. } => certain(left),
+        G::Union { left, right } => certain_variables(left)
+            .intersection(&certain_variables(right))
+            .cloned()
+            .collect(),
+        G::LeftJoin { left, .. } | G::Minus { left, .. } => certain_variables(left),
         G::Filter { inner, .. }
         | G::Extend { inner, .. }
         | G::OrderBy { inner, .. }
         | G::Distinct { inner }
         | G::Reduced { inner }
-        | G::Slice { inner, .. } => certain(inner),
+        | G::Slice { inner, .. } => certain_variables(inner),
         G::Project { inner, variables } => {
-            let inner = certain(inner);
+            let inner = certain_variables(inner);
             variables
                 .iter()
                 .filter(|name| inner.contains(name))
@@ -641,7 +648,7 @@ pub(crate) fn certain(pattern: &GraphPattern) -> Variables {
         G::Group {
             inner, variables, ..
         } => {
-            let inner = certain(inner);
+            let inner = certain_variables(inner);
             variables
                 .iter()
                 .filter(|name| inner.contains(name))
@@ -652,7 +659,7 @@ pub(crate) fn certain(pattern: &GraphPattern) -> Variables {
     }
 }
 
-/// All variables that are anywhere in the pattern, those of hidden scopes included.
+/// All variables that occur anywhere in the pattern, including those of hidden scopes.
 pub(crate) fn all(pattern: &GraphPattern) -> Variables {
     let mut found = Variables::new();
     expression::pattern_variables(pattern, &mut found);

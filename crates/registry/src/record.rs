@@ -1,6 +1,6 @@
-//! The journal's records: postcard bodies behind a version byte.
+//! The journal's records: a version byte followed by a postcard body.
 //!
-//! An entity's terms are written once each and its triples as numbers into that table.
+//! An entity's terms are written once each, and its triples as indexes into that table.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use crate::entity::{Entity, EntityKind};
 /// First byte of every record.
 const VERSION: u8 = 1;
 
-/// One step of the registry's history.
+/// One change in the registry's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// An entity was published.
     Publish(Entity),
     /// The entity with this key was removed.
     Remove(String),
-    /// Part of a snapshot: the entity was there and has not changed.
+    /// Part of a snapshot: the entity exists and has not changed.
     Keep(Entity),
 }
 
@@ -68,10 +68,10 @@ impl Record {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let (version, body) = bytes.split_first().ok_or("it is empty")?;
+        let (version, body) = bytes.split_first().ok_or("the record is empty")?;
         if *version != VERSION {
             return Err(format!(
-                "it has version {version}, this program reads {VERSION}"
+                "unsupported version {version}; this program reads version {VERSION}"
             ));
         }
         let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
@@ -148,7 +148,7 @@ fn restore(stored: Stored) -> Result<Entity, String> {
         terms
             .get(index)
             .cloned()
-            .ok_or_else(|| format!("it has no term {number}"))
+            .ok_or_else(|| format!("term {number} is missing"))
     };
     let mut triples = Vec::with_capacity(stored.triples.len());
     for [subject, predicate, object] in stored.triples {
@@ -158,7 +158,7 @@ fn restore(stored: Stored) -> Result<Entity, String> {
             Term::Literal(_) => return Err("a subject is a literal".to_owned()),
         };
         let Term::NamedNode(predicate) = term(predicate)? else {
-            return Err("a predicate is no IRI".to_owned());
+            return Err("a predicate is not an IRI".to_owned());
         };
         triples.push(Triple::new(subject, predicate, term(object)?));
     }

@@ -1,8 +1,8 @@
 //! The registry itself: the state in memory and its journal.
 //!
 //! A change is appended to the journal first; memory changes once the journal has acknowledged it.
-//! Readers work on a snapshot of memory and never wait for writers. Many changes may be in flight at
-//! once, so one sync of the journal commits them all.
+//! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
+//! one sync of the journal commits them all.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::record::Record;
-use crate::search::{Found, Search};
+use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
 
@@ -26,13 +26,14 @@ use crate::state::State;
 const READ_BATCH: usize = 256;
 /// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
-/// Changes in flight at once; each holds its entity in memory.
+/// Maximum number of changes in flight; each holds its entity in memory.
 const MAX_PENDING: usize = 4_096;
-/// The journal is compacted when it holds this many times the living entities ...
+/// The journal is compacted when it holds this many times the existing entities ...
 const COMPACT_FACTOR: u64 = 4;
-/// ... and at least this many records since the last snapshot: a small registry may keep its past.
+/// ... and at least this many records since the last snapshot: a small registry may keep its
+/// history.
 const COMPACT_FLOOR: u64 = 4_096;
-/// Bytes of one batch of a snapshot.
+/// Size of one batch of a snapshot in bytes.
 const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
 
 /// The semantic registry. Clones share it.
@@ -49,13 +50,13 @@ struct Inner {
 }
 
 struct Writer {
-    /// The last position handed out.
+    /// The last position assigned.
     assigned: u64,
     /// The last position that memory contains.
     applied: u64,
-    /// Handed out, not yet in memory, in order.
+    /// Changes with a position that are not yet in memory, in order.
     pending: VecDeque<(u64, Record)>,
-    /// Records in the journal since the newest snapshot began.
+    /// Records in the journal since the newest snapshot started.
     since_snapshot: u64,
     stopped: Option<String>,
 }
@@ -75,9 +76,9 @@ pub struct Statistics {
     pub memory_bytes: usize,
     /// Position of the last change in memory.
     pub revision: u64,
-    /// Records in the journal since its newest snapshot began.
+    /// Records in the journal since its newest snapshot started.
     pub records_since_snapshot: u64,
-    /// Changes the feed no longer remembers.
+    /// Number of changes that the feed no longer remembers.
     pub feed_forgotten: u64,
 }
 
@@ -85,7 +86,7 @@ impl Registry {
     /// Opens the registry that `journal` describes.
     ///
     /// # Errors
-    /// The journal cannot be read, or holds a record of an unknown form: such a record is never
+    /// The journal cannot be read, or holds a record of an unknown form; such a record is never
     /// skipped.
     pub fn open(journal: impl Journal) -> Result<Self, Error> {
         let start = journal.snapshot();
@@ -111,12 +112,12 @@ impl Registry {
 
     /// Publishes `entity`, replacing the one with the same key.
     ///
-    /// The entity is visible and safe once the publication resolves. Dropping the publication does not
-    /// cancel it.
+    /// Once the publication resolves, the entity is visible and durable. Dropping the publication
+    /// does not cancel it.
     ///
     /// # Errors
-    /// [`Error::InvalidEntity`], [`Error::NotOwner`] when the key belongs to another owner,
-    /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are on their way, or the
+    /// [`Error::InvalidEntity`], [`Error::NotOwner`] if the key belongs to another owner,
+    /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are in flight, or the
     /// journal's error.
     pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
         entity.validate()?;
@@ -136,8 +137,8 @@ impl Registry {
     /// Removes the entity `key` with all its triples.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when nothing has this key, [`Error::Busy`] while too many changes are on
-    /// their way, or the journal's error.
+    /// [`Error::Unknown`] if no entity has this key, [`Error::Busy`] while too many changes are in
+    /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
         let mut writer = self.inner.writer();
         if self.inner.owner_of(&writer, key).is_none() {
@@ -193,7 +194,7 @@ impl Registry {
 
     /// Finds entities by their fields.
     #[must_use]
-    pub fn search(&self, search: &Search, principal: &Principal) -> Found {
+    pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
         crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
     }
 
@@ -205,7 +206,7 @@ impl Registry {
     }
 
     /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
-    /// the calling thread; a deep query is evaluated on a thread of its own, for its stack.
+    /// the calling thread; a deep query is evaluated on its own thread with a larger stack.
     ///
     /// # Errors
     /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
@@ -220,7 +221,7 @@ impl Registry {
             .map(|(answer, _)| answer)
     }
 
-    /// As [`Registry::sparql`], with what the answer cost.
+    /// Like [`Registry::sparql`], with the cost of the answer.
     ///
     /// # Errors
     /// As [`Registry::sparql`].
@@ -235,8 +236,8 @@ impl Registry {
         crate::sparql::run(&state, query, principal, limits, interrupt)
     }
 
-    /// Changes from `from_revision` on, as far as `principal` may see them. `revision() + 1` asks
-    /// for what comes next.
+    /// Changes from `from_revision` on, as far as `principal` may see them. Pass `revision() + 1`
+    /// for future changes only.
     #[must_use]
     pub fn subscribe(&self, from_revision: u64, principal: Principal) -> Subscription {
         self.inner.feed.subscribe(from_revision, principal)
@@ -256,7 +257,7 @@ impl Registry {
         self.inner.catch_up(&mut self.inner.writer())
     }
 
-    /// Whether the journal has grown far beyond the living entities.
+    /// Whether the journal has grown far beyond the existing entities.
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
         let since = self.inner.writer().since_snapshot;
@@ -264,9 +265,9 @@ impl Registry {
         since >= COMPACT_FLOOR.max(living.saturating_mul(COMPACT_FACTOR))
     }
 
-    /// Writes a snapshot into the journal and lets it forget what is before. Changes wait
+    /// Writes a snapshot into the journal, which may then remove earlier records. Changes wait
     /// meanwhile; reading still works. Call it on a thread that may block when
-    /// [`Registry::needs_compaction`] says so.
+    /// [`Registry::needs_compaction`] is true.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
@@ -332,7 +333,7 @@ impl Inner {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The owner `key` will have when all that is pending is applied.
+    /// The owner of `key` once all pending changes are applied.
     fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
         for (_, record) in writer.pending.iter().rev() {
             match record {
@@ -387,7 +388,7 @@ impl Inner {
         writer.since_snapshot += 1;
     }
 
-    /// Brings memory up to `position`, which the journal has acknowledged.
+    /// Applies the changes up to `position`, which the journal has acknowledged.
     fn apply_through(&self, position: u64) -> Result<(), Error> {
         let mut writer = self.writer();
         while let Some((next, record)) = writer.pending.pop_front() {
@@ -403,7 +404,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads from the journal what memory does not have.
+    /// Reads the records that memory lacks from the journal.
     fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
             let records = self.journal.follow(writer.applied + 1, READ_BATCH)?;
@@ -427,7 +428,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes that the append at `position` failed.
+    /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
         writer.pending.retain(|(pending, _)| *pending < position);
         writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
@@ -437,7 +438,7 @@ impl Inner {
         error.into()
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until no change is in flight.
     fn drain(&self, writer: &mut Writer) -> Result<(), Error> {
         if let Some(reason) = &writer.stopped {
             return Err(Error::Stopped(reason.clone()));
@@ -465,7 +466,7 @@ impl Inner {
     }
 }
 
-/// A change on its way. Resolves with its revision when it is safe and visible.
+/// A change in flight. Resolves with its revision once it is durable and visible.
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
@@ -474,16 +475,16 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Position in the journal: the revision the change will have.
+    /// Position in the journal: the future revision of the change.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Blocks the calling thread until the change is safe and visible.
+    /// Blocks the calling thread until the change is durable and visible.
     ///
     /// # Errors
-    /// The journal's error; the change is not in memory then.
+    /// The journal's error; then the change is not in memory.
     pub fn wait(self) -> Result<u64, Error> {
         block_on(self)
     }

@@ -1,7 +1,7 @@
 //! Matching of scopes by the WS-Discovery 1.1 rule `rfc3986` (section 5.1).
 //!
-//! Scheme and authority match whatever the case, the path by whole segments from the left; query
-//! and fragment are not looked at. Dot segments make a scope match nothing, as the rule demands.
+//! Scheme and authority match case-insensitively, the path by whole segments from the left; query
+//! and fragment are ignored. A scope with dot segments matches nothing, as the rule demands.
 
 /// Whether `scope` lies under `asked`.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn normalize(scope: &str) -> Option<String> {
     Some(normal)
 }
 
-/// Scheme with authority, and path without trailing slash; `None` when the path has dot segments.
+/// Scheme with authority, and path without trailing slash; `None` if the path has dot segments.
 fn parts(scope: &str) -> Option<(&str, &str)> {
     let end = scope.find(['?', '#']).unwrap_or(scope.len());
     let scope = scope.get(..end).unwrap_or(scope);
@@ -43,8 +43,8 @@ fn parts(scope: &str) -> Option<(&str, &str)> {
     Some((head, path.trim_end_matches('/')))
 }
 
-/// Whether `scope` has a normal form that begins with all segments of the normal form `asked`.
-/// Nothing is allocated: a search asks this of every candidate.
+/// Whether `scope` has a normal form whose first segments are those of the normal form `asked`.
+/// Does not allocate: a search calls this for every candidate.
 pub(crate) fn lies_under(asked: &str, scope: &str) -> bool {
     let Some((head, path)) = parts(scope) else {
         return false;
@@ -55,7 +55,7 @@ pub(crate) fn lies_under(asked: &str, scope: &str) -> bool {
         && normal.next().is_none_or(|byte| byte == b'/')
 }
 
-/// Whether the normal form `target` begins with all segments of the normal form `asked`.
+/// Whether the first segments of the normal form `target` are those of the normal form `asked`.
 pub(crate) fn covers(asked: &str, target: &str) -> bool {
     target
         .strip_prefix(asked)

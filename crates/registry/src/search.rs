@@ -1,9 +1,9 @@
-//! Finding entities by their fields, all of which must match.
+//! Finds entities by their fields, all of which must match.
 //!
-//! The index of the rarest field gives the candidates, which the indexes of the others thin out;
-//! of a field that far more entities have, each candidate is asked. Then the names are fetched, or
-//! walked in order up to the limit, whichever touches less. When no field is rare, names are walked
-//! at once.
+//! The index of the rarest field supplies the candidates, and the indexes of the others filter
+//! them; a field that far more entities have is checked on each candidate instead. Then the names
+//! are fetched, or walked in order up to the limit, whichever touches less. If no field is rare,
+//! names are walked immediately.
 
 use std::collections::HashSet;
 
@@ -16,17 +16,17 @@ use crate::partition::{Partition, Text};
 use crate::scope;
 use crate::state::{State, fold};
 
-/// Entities returned when a search names no limit.
+/// Number of entities returned when a search names no limit.
 pub const DEFAULT_SEARCH_LIMIT: usize = 100;
-/// Most entities one search returns, whatever it asks for.
+/// Maximum number of entities that one search returns.
 pub const MAX_SEARCH_LIMIT: usize = 10_000;
 
-/// What to look for; an absent field matches everything.
+/// The criteria of a search; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
-    /// Beginning of the name, whatever the case (UDDI's default).
+    /// Prefix of the name, ignoring case (UDDI's default).
     pub name_prefix: Option<String>,
-    /// What it is.
+    /// The kind.
     pub kind: Option<EntityKind>,
     /// One of its types, `{namespace}local`, exactly.
     pub entity_type: Option<String>,
@@ -34,36 +34,36 @@ pub struct Search {
     pub local_type: Option<String>,
     /// One of its scopes lies under this URI by the WS-Discovery rule `rfc3986`.
     pub scope: Option<String>,
-    /// IRI of a property that its triples say is observed.
+    /// IRI of an observed property in its triples.
     pub observed_property: Option<String>,
-    /// It says something about the entity or thing with this IRI.
+    /// IRI of an entity or thing that its triples describe.
     pub about: Option<String>,
-    /// Who owns it, exactly.
+    /// The owner, exactly.
     pub owner: Option<String>,
-    /// Most entities to return; [`DEFAULT_SEARCH_LIMIT`] when absent.
+    /// Maximum number of entities to return; [`DEFAULT_SEARCH_LIMIT`] if absent.
     pub limit: Option<usize>,
 }
 
-/// What a search found, in the order of names (case folded), then keys.
+/// The result of a search, ordered by name (case folded), then key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The entities.
     pub entities: Vec<Entity>,
-    /// There are more than the limit let through.
+    /// More entities matched than the limit allowed.
     pub truncated: bool,
 }
 
-/// Names are walked in order unless another field has fewer candidates by this factor: candidates of
-/// a field have to be sorted by name, and all of them looked at before the limit cuts.
+/// Names are walked in order unless another field has fewer candidates by this factor: the
+/// candidates of a field have to be sorted by name, and all are read before the limit applies.
 const RARE: usize = 8;
-/// An index is read whole to thin out candidates when it has at most so many entries for each of
-/// them: asking one candidate costs as much as reading these.
+/// An index is read entirely to filter candidates if it has at most this many entries per
+/// candidate: checking one candidate costs as much as reading these.
 const READ_FOR_EACH: usize = 16;
-/// Names walked in order in the time in which one is fetched.
+/// Names walked in the time in which one is fetched.
 const WALKED_FOR_EACH: usize = 32;
 
 /// The search with its texts as numbers.
-struct Asked {
+struct ResolvedSearch {
     prefix: String,
     kind: Option<EntityKind>,
     entity_type: Option<Id>,
@@ -75,14 +75,14 @@ struct Asked {
     owner: Option<Id>,
 }
 
-/// `None` when something is asked for that no entity can have.
-fn understand(state: &State, search: &Search) -> Option<Asked> {
-    // An absent field is Some(None); a text nobody uses ends the search.
+/// Resolves the texts; `None` if no entity can match.
+fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
+    // An absent field is Some(None); a text that occurs nowhere ends the search.
     fn known<T>(asked: Option<&String>, find: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
         asked.map_or(Some(None), |text| find(text).map(Some))
     }
     let dictionary = &state.dictionary;
-    Some(Asked {
+    Some(ResolvedSearch {
         prefix: fold(search.name_prefix.as_deref().unwrap_or_default()),
         kind: search.kind,
         entity_type: known(search.entity_type.as_ref(), |text| dictionary.text(text))?,
@@ -94,8 +94,8 @@ fn understand(state: &State, search: &Search) -> Option<Asked> {
     })
 }
 
-impl Asked {
-    /// The part of an index that each asked field selects, with its number of entries.
+impl ResolvedSearch {
+    /// The part of an index that each given field selects, with its number of entries.
     fn lists<'a>(&'a self, partition: &'a Partition) -> Vec<(usize, List<'a>)> {
         let fields = [
             (self.entity_type, &partition.types),
@@ -140,8 +140,13 @@ impl Asked {
         }
     }
 
-    /// Who fits all that is asked but the name; `None` when no field is rare among `named`.
-    fn fitting(&self, state: &State, partition: &Partition, named: usize) -> Option<HashSet<Id>> {
+    /// The entities that match all fields but the name; `None` if no field is rare among `named`.
+    fn candidates(
+        &self,
+        state: &State,
+        partition: &Partition,
+        named: usize,
+    ) -> Option<HashSet<Id>> {
         let mut lists = self.lists(partition);
         lists.sort_by_key(|(count, _)| *count);
         let mut lists = lists.into_iter();
@@ -149,19 +154,19 @@ impl Asked {
         if count.saturating_mul(RARE) > named {
             return None;
         }
-        let mut fitting: HashSet<Id> = rarest.ids().collect();
+        let mut candidates: HashSet<Id> = rarest.ids().collect();
         let mut all_read = true;
         for (count, list) in lists {
-            if count <= fitting.len().saturating_mul(READ_FOR_EACH) {
-                fitting = list.ids().filter(|id| fitting.contains(id)).collect();
+            if count <= candidates.len().saturating_mul(READ_FOR_EACH) {
+                candidates = list.ids().filter(|id| candidates.contains(id)).collect();
             } else {
                 all_read = false;
             }
         }
         if !all_read {
-            fitting.retain(|entity| self.fits(state, partition, *entity));
+            candidates.retain(|entity| self.fits(state, partition, *entity));
         }
-        Some(fitting)
+        Some(candidates)
     }
 
     fn fits(&self, state: &State, partition: &Partition, entity: Id) -> bool {
@@ -189,7 +194,7 @@ impl Asked {
 
 /// A part of an index.
 enum List<'a> {
-    /// Pairs that begin with this.
+    /// Pairs with this prefix.
     Pairs(&'a OrderedSet<[Id; 2]>, Id),
     /// Pairs that begin with one of these.
     Any(&'a OrderedSet<[Id; 2]>, &'a [Id]),
@@ -198,7 +203,7 @@ enum List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// The entities in it; one may come twice.
+    /// The entities in it; one may occur twice.
     fn ids(&self) -> Box<dyn Iterator<Item = Id> + 'a> {
         match *self {
             Self::Pairs(set, first) => {
@@ -234,12 +239,12 @@ fn before(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
     move |key| *key.text < *prefix
 }
 
-/// True for all texts up to the last that begins with `prefix`.
+/// True for all texts up to the last with the prefix `prefix`.
 fn past(prefix: &str) -> impl Fn(&Text) -> bool + '_ {
     move |key| *key.text < *prefix || key.text.starts_with(prefix)
 }
 
-pub(crate) fn run(state: &State, search: &Search, principal: &Principal) -> Found {
+pub(crate) fn run(state: &State, search: &Search, principal: &Principal) -> SearchResult {
     let limit = search
         .limit
         .unwrap_or(DEFAULT_SEARCH_LIMIT)
@@ -247,7 +252,7 @@ pub(crate) fn run(state: &State, search: &Search, principal: &Principal) -> Foun
     let matches = matching(state, search, principal, limit);
     let truncated = matches.len() > limit;
     let found = matches.into_iter().take(limit);
-    Found {
+    SearchResult {
         entities: found.filter_map(|(_, _, id)| state.entity(id)).collect(),
         truncated,
     }
@@ -284,7 +289,7 @@ fn matching(
 /// Adds the first `limit` matches of one access rule, and one more if there is one.
 fn collect(
     state: &State,
-    asked: &Asked,
+    asked: &ResolvedSearch,
     partition: &Partition,
     limit: usize,
     matches: &mut Vec<(String, String, Id)>,
@@ -296,7 +301,7 @@ fn collect(
         && fitting.len().saturating_mul(WALKED_FOR_EACH)
             <= named.saturating_mul(limit.saturating_add(1)) / fitting.len().max(1)
     {
-        for entity in fitting {
+        for entity in candidates {
             let Some(fields) = state.fields(*entity) else {
                 continue;
             };
@@ -307,14 +312,14 @@ fn collect(
         }
         return;
     }
-    let fits = |entity: Id| match &fitting {
-        Some(fitting) => fitting.contains(&entity),
+    let fits = |entity: Id| match &candidates {
+        Some(candidates) => candidates.contains(&entity),
         None => asked.fits(state, partition, entity),
     };
     let start = matches.len();
     let walk = names.iter_from(before(&asked.prefix));
     for Text { text, entity } in walk.take_while(|key| key.text.starts_with(&asked.prefix)) {
-        // Equal names are ordered by key, not by number: all of them are taken.
+        // Equal names are ordered by key, not by number: all of them are read.
         let full = matches.len() - start > limit;
         if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {
             return;

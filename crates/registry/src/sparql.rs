@@ -1,10 +1,10 @@
-//! SPARQL 1.1 SELECT and ASK, bounded, over what the asker may see.
+//! SPARQL 1.1 SELECT and ASK, bounded, over the triples that the requester may see.
 //!
-//! Left out on purpose: SERVICE, FROM and update requests (nothing is ever fetched or changed),
-//! CONSTRUCT and DESCRIBE. Rows of a query without ORDER BY come in no promised order.
+//! SERVICE, FROM and update requests are excluded on purpose (a query never fetches or changes
+//! anything), as are CONSTRUCT and DESCRIBE. Without ORDER BY, rows have no defined order.
 //!
-//! A query ends with an error that names the limit it went over. The clock is the caller's:
-//! [`Interrupt`] asks it.
+//! A query that exceeds a limit ends with an error that names the limit. This module has no clock:
+//! the caller's [`Interrupt`] decides about time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::state::State;
 use crate::view::{Budget, QueryTraits, View};
 use crate::{guard, plan};
 
-/// Stack of a deep query: the deepest that the guard lets through needs about an eighth of it in a
-/// debug build.
+/// Stack of a deep query: the deepest that the guard admits needs about an eighth of it in a debug
+/// build.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// An answer.
+/// The answer of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SparqlAnswer {
-    /// Of a SELECT query.
+    /// Answer of a SELECT query.
     Solutions {
         /// The columns.
         variables: Vec<Variable>,
         /// The rows, each as long as `variables`.
         rows: Vec<Vec<Option<Term>>>,
     },
-    /// Of an ASK query.
+    /// Answer of an ASK query.
     Boolean(bool),
 }
 
@@ -42,7 +42,7 @@ impl SparqlAnswer {
     /// The answer as `application/sparql-results+json`.
     ///
     /// # Errors
-    /// [`SparqlError::Evaluation`] when the writer fails, which memory does not.
+    /// [`SparqlError::Evaluation`] if writing fails, which does not happen in memory.
     pub fn to_json(&self) -> Result<String, SparqlError> {
         use sparesults::{QueryResultsFormat, QueryResultsSerializer};
         let failed = |error: std::io::Error| SparqlError::Evaluation(error.to_string());
@@ -67,12 +67,12 @@ impl SparqlAnswer {
     }
 }
 
-/// What answering cost, for tests, benchmarks and `explain`.
+/// The cost of an answer, for tests, benchmarks and `explain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Index entries visited.
     pub entries: u64,
-    /// All steps: entries, rows made, terms looked at.
+    /// All steps: entries, rows made, terms read.
     pub steps: u64,
 }
 
@@ -83,7 +83,7 @@ fn over(limit: &'static str, value: usize) -> SparqlError {
     }
 }
 
-/// Answers, and says what it cost.
+/// Answers a query and returns its cost.
 pub(crate) fn run(
     state: &Arc<State>,
     text: &str,
@@ -95,7 +95,7 @@ pub(crate) fn run(
         return Err(over("query bytes", limits.query_bytes));
     }
     let checked = guard::check(text)?;
-    let asked = Asked {
+    let asked = QueryRun {
         state,
         text: &checked.text,
         principal,
@@ -107,25 +107,27 @@ pub(crate) fn run(
     {
         return answer;
     }
-    // Deep queries get a stack of their own; what is not touched of it costs nothing.
+    // A deep query runs on its own stack; the pages that it does not touch cost nothing.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("sparql".to_owned())
             .stack_size(STACK_BYTES);
         let failed = |reason: String| Err(SparqlError::Evaluation(reason));
         match thread.spawn_scoped(scope, || asked.answer(false)) {
-            Err(error) => failed(format!("no thread: {error}")),
+            Err(error) => failed(format!("cannot start a thread for the query: {error}")),
             Ok(thread) => match thread.join() {
                 Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => failed("the evaluator gave up".to_owned()),
+                Ok(None) | Err(_) => {
+                    failed("the thread of the query ended without an answer".to_owned())
+                }
             },
         }
     })
 }
 
-/// A question with its circumstances.
+/// A query with its limits and data.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct QueryRun<'a> {
     state: &'a Arc<State>,
     text: &'a str,
     principal: &'a Principal,
@@ -133,8 +135,8 @@ struct Asked<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Asked<'_> {
-    /// The answer; `None` when it may need more stack than `little` of it.
+impl QueryRun<'_> {
+    /// The answer; `None` if it may need more than a `little` stack.
     fn answer(self, little: bool) -> Option<Result<(SparqlAnswer, Cost), SparqlError>> {
         let (query, traits) = match parse(self.text) {
             Ok((_, traits)) if little && !traits.small => return None,
@@ -149,23 +151,23 @@ impl Asked<'_> {
             entries: budget.entries(),
             steps: budget.steps(),
         };
-        // A spent budget shows itself in many ways; the verdict is the true reason.
+        // A spent budget appears as various errors; the verdict is the true reason.
         Some(budget.verdict().and(answer).map(|answer| (answer, cost)))
     }
 }
 
-/// Parses the query and refuses what is not offered.
+/// Parses the query and rejects unsupported parts.
 fn parse(text: &str) -> Result<(Query, QueryTraits), SparqlError> {
     let query = SparqlParser::new()
         .parse_query(text)
         .map_err(|error| SparqlError::Syntax(error.to_string()))?;
     if query.dataset().is_some() {
-        return Err(SparqlError::NotOffered("FROM"));
+        return Err(SparqlError::Unsupported("FROM"));
     }
     let traits = match &query {
         Query::Select { pattern, .. } | Query::Ask { pattern, .. } => plan::examine(pattern)?,
-        Query::Construct { .. } => return Err(SparqlError::NotOffered("CONSTRUCT")),
-        Query::Describe { .. } => return Err(SparqlError::NotOffered("DESCRIBE")),
+        Query::Construct { .. } => return Err(SparqlError::Unsupported("CONSTRUCT")),
+        Query::Describe { .. } => return Err(SparqlError::Unsupported("DESCRIBE")),
     };
     Ok((query, traits))
 }
@@ -228,7 +230,7 @@ fn evaluate(
     let evaluator = evaluator(budget);
     match evaluator.prepare(query).execute(view).map_err(failed)? {
         QueryResults::Boolean(value) => Ok(SparqlAnswer::Boolean(value)),
-        QueryResults::Graph(_) => Err(SparqlError::NotOffered("a graph as answer")),
+        QueryResults::Graph(_) => Err(SparqlError::Unsupported("an answer that is a graph")),
         QueryResults::Solutions(solutions) => {
             let variables = solutions.variables().to_vec();
             let mut rows = Vec::new();

@@ -14,12 +14,14 @@ use crate::ordered::OrderedSet;
 use crate::partition::{Partition, Text};
 use crate::{scope, vocabulary};
 
-/// Most distinct access rules. Each has indexes of its own, some hundred bytes when small.
+/// Maximum number of distinct access rules. Each has its own indexes, some hundred bytes when
+/// small.
 pub(crate) const MAX_ACCESS_GROUPS: usize = 16_384;
-/// Most rules that name one reader: a question asks the indexes of each rule that lets it in.
+/// Maximum number of rules that name one reader: a search reads the indexes of each rule that
+/// admits it.
 pub(crate) const MAX_GROUPS_OF_READER: usize = 256;
 
-/// An access rule with its owner; public entities share one rule whoever owns them.
+/// An access rule with its owner; public entities share one rule, whoever owns them.
 type Rule = (String, Access);
 
 fn rule(owner: &str, access: &Access) -> Rule {
@@ -32,7 +34,7 @@ fn rule(owner: &str, access: &Access) -> Rule {
 #[derive(Clone, Default)]
 struct Groups {
     by_rule: HashMap<Rule, u32>,
-    /// Rules in the place of their number, with the number of their entities.
+    /// Rules at the index of their number, with the number of their entities.
     rules: Vec<(Rule, usize)>,
     by_reader: HashMap<String, BTreeSet<u32>>,
     free: Vec<u32>,
@@ -45,13 +47,13 @@ struct StoredEntity {
     kind: EntityKind,
     types: u16,
     scopes: u16,
-    /// `rdf:type` statements made from its types.
+    /// Number of `rdf:type` statements derived from its types.
     classes: u16,
-    /// Class, name, owner, types, scopes, classes, then what it brings.
+    /// Class, name, owner, types, scopes, classes, then the triples it brings.
     triples: Box<[[Id; 3]]>,
 }
 
-/// Triples of every entity before its types: class, name and owner.
+/// Triples of each entity before its types: class, name and owner.
 const FIXED: usize = 3;
 
 #[derive(Clone)]
@@ -106,7 +108,7 @@ impl State {
             + indexes.sum::<usize>()
     }
 
-    /// Whether there is room for `entity`.
+    /// Checks that there is room for `entity`.
     pub(crate) fn admits(&self, entity: &Entity) -> Result<(), Error> {
         if self.dictionary.len() + 3 * entity.triples.len() + 1024 > MAX_TERMS {
             return Err(Error::Full {
@@ -148,7 +150,7 @@ impl State {
         (slot.0 == entity).then_some(&*slot.1)
     }
 
-    /// Puts `entity` in, in place of what had its key.
+    /// Inserts `entity`; replaces the one with its key.
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);
         let group = self.enter_group(&entity.owner, &entity.access);
@@ -160,7 +162,7 @@ impl State {
             .insert_at(|slot| slot.0 < id, Slot(id, stored));
     }
 
-    /// Takes the entity `key` out, if it is there.
+    /// Removes the entity `key`, if it exists.
     pub(crate) fn remove(&mut self, key: &str) {
         let Some(id) = self.dictionary.iri(key) else {
             return;
@@ -178,7 +180,7 @@ impl State {
         self.dictionary.release(stored.entity);
     }
 
-    /// Turns an entity into numbers, each counted as one use.
+    /// Encodes an entity as numbers, with one use of each.
     fn encode_entity(&mut self, entity: &Entity, group: u32) -> StoredEntity {
         let dictionary = &mut self.dictionary;
         let id = dictionary.intern(NamedNodeRef::new_unchecked(&entity.key).into(), 0);
@@ -217,7 +219,7 @@ impl State {
         }
     }
 
-    /// Puts the entity into all indexes of its rule, or takes it out.
+    /// Adds the entity to all indexes of its rule, or removes it.
     fn index(&mut self, stored: &StoredEntity, put: bool) {
         let entity = stored.entity;
         let name: Arc<str> = fold(self.dictionary.value(stored.name())).into();
@@ -314,7 +316,7 @@ impl State {
         }
     }
 
-    /// The indexes of all rules that let `principal` in, each with something in it.
+    /// The non-empty indexes of all rules that admit `principal`.
     pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
         let public = self.groups.by_rule.get(&rule("", &Access::Public)).copied();
         let mut visible: BTreeSet<u32> = public.into_iter().collect();
@@ -353,7 +355,7 @@ impl State {
             .filter_map(|slot| self.restore(&slot.1))
     }
 
-    /// What a search compares of the entity `id`, from its numbers.
+    /// The fields of the entity `id` that a search compares.
     pub(crate) fn fields(&self, id: Id) -> Option<Fields<'_>> {
         Some(Fields {
             stored: self.stored(id)?,
@@ -439,7 +441,7 @@ impl StoredEntity {
     }
 }
 
-/// An entity's fields without turning it back into text.
+/// An entity's fields, not yet decoded to text.
 pub(crate) struct Fields<'a> {
     stored: &'a StoredEntity,
     dictionary: &'a Dictionary,
@@ -467,12 +469,12 @@ impl Fields<'_> {
     }
 }
 
-/// Text as names are compared: Unicode lower case.
+/// Text in the form in which names are compared: Unicode lower case.
 pub(crate) fn fold(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// Name, owner, types and scopes with the predicates they are stated under.
+/// Name, owner, types and scopes with their predicates.
 fn fields(entity: &Entity) -> impl Iterator<Item = (NamedNodeRef<'static>, &str)> {
     let types = entity
         .types
@@ -491,7 +493,7 @@ fn fields(entity: &Entity) -> impl Iterator<Item = (NamedNodeRef<'static>, &str)
     .chain(scopes)
 }
 
-/// The IRI of the type `{namespace}local`: the two joined, by a slash unless the namespace ends with
+/// The IRI of the type `{namespace}local`: both joined, with a slash unless the namespace ends with
 /// a separator.
 pub(crate) fn class(name: &str) -> Option<NamedNode> {
     let (namespace, local) = name.strip_prefix('{')?.split_once('}')?;

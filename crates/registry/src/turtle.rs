@@ -1,6 +1,6 @@
-//! Metadata as Turtle, for those who publish it as text.
+//! Reads metadata that is published as Turtle.
 //!
-//! Nothing is fetched: relative IRIs are resolved against the entity's key, and that is all.
+//! Relative IRIs are resolved against the entity's key; nothing is fetched.
 
 use oxrdf::Triple;
 use oxttl::TurtleParser;
@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Reads the triples of a Turtle document about the entity `key`.
 ///
 /// # Errors
-/// [`Error::InvalidEntity`] with the place of the first fault, or the limit that was passed.
+/// [`Error::InvalidEntity`] with the position of the first fault, or the limit that was exceeded.
 pub fn triples_from_turtle(key: &str, text: &str) -> Result<Vec<Triple>, Error> {
     let invalid = |reason: String| Error::InvalidEntity {
         field: "turtle",
@@ -22,13 +22,13 @@ pub fn triples_from_turtle(key: &str, text: &str) -> Result<Vec<Triple>, Error> 
     }
     let parser = TurtleParser::new()
         .with_base_iri(key)
-        .map_err(|error| invalid(format!("has no usable base: {error}")))?;
+        .map_err(|error| invalid(format!("cannot use the key as base IRI: {error}")))?;
     let mut triples = Vec::new();
     for triple in parser.for_slice(text) {
         if triples.len() == MAX_TRIPLES {
             return Err(invalid(format!("has more than {MAX_TRIPLES} triples")));
         }
-        triples.push(triple.map_err(|error| invalid(format!("is not understood: {error}")))?);
+        triples.push(triple.map_err(|error| invalid(format!("cannot be parsed: {error}")))?);
     }
     Ok(triples)
 }

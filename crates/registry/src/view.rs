@@ -1,10 +1,11 @@
 //! The triples that one principal may see, as the dataset of a SPARQL query.
 //!
-//! It contains only the indexes of rules that admit the principal, so nothing forbidden can be counted,
-//! ordered or found by accident. Everything visible is one default graph; there are no named graphs.
+//! It contains only the indexes of rules that admit the principal, so hidden triples cannot be
+//! counted, ordered or found by accident. Everything visible is one default graph; there are no
+//! named graphs.
 //!
-//! The view also keeps the query's budget: each entry visited, each row that a tick sees and each
-//! term looked at is a step.
+//! The view also holds the query's budget: each entry visited, each row counted and each term read
+//! is a step.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,11 +22,11 @@ use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::partition::{Partition, Range, Triples};
 use crate::state::State;
 
-/// Steps between two evaluations of the interrupt.
+/// Number of steps between two evaluations of the interrupt.
 const INTERRUPT_EVERY: u64 = 256;
-/// Estimated bytes of a row held for a join, a sort or a group, without its terms.
+/// Estimated size of a row held for a join, a sort or a group in bytes, without its terms.
 const ROW_BYTES: u64 = 64;
-/// Estimated bytes of a term made by the query, without its text.
+/// Estimated size of a term made by the query in bytes, without its text.
 const TERM_BYTES: u64 = 96;
 
 /// The budget of one query, shared with the functions that count rows.
@@ -36,9 +37,9 @@ pub(crate) struct Budget {
     limits: SparqlLimits,
     interrupt: Interrupt,
     pub(crate) token: CancellationToken,
-    /// Looking at a term may be slow (regular expressions): the interrupt is asked each time.
+    /// Reading a term may be slow (regular expressions): the interrupt is evaluated each time.
     slow: bool,
-    /// Looking at a term may add its text to a growing one: it counts as memory.
+    /// Reading a term may append its text to a growing one: it counts as memory.
     texts: bool,
     /// Rows held by each materialised join, by its number.
     built: Mutex<Vec<u64>>,
@@ -50,7 +51,7 @@ pub(crate) struct Budget {
 pub(crate) struct QueryTraits {
     /// It matches regular expressions.
     pub(crate) slow: bool,
-    /// It joins texts of many rows into one.
+    /// It concatenates texts of many rows.
     pub(crate) texts: bool,
     /// It has few patterns.
     pub(crate) small: bool,
@@ -59,7 +60,7 @@ pub(crate) struct QueryTraits {
 /// The query's budget is spent.
 #[derive(Debug, thiserror::Error)]
 #[error("the query's budget is spent")]
-pub(crate) struct Spent;
+pub(crate) struct BudgetSpent;
 
 impl Budget {
     pub(crate) fn new(
@@ -81,7 +82,7 @@ impl Budget {
         })
     }
 
-    /// The first limit that was passed.
+    /// The first limit that was exceeded.
     pub(crate) fn verdict(&self) -> Result<(), SparqlError> {
         self.over.get().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -94,25 +95,25 @@ impl Budget {
         self.steps.load(Ordering::Relaxed)
     }
 
-    fn end(&self, error: SparqlError) -> Spent {
+    fn end(&self, error: SparqlError) -> BudgetSpent {
         let _ = self.over.set(error);
         self.token.cancel();
-        Spent
+        BudgetSpent
     }
 
     /// Charges one step.
-    pub(crate) fn step(&self) -> Result<(), Spent> {
+    pub(crate) fn step(&self) -> Result<(), BudgetSpent> {
         self.charge_steps(1, false)
     }
 
-    /// Charges a look at a term.
-    fn charge_term(&self) -> Result<(), Spent> {
+    /// Charges the reading of a term.
+    fn charge_term(&self) -> Result<(), BudgetSpent> {
         self.charge_steps(1, self.slow)
     }
 
-    fn charge_steps(&self, count: u64, ask: bool) -> Result<(), Spent> {
+    fn charge_steps(&self, count: u64, ask: bool) -> Result<(), BudgetSpent> {
         if self.over.get().is_some() {
-            return Err(Spent);
+            return Err(BudgetSpent);
         }
         let before = self.steps.fetch_add(count, Ordering::Relaxed);
         let steps = before.saturating_add(count);
@@ -130,7 +131,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts a row that the join `number` holds; false when the budget is spent.
+    /// Counts a row that the join `number` holds; false if the budget is spent.
     pub(crate) fn build(&self, number: usize) -> bool {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         if built.len() <= number {
@@ -143,7 +144,7 @@ impl Budget {
         self.row(0)
     }
 
-    /// Counts a row that is compared with all that the join `number` holds.
+    /// Counts a row that is compared with all rows that the join `number` holds.
     pub(crate) fn probe(&self, number: usize) -> bool {
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = built.get(number).copied().unwrap_or(0);
@@ -151,12 +152,12 @@ impl Budget {
         self.charge_steps(1 + rows, true).is_ok()
     }
 
-    fn charge_entry(&self) -> Result<(), Spent> {
+    fn charge_entry(&self) -> Result<(), BudgetSpent> {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.step()
     }
 
-    fn charge_memory(&self, bytes: u64) -> Result<(), Spent> {
+    fn charge_memory(&self, bytes: u64) -> Result<(), BudgetSpent> {
         let held = self
             .memory
             .fetch_add(bytes, Ordering::Relaxed)
@@ -171,18 +172,18 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts a row that is held in memory, with `extra` bytes; false when the budget is spent.
+    /// Counts a row held in memory, with `extra` bytes; false if the budget is spent.
     pub(crate) fn row(&self, extra: u64) -> bool {
         self.step().is_ok() && self.charge_memory(ROW_BYTES.saturating_add(extra)).is_ok()
     }
 }
 
-/// Terms that the query makes itself, and the names it gives to blank nodes.
+/// Terms that the query makes itself, and its names for blank nodes.
 #[derive(Default)]
 struct Local {
     terms: Vec<Term>,
     ids: HashMap<Term, Id>,
-    /// Blank nodes in the order in which they were first looked at: their labels tell nothing else.
+    /// Blank nodes in the order in which they were first read: their labels reveal nothing else.
     blanks: Vec<Id>,
     labels: HashMap<Id, usize>,
 }
@@ -222,7 +223,8 @@ impl View {
         }
     }
 
-    /// Exactly how many visible triples match, each counted once for each rule it is under.
+    /// The exact number of visible triples that match, each counted once for each rule that covers
+    /// it.
     pub(crate) fn count(&self, pattern: [Option<Id>; 3]) -> usize {
         let [subject, predicate, object] = pattern;
         let range = Range::of(subject, predicate, object);
@@ -232,7 +234,7 @@ impl View {
             .sum()
     }
 
-    /// How many entities are visible.
+    /// The number of visible entities.
     pub(crate) fn entities(&self) -> u64 {
         self.partitions
             .iter()
@@ -240,7 +242,7 @@ impl View {
             .sum()
     }
 
-    /// The number of `term`, if it is in any visible triple.
+    /// The number of `term`, if it occurs in any visible triple.
     pub(crate) fn known(&self, term: &Term) -> Option<Id> {
         if let Term::BlankNode(node) = term {
             return self.local.borrow().labelled(node.as_str());
@@ -252,7 +254,7 @@ impl View {
             .then_some(id)
     }
 
-    /// The iterator over a range, for what is known of a triple.
+    /// An iterator over a range, for the known terms of a triple.
     pub(crate) fn quads(&self, range: Range, visible: bool) -> Quads {
         let partitions = if visible {
             Arc::clone(&self.partitions)
@@ -273,7 +275,7 @@ impl View {
 
 impl QueryableDataset<'static> for View {
     type InternalTerm = Id;
-    type Error = Spent;
+    type Error = BudgetSpent;
 
     fn internal_quads_for_pattern(
         &self,
@@ -281,25 +283,25 @@ impl QueryableDataset<'static> for View {
         predicate: Option<&Id>,
         object: Option<&Id>,
         graph_name: Option<Option<&Id>>,
-    ) -> impl Iterator<Item = Result<InternalQuad<Id>, Spent>> + use<> {
+    ) -> impl Iterator<Item = Result<InternalQuad<Id>, BudgetSpent>> + use<> {
         let local = [subject, predicate, object]
             .into_iter()
             .flatten()
             .any(|id| *id >= LOCAL);
-        // There is only the default graph, and a term the query made is in no triple.
+        // There is only the default graph, and a term made by the query is in no triple.
         let range = Range::of(subject.copied(), predicate.copied(), object.copied());
         self.quads(range, graph_name == Some(None) && !local)
     }
 
-    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Id, Spent>> + use<> {
+    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Id, BudgetSpent>> + use<> {
         std::iter::empty()
     }
 
-    fn contains_internal_graph_name(&self, _graph_name: &Id) -> Result<bool, Spent> {
+    fn contains_internal_graph_name(&self, _graph_name: &Id) -> Result<bool, BudgetSpent> {
         Ok(false)
     }
 
-    fn internalize_term(&self, term: Term) -> Result<Id, Spent> {
+    fn internalize_term(&self, term: Term) -> Result<Id, BudgetSpent> {
         self.budget.step()?;
         if let Some(id) = self.known(&term) {
             return Ok(id);
@@ -323,7 +325,7 @@ impl QueryableDataset<'static> for View {
         Ok(id)
     }
 
-    fn externalize_term(&self, id: Id) -> Result<Term, Spent> {
+    fn externalize_term(&self, id: Id) -> Result<Term, BudgetSpent> {
         self.budget.charge_term()?;
         let term = if id >= LOCAL {
             self.local
@@ -359,7 +361,7 @@ pub(crate) struct Quads {
 }
 
 impl Quads {
-    /// Whether an earlier rule has brought the triple already.
+    /// Whether an earlier rule has returned the triple already.
     fn seen(&self, triple: [Id; 3]) -> bool {
         self.partitions
             .iter()
@@ -369,15 +371,15 @@ impl Quads {
 }
 
 impl Iterator for Quads {
-    type Item = Result<InternalQuad<Id>, Spent>;
+    type Item = Result<InternalQuad<Id>, BudgetSpent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if !self.opened {
             self.opened = true;
-            // Asking costs a step even when nothing is found.
+            // A lookup costs a step even if it finds nothing.
             if self.budget.step().is_err() {
                 self.partitions = Arc::new([]);
-                return Some(Err(Spent));
+                return Some(Err(BudgetSpent));
             }
         }
         loop {
@@ -392,7 +394,7 @@ impl Iterator for Quads {
             };
             if self.budget.charge_entry().is_err() {
                 self.partitions = Arc::new([]);
-                return Some(Err(Spent));
+                return Some(Err(BudgetSpent));
             }
             if self.seen(triple) {
                 continue;

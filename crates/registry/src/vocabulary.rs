@@ -1,6 +1,6 @@
-//! The IRIs in which entities are described: SOSA/SSN, RDF, RDFS and Chappe's own terms.
+//! The IRIs that describe entities: SOSA/SSN, RDF, RDFS and Chappe's own terms.
 //!
-//! Own terms exist only where the standards have none. Units are UCUM codes as plain literals.
+//! Own terms exist only where the standards define none. Units are UCUM codes as plain literals.
 //! Sources: SOSA/SSN (W3C and OGC Recommendation, 19 October 2017); RDF Schema 1.1.
 
 use oxrdf::NamedNodeRef;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{StreamSchema, Timestamp};
 
-/// Which of the matching streams a source binds.
+/// The selection among the matching streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BindingPolicy {
     /// One: the one already bound, else the earliest registered, then by name.
@@ -69,7 +69,8 @@ pub struct BindingChange {
 /// Bounds of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingLimits {
-    /// Most streams bound at once under [`BindingPolicy::All`]. 1,000: a ward's or a hall's worth.
+    /// Maximum number of streams bound at once under [`BindingPolicy::All`]. 1,000: those of a ward
+    /// or a hall.
     pub streams: usize,
     /// Most changes remembered. 100: a day of a device that leaves and returns every half hour.
     pub history: usize,
@@ -114,8 +115,8 @@ impl Binding {
 
     /// Applies the streams that match now; returns the changes, unbinding first.
     ///
-    /// A bound stream whose schema or device changed is unbound and bound again. Of two candidates with
-    /// the same stream the earlier registered counts.
+    /// A bound stream whose schema or device changed is unbound and bound again. Of two candidates
+    /// with the same stream, the one registered earlier counts.
     pub fn update(&mut self, now: Timestamp, candidates: &[Candidate]) -> Vec<BindingChange> {
         let chosen = self.choose(candidates);
         let mut changes = Vec::new();

@@ -17,11 +17,12 @@ pub(crate) use validate::{read_varint, validate_body};
 
 use crate::{Epoch, Position, Quality, SCHEMA_VERSIONS_MAX, StreamElement, Timestamp, Value};
 
-/// Largest record in bytes, without the origin; reason: a reader holds one whole, and the longest
-/// honest waveform stretch (100,000 samples) takes 800 kB.
+/// Maximum length of a record in bytes, without the origin; reason: a reader holds an entire one,
+/// and the longest honest waveform (100,000 samples) takes 800 kB.
 pub const RECORD_BYTES_MAX: usize = 2 << 20;
 
-/// Most bytes that an origin adds: two for the flag in the leading varint, ten a number.
+/// Maximum number of bytes added by an origin: two for the flag in the leading varint, ten per
+/// number.
 const ORIGIN_BYTES_MAX: usize = 22;
 
 /// Set in the leading varint when an origin follows.
@@ -48,7 +49,7 @@ struct Body {
 #[non_exhaustive]
 pub enum CodecError {
     /// The bytes do not decode.
-    #[error("the record does not decode: {0}")]
+    #[error("the record cannot be decoded: {0}")]
     Malformed(String),
     /// The element takes more than [`RECORD_BYTES_MAX`].
     #[error("the element takes {0} bytes, more than {RECORD_BYTES_MAX}")]
@@ -70,10 +71,10 @@ pub(crate) struct RecordHead {
 impl RecordHead {
     /// Decodes the header of a record; also returns the body.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
-        let cut = || CodecError::Malformed("it ends within its head".into());
+        let cut = || CodecError::Malformed("the record ends within its head".into());
         let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
         if lead >= ORIGIN_FOLLOWS << 1 {
-            let why = format!("its head is {lead:#x}, which a newer program may know");
+            let why = format!("unknown head {lead:#x}, possibly of a newer program");
             return Err(CodecError::Malformed(why));
         }
         let mut origin = None;
@@ -169,7 +170,7 @@ pub(crate) fn write_element(
 pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     let before = bytes.len();
     if let Some((_, rest)) = read_varint(body) {
-        // As postcard writes a signed number.
+        // Like postcard encodes a signed number.
         write_varint(((delay_ns << 1) ^ (delay_ns >> 63)) as u64, bytes);
         bytes.extend_from_slice(rest);
         if bytes.len() - before < RECORD_BYTES_MAX {
@@ -198,7 +199,7 @@ pub fn decode_element(
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     if !rest.is_empty() {
         let rest = rest.len();
-        return Err(CodecError::Malformed(format!("{rest} bytes too many")));
+        return Err(CodecError::Malformed(format!("{rest} surplus bytes")));
     }
     let element = StreamElement {
         position,

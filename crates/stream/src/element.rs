@@ -39,14 +39,14 @@ pub struct StreamElement {
     pub key: Option<String>,
     /// One value for each field of the schema, in its order.
     pub values: Vec<Value>,
-    /// How far the values may be trusted.
+    /// The reliability of the values.
     pub quality: Quality,
     /// Its position at the origin, for an element received over a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Position>,
 }
 
-/// How far an element's values may be trusted.
+/// The reliability of an element's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
@@ -74,11 +74,11 @@ pub enum Value {
     Text(String),
     /// Opaque bytes.
     Bytes(Vec<u8>),
-    /// A stretch of a waveform.
+    /// A block of a waveform.
     Samples(Samples),
 }
 
-/// Evenly spaced samples: a waveform is one element a stretch, not one a sample.
+/// Evenly spaced samples: a waveform has one element per block, not one per sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// Time of the first sample.

@@ -1,10 +1,10 @@
 //! Stream elements, schemas, windows, queries and virtual sensors.
 //!
-//! Wrappers yield [`StreamElement`]s and exporters consume them; a [`StreamSchema`] describes the
-//! fields of a stream's elements. A [`Window`] holds the newest elements of a source, a [`Query`] turns
-//! windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a [`Binding`] selects the streams
-//! of a source. A [`Descriptor`] configures a [`VirtualSensor`], the machine that puts these together. A
-//! [`StreamStore`] stores streams on the log, each within its [`Retention`].
+//! Wrappers produce [`StreamElement`]s and exporters consume them; a [`StreamSchema`] describes the
+//! fields of a stream's elements. A [`Window`] holds the newest elements of a source, a [`Query`]
+//! turns windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a [`Binding`] selects
+//! the streams of a source. A [`Descriptor`] configures a [`VirtualSensor`], the machine that
+//! combines these. A [`StreamStore`] stores streams on the log, each within its [`Retention`].
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 /// Longest name in bytes; reason: it is part of paths, labels and every live message.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Most parts of a name; reason: a name is read by people.
+/// Maximum number of parts of a name; reason: people read names.
 pub const NAME_PARTS_MAX: usize = 16;
 
 /// A text that is not a stream name.
@@ -48,7 +48,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
             return error("a part between dots is empty");
         };
         if !first.is_ascii_lowercase() && !first.is_ascii_digit() {
-            return error("a part begins with something other than a-z or 0-9");
+            return error("a part does not start with a-z or 0-9");
         }
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
         if !part.bytes().all(fits) {
@@ -61,7 +61,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// The nearest name to `text`: a device's own name, converted into a valid part of a name.
 ///
 /// Upper case becomes lower case, any run of other characters one `-`; an empty result is
-/// `unnamed`. Two texts may give the same part: the caller keeps them apart.
+/// `unnamed`. Two texts may give the same part: the caller distinguishes them.
 ///
 /// ```
 /// assert_eq!(chappe_stream::name_part("Bed 1 / ECG (II)"), "bed-1-ecg-ii");
@@ -100,8 +100,8 @@ mod tests {
         let bad = [
             ("", "empty"),
             ("a..b", "part between dots is empty"),
-            ("_a", "begins"),
-            ("A", "begins"),
+            ("_a", "does not start"),
+            ("A", "does not start"),
             ("a b", "only"),
             ("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "16 parts"),
         ];

@@ -1,4 +1,4 @@
-//! How long a stream keeps its elements, and when it is trimmed.
+//! The retention of a stream's elements, and when it is trimmed.
 //!
 //! Trimming is amortized: a limit of elements is checked after every sixteenth of it, a limit of
 //! age when the oldest element is a sixteenth too old. A stream may exceed its limit by that much,
@@ -42,7 +42,7 @@ impl Trimmer {
         self.next_check.store(0, Ordering::Relaxed);
     }
 
-    /// After an append up to number `last`: trims surplus elements from time to time.
+    /// After an append up to number `last`: trims surplus elements at intervals.
     pub(crate) fn appended(&self, stream: &Stream, last: u64, retention: Retention) {
         if last >= self.next_check.load(Ordering::Relaxed) {
             let elements = retention.elements;
@@ -99,8 +99,8 @@ fn keep_newest(stream: &Stream, most: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first number from `low` on whose element was received at `time` or later, if receive times
-/// rise; the one after the last if there is none.
+/// The first number from `low` whose element was received at `time` or later, if receive times are
+/// ascending; the one after the last if there is none.
 fn first_received_from(stream: &Stream, mut low: u64, time: Timestamp) -> Result<u64, Error> {
     let mut high = stream.last() + 1;
     while low < high {

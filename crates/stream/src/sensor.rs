@@ -75,7 +75,7 @@ pub enum SensorCommand {
 pub enum SensorEvent {
     /// An element of the output, without a position.
     Output(StreamElement),
-    /// Every source is bound and the statement fits: it runs.
+    /// Every source is bound and the statement matches: it runs.
     Running,
     /// It waits for these sources.
     Waiting {
@@ -222,7 +222,7 @@ impl VirtualSensor {
         &self.state
     }
 
-    /// Its counters.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> SensorCounters {
         self.counters
@@ -403,8 +403,9 @@ impl VirtualSensor {
                 let schema = bound.offered.as_ref();
                 offered.push(schema.map_err(|why| format!("{alias} = {stream}: {why}"))?);
             }
-            let schema = StreamSchema::union(offered)
-                .map_err(|error| format!("the streams of {alias} do not fit together: {error}"))?;
+            let schema = StreamSchema::union(offered).map_err(|error| {
+                format!("the streams of {alias} have incompatible fields: {error}")
+            })?;
             let by_meaning = match &described.selection {
                 Selection::Query(query) => query.observed_property.is_some(),
                 Selection::Stream(_) => false,

@@ -44,15 +44,15 @@ use crate::{
     Timestamp, Value, check_name, decode_element,
 };
 
-/// Most versions of a stream's schema. 256: one a day would last most of a year, and the log takes
-/// 256 KiB of metadata.
+/// Maximum number of versions of a stream's schema. 256: one a day would last most of a year, and
+/// the log accepts 256 KiB of metadata.
 pub const SCHEMA_VERSIONS_MAX: usize = 256;
 
 /// The version of the metadata's own format that is written, and the newest that is read.
 const FORMAT: u8 = 4;
 /// The version without the identity of a device.
 const FORMAT_WITHOUT_DEVICE: u8 = 3;
-/// The version in which the last schema is the current one.
+/// The version whose last schema is the current one.
 const FORMAT_WITHOUT_CURRENT: u8 = 2;
 /// The version without retention.
 const FORMAT_WITHOUT_RETENTION: u8 = 1;
@@ -72,7 +72,7 @@ pub enum StoreError {
     Element {
         /// Its index in the batch.
         index: usize,
-        /// What does not fit.
+        /// The mismatch.
         error: SchemaError,
     },
     /// An element cannot be encoded, or a stored one cannot be decoded.
@@ -82,10 +82,10 @@ pub enum StoreError {
     #[error("the schema has had {SCHEMA_VERSIONS_MAX} versions, which is the limit")]
     Versions,
     /// The stored schema does not decode.
-    #[error("the stored schema of {0} does not decode")]
+    #[error("the stored schema of {0} cannot be decoded")]
     Metadata(String),
     /// A stored element names a version of the schema that is not stored.
-    #[error("the stored element is of version {0} of the schema, which is not stored")]
+    #[error("the stored element has schema version {0}, which is not stored")]
     UnknownVersion(u32),
     /// Data received from another node does not fit.
     #[error(transparent)]
@@ -109,7 +109,7 @@ pub struct StreamLog {
     name: Arc<str>,
     stream: Stream,
     metadata: Arc<RwLock<Arc<Metadata>>>,
-    /// That of a stream which has none of its own.
+    /// That of a stream without its own.
     default_retention: Retention,
     trimmer: Arc<Trimmer>,
 }
@@ -119,7 +119,7 @@ pub struct StreamLog {
 struct Metadata {
     /// The origin of the elements: the key of a device, or the name of a virtual sensor.
     origin: Option<String>,
-    /// Every version of the schema, each with the descriptions that it had last.
+    /// Every version of the schema, each with its last descriptions.
     versions: Vec<StreamSchema>,
     /// The retention, if the stream has its own.
     retention: Option<Retention>,
@@ -137,7 +137,7 @@ impl StreamStore {
         Self::with_retention(store, Retention::default())
     }
 
-    /// As [`StreamStore::new`], with the retention of streams that have none of their own.
+    /// Like [`StreamStore::new`], with the retention of streams without their own.
     #[must_use]
     pub fn with_retention(store: Store, retention: Retention) -> Self {
         Self {
@@ -178,8 +178,8 @@ impl StreamStore {
         self.define(name, level, schema, origin)?.wait()
     }
 
-    /// As [`StreamStore::stream`], without waiting for the disk: streams whose definitions are queued
-    /// together cost one sync.
+    /// Like [`StreamStore::stream`], without waiting for the disk: streams whose definitions are
+    /// queued together cost one sync.
     ///
     /// # Errors
     /// The name or the schema is invalid, or the log failed; its queue may be full.
@@ -193,7 +193,7 @@ impl StreamStore {
         self.define_device_stream(name, level, schema, origin, None)
     }
 
-    /// As [`StreamStore::define`], for a device that can be recognized by its identity.
+    /// Like [`StreamStore::define`], for a device that can be recognized by its identity.
     ///
     /// # Errors
     /// Those of [`StreamStore::define`].
@@ -221,12 +221,12 @@ impl StreamStore {
         })
     }
 
-    /// Waits, after [`chappe_log::Error::QueueFull`], until so many bytes fit into the log's queue.
+    /// Waits, after [`chappe_log::Error::QueueFull`], until `bytes` bytes fit into the log's queue.
     pub fn room(&self, bytes: usize) -> Room {
         self.store.room(bytes)
     }
 
-    /// The stream with the newest of its definitions that is safe.
+    /// The stream with its newest durable definition.
     fn opened(&self, stream: Stream) -> Result<StreamLog, StoreError> {
         let name = stream.name();
         let mut open = lock(&self.open);
@@ -241,10 +241,10 @@ impl StreamStore {
         Ok(log)
     }
 
-    /// The stream `name` as it is stored, or `None` when there is no such stream of elements.
+    /// The stream `name` as stored, or `None` if there is no such stream of elements.
     ///
     /// # Errors
-    /// The metadata does not decode, or the log failed.
+    /// The metadata cannot be decoded, or the log failed.
     pub fn existing(&self, name: &str) -> Result<Option<StreamLog>, StoreError> {
         let mut open = lock(&self.open);
         if let Some(log) = open.get(name) {
@@ -334,7 +334,7 @@ impl StreamLog {
         self.snapshot().current_version()
     }
 
-    /// Whether this is its schema, and this what brings its elements forth.
+    /// Whether this is its schema, and this its source.
     #[must_use]
     pub fn is_as(&self, schema: &StreamSchema, origin: &str) -> bool {
         let metadata = self.snapshot();
@@ -353,13 +353,13 @@ impl StreamLog {
         self.snapshot().device.clone()
     }
 
-    /// The log's stream underneath: level, first and last number, epochs, gaps.
+    /// The underlying stream of the log: level, first and last number, epochs, gaps.
     #[must_use]
     pub fn log(&self) -> &Stream {
         &self.stream
     }
 
-    /// Makes `schema` the current one: the version of it that the stream had before, else a new one.
+    /// Makes `schema` the current one: the version that the stream had before, otherwise a new one.
     ///
     /// # Errors
     /// The schema is invalid, has too many versions, or the log failed.
@@ -368,14 +368,14 @@ impl StreamLog {
         self.alter(|metadata| metadata.describe(schema, None, None))
     }
 
-    /// How long its elements are kept.
+    /// The retention of its elements.
     #[must_use]
     pub fn retention(&self) -> Retention {
         self.snapshot().retention.unwrap_or(self.default_retention)
     }
 
-    /// Records how long its elements are kept; `None` for the store's default. It applies until another one
-    /// is recorded, even when the sensor or device that set it is removed.
+    /// Records the retention of its elements; `None` for the store's default. It applies until
+    /// another one is recorded, even if the sensor or device that set it is removed.
     ///
     /// # Errors
     /// An error of the log.
@@ -398,8 +398,8 @@ impl StreamLog {
             .trim_overdue(&self.stream, now, self.retention())?)
     }
 
-    /// Calls `append`, which queues elements of this stream, again whenever the log's queue was too full
-    /// for them and has room.
+    /// Calls `append`, which queues elements of this stream, again whenever the log's queue was too
+    /// full for them and has room again.
     ///
     /// # Errors
     /// Those of `append` other than [`chappe_log::Error::QueueFull`].
@@ -417,16 +417,17 @@ impl StreamLog {
         }
     }
 
-    /// Queues `elements`. Their positions are not looked at: the log gives them, one after another
-    /// from [`Appended::first`]. They are stored when the result resolves.
+    /// Queues `elements`. Their positions are ignored: the log assigns them, one after another from
+    /// [`Appended::first`]. They are stored when the result resolves.
     ///
     /// # Errors
-    /// The first element that does not fit the schema, or what the log says; then none is queued.
+    /// The first element that does not match the schema, or the log's error; then none is queued.
     pub fn append(&self, elements: &[StreamElement]) -> Result<Appended, StoreError> {
         self.append_by(elements, |batch| self.stream.append(batch))
     }
 
-    /// As [`StreamLog::append`], behind what the same caller queued before, as in [`Intake::append`].
+    /// Like [`StreamLog::append`], after the elements that the same caller queued before, as in
+    /// [`Intake::append`].
     ///
     /// # Errors
     /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
@@ -440,8 +441,8 @@ impl StreamLog {
         })
     }
 
-    /// As [`StreamLog::append`], for elements derived from what [`StreamLog::follow_eagerly`] handed
-    /// out since [`Store::retractions`] said `retractions`.
+    /// Like [`StreamLog::append`], for elements derived from those that
+    /// [`StreamLog::follow_eagerly`] returned since [`Store::retractions`] returned `retractions`.
     ///
     /// # Errors
     /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
@@ -465,17 +466,17 @@ impl StreamLog {
         Ok(self.queued(append(batch)?))
     }
 
-    /// Lets go of what a queued batch makes too much.
+    /// Trims the elements that a queued batch makes surplus.
     fn queued(&self, appended: Appended) -> Appended {
         let last = appended.last().sequence;
         self.trimmer.appended(&self.stream, last, self.retention());
         appended
     }
 
-    /// At most `count` elements from number `from` on (0: from the first kept).
+    /// At most `count` elements from number `from` (0: from the first kept).
     ///
     /// # Errors
-    /// A gap, with where to go on; elements that do not decode.
+    /// A gap, with the number to continue at; elements that cannot be decoded.
     pub fn read(&self, from: u64, count: usize) -> Result<Vec<StreamElement>, StoreError> {
         self.decode(self.stream.read(from, count)?)
     }
@@ -483,7 +484,7 @@ impl StreamLog {
     /// The newest elements, at most `count`, oldest first.
     ///
     /// # Errors
-    /// What the log says; elements that do not decode.
+    /// The log's error; elements that cannot be decoded.
     pub fn newest(&self, count: usize) -> Result<Vec<StreamElement>, StoreError> {
         self.decode(self.stream.newest(count)?)
     }
@@ -491,7 +492,7 @@ impl StreamLog {
     /// Elements with source time from `from` to before `to`, in the order of their numbers.
     ///
     /// # Errors
-    /// What the log says; elements that do not decode.
+    /// The log's error; elements that cannot be decoded.
     pub fn range(
         &self,
         from: Timestamp,
@@ -501,21 +502,21 @@ impl StreamLog {
         self.decode(self.stream.range(from.0, to.0, count)?)
     }
 
-    /// Reads from number `from` on (0: from the first kept) what has a source time in `times`, all
-    /// when there are none, piece by piece.
+    /// Reads the elements from number `from` (0: from the first kept) with a source time in
+    /// `times`, or all if there are none, piece by piece.
     #[must_use]
     pub fn scan(&self, from: u64, times: Option<Range<Timestamp>>) -> Scan {
         Scan::new(self, from, times)
     }
 
-    /// How many elements are kept.
+    /// The number of elements kept.
     #[must_use]
     pub fn kept(&self) -> u64 {
         let numbers = (self.stream.last() + 1).saturating_sub(self.stream.first());
         numbers.saturating_sub(self.damaged(0, u64::MAX))
     }
 
-    /// How many numbers are damaged between or next to the numbers `first` to `last`: a reader of
+    /// The number of damaged elements between or next to the numbers `first` to `last`: a reader of
     /// these may lack as many elements.
     #[must_use]
     pub fn damaged(&self, first: u64, last: u64) -> u64 {
@@ -528,7 +529,7 @@ impl StreamLog {
     /// The position at which a client that has everything up to `position` continues.
     ///
     /// # Errors
-    /// The client has seen what this log has not.
+    /// The client has seen elements that this log does not have.
     pub fn resume(&self, position: Position) -> Result<u64, Rollback> {
         self.stream.resume(chappe_log::Position {
             epoch: position.epoch.0,
@@ -536,21 +537,21 @@ impl StreamLog {
         })
     }
 
-    /// Follows from number `from` on (0: from the first kept).
+    /// Follows from number `from` (0: from the first kept).
     #[must_use]
     pub fn follow(&self, from: u64) -> StreamFollower {
         self.follower(Following::Safe(self.stream.follow(from)))
     }
 
-    /// As [`StreamLog::follow`], with batches of about `max_bytes` as stored instead of 8 MiB, for a
-    /// reader of which there may be many.
+    /// Like [`StreamLog::follow`], with batches of about `max_bytes` as stored instead of 8 MiB,
+    /// for readers that may be many.
     #[must_use]
     pub fn follow_within(&self, from: u64, max_bytes: usize) -> StreamFollower {
         self.follower(Following::Safe(self.stream.follow(from).within(max_bytes)))
     }
 
-    /// Follows from number `from` on (0: from the first kept), without waiting until elements have
-    /// reached their level; what is derived from them is stored by [`StreamLog::append_derived`].
+    /// Follows from number `from` (0: from the first kept), without waiting until elements have
+    /// reached their level; elements derived from them are stored by [`StreamLog::append_derived`].
     #[must_use]
     pub fn follow_eagerly(&self, from: u64) -> StreamFollower {
         self.follower(Following::Eager(self.stream.follow_eagerly(from)))
@@ -561,7 +562,8 @@ impl StreamLog {
         metadata.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records what `change` makes of the newest metadata; waits until that is safe.
+    /// Records the metadata that `change` computes from the newest ones; waits until they are
+    /// durable.
     fn alter(
         &self,
         change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
@@ -570,7 +572,7 @@ impl StreamLog {
         self.renew()
     }
 
-    /// Queues what `change` makes of the newest metadata.
+    /// Queues the metadata that `change` computes from the newest ones.
     fn redefine(
         &self,
         change: impl FnOnce(&mut Metadata) -> Result<(), StoreError>,
@@ -582,7 +584,7 @@ impl StreamLog {
         })
     }
 
-    /// Takes up the newest metadata that are safe: only then may a record name a new version.
+    /// Loads the newest durable metadata: only then may a record name a new version.
     fn renew(&self) -> Result<(), StoreError> {
         let mut shared = self
             .metadata
@@ -608,11 +610,11 @@ impl StreamLog {
     }
 }
 
-/// Hands out a stream's elements in order, as they are stored, or before.
+/// Returns a stream's elements in order, as they are stored, or before.
 pub struct StreamFollower {
     following: Following,
     log: StreamLog,
-    /// As it was when the newest batch was decoded.
+    /// The schema when the newest batch was decoded.
     metadata: Arc<Metadata>,
 }
 
@@ -705,7 +707,7 @@ impl StreamFollower {
         self.metadata.current_version()
     }
 
-    /// The number that it will hand out next.
+    /// The next number.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         match &self.following {
@@ -726,7 +728,8 @@ impl Metadata {
         }
     }
 
-    /// Takes another schema, or an origin. Another origin is another device, unless it is told which.
+    /// Accepts another schema, or an origin. Another origin is another device, unless stated
+    /// otherwise.
     fn describe(
         &mut self,
         schema: &StreamSchema,
@@ -759,7 +762,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// The version of `schema`, which is added if there is none.
+    /// The version of `schema`, which is added if necessary.
     fn add_schema(&mut self, schema: &StreamSchema) -> Result<u32, StoreError> {
         let is_version = |version: &StreamSchema| version.equals_but_descriptions(schema);
         let index = match self.versions.iter().rposition(is_version) {
@@ -826,8 +829,8 @@ impl Metadata {
 }
 
 impl StreamSchema {
-    /// `values` of an element of schema `from`, in the shape of this one: fields by name, null for
-    /// what is not there or has another type.
+    /// `values` of an element of schema `from`, converted to this one: fields by name, null for
+    /// fields that are missing or have another type.
     #[must_use]
     pub fn project(&self, from: &StreamSchema, mut values: Vec<Value>) -> Vec<Value> {
         if self.fields == from.fields {

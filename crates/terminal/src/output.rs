@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     /// The error, outermost context first.

@@ -10,7 +10,7 @@ use chappe_identity::Key;
 /// The largest key file.
 const KEY_FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// Why a key file is refused.
+/// The reason why a key file is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

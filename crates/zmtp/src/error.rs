@@ -1,6 +1,6 @@
 //! Errors that end a connection, by fault.
 
-/// Whose fault an error is.
+/// The side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The peer violated the protocol or a limit.
@@ -13,7 +13,7 @@ pub enum Fault {
     Network,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The side at fault.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {

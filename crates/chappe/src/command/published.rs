@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::overlay;
 use crate::output::{self, Failure};
 
-/// Most bytes received in one search: some ten thousand devices.
+/// Maximum number of bytes received in one search: some ten thousand devices.
 const SEARCH_BYTES: u64 = 8 << 20;
 /// First pause between two searches, doubled after each: six searches in a minute.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use super::node_client::NodeClient;
 use crate::cli::{Format, Query};
 use crate::output::{self, Failure, Outcome, Table};
 
-/// Most bytes of a query from standard input.
+/// Maximum length of a query from standard input in bytes.
 const QUERY_BYTES_MAX: u64 = 1 << 20;
 
 /// Sends the query and prints the rows.

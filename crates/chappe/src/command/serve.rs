@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::Serve;
 use crate::output::{self, Failure, Outcome};
 
-/// Most open files of a node; reason: the connections and files that a configuration permits by default are
+/// Maximum number of open files of a node; reason: the connections and files that a configuration permits by default are
 /// far fewer.
 const OPEN_FILES_MAX: u64 = 65_536;
 

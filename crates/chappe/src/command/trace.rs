@@ -19,7 +19,7 @@ use super::network;
 use crate::cli::Trace;
 use crate::output::{self, Failure, Outcome};
 
-/// Listens until the time is over or an interrupt.
+/// Listens until the time has passed or an interrupt arrives.
 pub(crate) fn run(flags: Trace, json: bool) -> Outcome {
     network::block_on(async move {
         let interfaces = network::interfaces(&flags.interfaces)?;

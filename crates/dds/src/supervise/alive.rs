@@ -16,7 +16,7 @@ pub(super) struct Alive {
     sent: u64,
     sent_at: Instant,
     seen: u64,
-    /// When the reader started to search for the writer, if an earlier one had found it.
+    /// The time when the reader started to search for the writer, if an earlier one had found it.
     seeks: Option<Instant>,
     taken: Vec<crate::Sample>,
 }
@@ -64,7 +64,7 @@ impl Alive {
     /// Checks for the sample and sends the next one. Returns when to call it again.
     ///
     /// # Errors
-    /// The library failed, or no sample passed through it for so long. Without matching ends there is no
+    /// The library failed, or no sample passed through it for this time. Without matching ends there is no
     /// verdict.
     pub(super) fn turn(&mut self, now: Instant, patience: Duration) -> Result<Turn, DdsError> {
         self.reader.take(usize::MAX, &mut self.taken)?;

@@ -134,7 +134,8 @@ impl LiveInlet {
         self.reader.guid()
     }
 
-    /// Takes received samples, until none is left or the queue is full: then the next receive wakes the thread.
+    /// Takes received samples, until there are no more or the queue is full: then the next receive
+    /// wakes the thread.
     /// Returns when to call it again.
     pub(super) fn turn(&mut self, now: Instant) -> Result<Option<Instant>, DdsError> {
         let mut came = 0;

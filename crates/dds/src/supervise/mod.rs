@@ -52,7 +52,7 @@ pub struct SupervisorConfig {
     pub backend: Backend,
     /// Its domain and interfaces.
     pub participant: ParticipantConfig,
-    /// How long the library may be stuck before the participant is replaced.
+    /// Time for which the library may be stuck before the participant is replaced.
     pub stall_after: Duration,
     /// Receives notices for the operator. Called in the library's thread, so it must not block.
     pub notice: Arc<dyn Fn(Notice) + Send + Sync>,
@@ -136,7 +136,8 @@ struct Shared {
     run: Mutex<Run>,
     /// Notified when the run changes.
     changed: Condvar,
-    /// When the thread that calls the library last finished a round, in milliseconds since the origin.
+    /// The time when the thread that calls the library last finished a round, in milliseconds since
+    /// the origin.
     beat: AtomicU64,
     counters: Mutex<status::Counters>,
 }
@@ -294,7 +295,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the thread that calls the library has finished a round.
+    /// Records that the thread that calls the library has finished a round.
     fn note_round(&self) {
         let now = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.beat.store(now, Ordering::Relaxed);

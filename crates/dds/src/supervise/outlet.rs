@@ -30,9 +30,9 @@ pub struct OutletConfig {
     /// Readers that must match before anything is written: samples written without a reader count as
     /// acknowledged.
     pub readers: usize,
-    /// How a reader that acknowledges nothing is treated.
+    /// The treatment of a reader that acknowledges nothing.
     pub stalled: Stalled,
-    /// How long a reader may acknowledge nothing before it counts as stalled.
+    /// Time without an acknowledgement after which a reader counts as stalled.
     pub stalled_after: Duration,
     /// The pacer of its samples.
     pub pacer: Choice,
@@ -102,7 +102,7 @@ pub(super) struct LiveOutlet {
     on_the_way: VecDeque<(u64, usize)>,
     bytes: u64,
     next: Option<Outgoing>,
-    /// When a sample was last acknowledged, or none was pending.
+    /// The time when a sample was last acknowledged, or none was pending.
     moved: Instant,
     stalled: bool,
     blocked: Option<Instant>,

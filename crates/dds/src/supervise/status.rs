@@ -137,7 +137,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Notes that the participant is unusable.
+    /// Records that the participant is unusable.
     pub(super) fn failed(&mut self, why: &str, given_up: bool) {
         self.restarts += u64::from(!given_up);
         self.guid = None;

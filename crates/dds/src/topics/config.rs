@@ -92,10 +92,10 @@ pub struct Publication {
     #[serde(default = "default_readers")]
     #[schemars(range(min = 0, max = 1_024))]
     pub readers: u32,
-    /// Where publishing starts the first time; later it continues after the delivered elements.
+    /// The start of publishing the first time; later it continues after the delivered elements.
     #[serde(default)]
     pub start: DdsStart,
-    /// How a reader that acknowledges nothing is treated.
+    /// The treatment of a reader that acknowledges nothing.
     #[serde(default)]
     pub stalled: DdsStalled,
     /// Seconds without an acknowledgement after which a reader counts as stalled, and elements that are not
@@ -175,13 +175,13 @@ pub enum TopicFieldType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
-    /// When the DDS libraries of all reliable readers have it in memory.
+    /// Once the DDS libraries of all reliable readers have it in memory.
     Received,
     /// When Chappe nodes confirm that their logs have it.
     Stored,
 }
 
-/// Where publishing starts the first time.
+/// The start of publishing the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DdsStart {

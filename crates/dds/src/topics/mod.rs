@@ -48,7 +48,7 @@ pub trait TopicsHost: Send + Sync + 'static {
     /// The stream of this name, if there is one.
     fn stream(&self, name: &str) -> Option<StreamLog>;
 
-    /// Notes that elements of `stream` arrived and are queued for storage.
+    /// Records that elements of `stream` arrived and are queued for storage.
     fn received(&self, stream: &str, elements: u64, newest: Timestamp);
 
     /// Reports something for people.

@@ -80,7 +80,7 @@ struct Publishing<'a> {
     /// The number of the newest element that was counted as published with missing values.
     reduced: u64,
     pending: VecDeque<Outgoing>,
-    /// The newest element that was given to the writer.
+    /// The newest element passed to the writer.
     sent: Option<Position>,
     /// The positions of the tags: the newest elements, not delivered.
     positions: VecDeque<Position>,

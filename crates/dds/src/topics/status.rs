@@ -31,7 +31,7 @@ pub struct PublicationStatus {
     pub delivered: Option<Position>,
     /// Elements that are not delivered yet.
     pub lag_elements: u64,
-    /// How often unstored elements were published again.
+    /// Number of times that unstored elements were published again.
     pub again: u64,
     /// Elements too large to be published.
     pub refused: u64,

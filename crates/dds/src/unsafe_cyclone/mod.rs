@@ -18,7 +18,7 @@
 //!    a thread, and not `Sync`.
 #![allow(
     unsafe_code,
-    reason = "a library in C; the head says what each call needs"
+    reason = "a C library; the module comment lists the requirements of each call"
 )]
 
 use std::collections::BTreeMap;
@@ -383,7 +383,7 @@ pub(crate) struct Taken {
     pub(crate) payload: Payload,
 }
 
-/// Why a sample was not written.
+/// The reason why a sample was not written.
 pub(crate) enum Refused {
     Full,
     Dds(DdsError),

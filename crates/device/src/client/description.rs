@@ -75,7 +75,7 @@ pub struct HostedService {
     pub schemas: Schemas,
     /// The documents as received.
     pub documents: Vec<Document>,
-    /// Why its metadata or its WSDL could not be read, if another attempt may succeed.
+    /// The reason why its metadata or its WSDL could not be read, if another attempt may succeed.
     pub unread: Option<Note>,
 }
 

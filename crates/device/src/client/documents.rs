@@ -1,4 +1,4 @@
-//! The documents of a service: WSDL, schemas, and what they import.
+//! The documents of a service: WSDL, schemas, and their imports.
 //!
 //! Documents are untrusted and may have megabytes. Every function here takes time in proportion to their
 //! bytes, which are limited, and runs only on the threads of
@@ -20,7 +20,7 @@ pub(super) struct Documents {
     pub(super) read: Vec<Document>,
     /// Problems found in them.
     pub(super) notes: Vec<Note>,
-    /// Why the metadata or a WSDL could not be read, if another attempt may succeed.
+    /// The reason why the metadata or a WSDL could not be read, if another attempt may succeed.
     pub(super) unread: Option<Note>,
     /// The rest of [`ClientOptions::description_bytes`](super::ClientOptions::description_bytes).
     pub(super) bytes_left: usize,
@@ -44,7 +44,7 @@ impl Documents {
         }
     }
 
-    /// Notes that another attempt may read the document of the last note.
+    /// Records that another attempt may read the document of the last note.
     pub(super) fn unread_if_wsdl(&mut self, kind: Kind) {
         if kind == Kind::Wsdl {
             self.unread = self.notes.last().cloned();

@@ -8,7 +8,7 @@ use chappe_identity::{Contact, Host};
 use chappe_transport::kad::Sighting;
 use chappe_xml::Name;
 
-/// How a device was found.
+/// The way in which a device was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Way {
@@ -46,7 +46,7 @@ pub struct Found {
     pub metadata_version: u32,
     /// The sender; the unspecified address if no sender vouches for the transport addresses.
     pub from: SocketAddr,
-    /// How it was found.
+    /// The way in which it was found.
     pub way: Way,
 }
 
@@ -125,7 +125,7 @@ pub enum Seen {
     Gone {
         /// Its endpoint.
         endpoint: String,
-        /// How the end was noticed.
+        /// The way in which the end was detected.
         reason: String,
     },
     /// A device matches a search.

@@ -106,7 +106,7 @@ impl QueueReader {
 
 impl Inbox {
     /// Waits for room, in the order of arrival; `None` if the reader has closed. Counts a posted notification
-    /// whose sender gives up while it waits.
+    /// whose sender gives up during the wait.
     pub(super) async fn reserve(
         self: Arc<Self>,
         body: Option<&Element>,
@@ -180,7 +180,7 @@ impl QueueSlot {
     }
 }
 
-/// Counts a posted notification whose sender gives up while it waits for room.
+/// Counts a posted notification whose sender gives up while waiting for room.
 struct WaitGuard<'a> {
     peer: IpAddr,
     drops: &'a Drops,

@@ -50,11 +50,11 @@ const QUEUE_MAX: usize = 256;
 /// Options of a [`DeviceClient`].
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Where it searches. Default: the network without the loopback.
+    /// The networks to search. Default: all without the loopback.
     pub selection: Selection,
     /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
-    /// Which addresses a device may name. Default: its own only.
+    /// The addresses that a device may name. Default: its own only.
     pub policy: AddressPolicy,
     /// Limits of its requests.
     pub http: ClientLimits,
@@ -116,7 +116,7 @@ pub struct Search {
     pub types: Vec<Name>,
     /// All of these scopes, by the default rule (prefix of path segments).
     pub scopes: Vec<String>,
-    /// How long answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
+    /// Time for which answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
 
@@ -273,7 +273,8 @@ impl DeviceClient {
         learning::learn(&self.shared, found).await;
     }
 
-    /// Notes that a [learned](Self::learn) device is no longer published. It is removed, unless it was
+    /// Records that a [learned](Self::learn) device is no longer published. It is removed, unless
+    /// it was
     /// described; then it is removed when it no longer listens.
     pub async fn unlearn(&self, endpoint: &str) {
         learning::unlearn(&self.shared, endpoint).await;

@@ -1,4 +1,4 @@
-//! Whether a device is still where it answered before: it is asked there for its metadata.
+//! Whether a device is still at its previous address: it is asked there for its metadata.
 //!
 //! A connection alone is not sufficient: a device that restarts under another endpoint address often listens
 //! at the port of its predecessor. The metadata name the endpoint that answers.

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 /// [`description_bytes`](super::ClientOptions::description_bytes), and a silent device behind a gateway must not
 /// block all others there.
 const AT_ONCE_MAX: usize = 4;
-/// Devices that are asked at the same time whether they are there. Default 256: each needs a connection,
+/// Maximum number of devices checked for presence at the same time. Default 256: each needs a connection,
 /// which an unused address occupies for two seconds, and a process has 1,024 open files by default.
 const ASKED_MAX: usize = 256;
 /// The same, of the devices that one address has announced. Default 32: a host that answers slowly for a
@@ -30,7 +30,7 @@ pub(super) struct Turns {
 /// Held as long as a description is in memory.
 pub(super) type Turn = Arc<OwnedSemaphorePermit>;
 
-/// Held as long as a device is asked whether it is there.
+/// Held while a device is checked for presence.
 pub(super) type Asking<'a> = (OwnedSemaphorePermit, SemaphorePermit<'a>);
 
 impl Default for Turns {
@@ -44,7 +44,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits until fewer than [`ASKED_MAX`] devices are asked whether they are there, and fewer than
+    /// Waits until fewer than [`ASKED_MAX`] devices are checked for presence, and fewer than
     /// [`ASKED_OF_SENDER_MAX`] of this sender.
     pub(super) async fn ask(&self, sender: IpAddr) -> Option<Asking<'_>> {
         let of_sender = self.asked_of_sender.wait(sender).await?;

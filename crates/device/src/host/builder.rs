@@ -40,18 +40,18 @@ pub(super) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
 /// Options of a [`DeviceHost`].
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// Where it is announced and served. Default: the network without the loopback.
+    /// The networks on which it is announced and served. Default: all without the loopback.
     pub selection: Selection,
     /// The HTTP port; 0, the default, takes a free one on each address.
     pub port: u16,
-    /// Which addresses a subscriber may name. Default: its own only.
+    /// The addresses that a subscriber may name. Default: its own only.
     pub policy: AddressPolicy,
     /// The longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
     /// (DPWS 1.1, APP_MAX_DELAY), which spares large networks. Use zero in small ones.
     pub app_max_delay: Duration,
-    /// How messages to the multicast group are repeated.
+    /// Repetition of messages to the multicast group.
     pub multicast: Retransmission,
-    /// How answers to one host are repeated.
+    /// Repetition of answers to one host.
     pub unicast: Retransmission,
     /// Limits of the server. Default: those of [`ServerLimits`] with bodies of at most 256 KiB, eight times
     /// the size that devices have to accept (DPWS 1.1, MAX_ENVELOPE_SIZE). So all connections of a peer

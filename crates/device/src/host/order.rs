@@ -8,7 +8,7 @@ use chappe_dpws::eventing::TreeSink;
 use chappe_identity::Prefix;
 pub use chappe_notification_tree::schedule::Order;
 
-/// How a source orders its list of sinks.
+/// The order in which a source lists its sinks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeOrder {
     /// The order. Default: as listed.

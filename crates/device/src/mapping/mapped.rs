@@ -18,7 +18,7 @@ pub struct Offer {
 /// same text of a megabyte.
 const DETAIL_BYTES_MAX: usize = 256;
 
-/// Why an event could not be mapped completely. Counted by `reason`.
+/// The reason why an event could not be mapped completely. Counted by `reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// A short constant for a counter.

@@ -206,7 +206,7 @@ impl FileRule {
             let span = field.name.span();
             if *field.field_type.get_ref() == FieldType::Samples {
                 let hint = "samples are mapped from flat events and SDC waveforms";
-                let message = "type = \"samples\" cannot be made by a path".to_owned();
+                let message = "a path cannot produce type = \"samples\"".to_owned();
                 return Err((field.field_type.span(), message, Some(hint)));
             }
             fields.push((

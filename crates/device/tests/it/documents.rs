@@ -18,7 +18,7 @@ use chappe_transport::Drops;
 use chappe_transport::http::{Request, Response, Server, ServerLimits};
 use chappe_xml::{Element, Name};
 
-/// A WSDL with one event, and a schema of so many elements.
+/// A WSDL with one event, and a schema of this many elements.
 fn wsdl(elements: usize) -> Element {
     let mut wsdl = service().to_wsdl();
     let element = |number: usize| {

@@ -1,7 +1,7 @@
 //! Goal: a device is found, described, called and subscribed to; its events arrive complete and in order; it
 //! says Bye, and both sides notice.
 //!
-//! Method: host and client in one process over the loopback, the device on an address of its own.
+//! Method: host and client in one process over the loopback, the device on its own address.
 
 use crate::common::*;
 use chappe_device::DeviceHost;

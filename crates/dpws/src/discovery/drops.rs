@@ -6,7 +6,7 @@ use chappe_machine::Instant;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $reason:ident => $label:literal,)+) => {
-        /// Why a received message was dropped. Each dropped message has exactly one reason.
+        /// The reason why a received message was dropped. Each dropped message has exactly one reason.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum DropReason { $($(#[$doc])+ $reason,)+ }
@@ -129,7 +129,7 @@ pub(crate) struct ReportLimiter {
     suppressed: [u64; DropReason::ALL.len()],
 }
 
-/// Least time between two reports for the same reason. Reason: a flood of messages must not become
+/// Minimum time between two reports for the same reason. Reason: a flood of messages must not become
 /// a flood of events.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
 

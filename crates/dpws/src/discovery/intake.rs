@@ -12,7 +12,7 @@ use super::drops::ReportLimiter;
 use super::message::Message;
 use super::{DropCounts, DropReason, Inbound};
 
-/// Why a message was dropped: the reason and its details.
+/// The reason why a message was dropped: the reason and its details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) reason: DropReason,

@@ -89,7 +89,7 @@ pub struct AppSequence {
     pub message_number: u32,
 }
 
-/// Why an envelope is not a usable discovery message.
+/// The reason why an envelope is not a usable discovery message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {

@@ -19,7 +19,7 @@ const SUBNETS_MAX: usize = 1_024;
 /// Addresses with their own bucket; further ones use their subnet's alone.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// Least time between two searches for full buckets while the map is full.
+/// Minimum time between two searches for full buckets while the map is full.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
 /// The key of a shared bucket: the /24 or /64 of an address.

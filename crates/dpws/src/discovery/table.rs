@@ -79,7 +79,7 @@ impl Known {
     }
 }
 
-/// Why the table rejects a target service.
+/// The reason why the table rejects a target service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
     /// All entries are confirmed and no host has more than its share.

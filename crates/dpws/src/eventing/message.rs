@@ -57,7 +57,7 @@ pub fn filter_dialect(dialect: Dialect) -> Str {
     format!("{}/Action", dialect.dpws()).into()
 }
 
-/// When a subscription ends without renewal.
+/// The end of a subscription without renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiration {
     /// After this duration.
@@ -331,7 +331,7 @@ impl Lease {
     }
 }
 
-/// Why a source ended a subscription.
+/// The reason why a source ended a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EndStatus {
     /// Notifications could not be delivered.

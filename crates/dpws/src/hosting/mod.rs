@@ -245,7 +245,7 @@ pub struct Invocation {
     pub headers: Vec<Element>,
 }
 
-/// Why a request is rejected.
+/// The reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum HostRefusal {

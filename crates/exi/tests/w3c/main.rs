@@ -157,7 +157,7 @@ fn run(suite: &Path, folder: &str, canonical: bool) -> Table {
     table
 }
 
-/// Says so in the output of the tests, past the capture, which shows nothing of a test that passes.
+/// Prints it to the uncaptured output of the tests, since passing tests show nothing.
 fn skipped() {
     let _ = writeln!(
         std::io::stderr(),

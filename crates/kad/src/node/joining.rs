@@ -1,4 +1,4 @@
-//! Entering the network, and staying in it.
+//! Joins the network and maintains the routing table.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ impl<C: Cryptography> Kad<C> {
         self.alarms.set(Alarm::Enter, now + wait);
     }
 
-    /// An entrance has answered, or has not. The neighbours are looked up after the last of them: the
-    /// first to answer may be one that names only nodes of an attacker.
+    /// Records whether an entrance answered. The neighbours are looked up only after the last outcome: the
+    /// first entrance to answer may name only nodes of an attacker.
     pub(super) fn on_entrance(&mut self, now: Instant, answered: Option<Contact>) {
         if let Some(contact) = answered {
             self.entrances.on_answer(contact);
@@ -66,14 +66,14 @@ impl<C: Cryptography> Kad<C> {
 
     // -- neighbours --
 
-    /// Looks up the own place, also through `seeds`: they may know nodes that the table's contacts do not.
+    /// Looks up the node's own place, also through `seeds`: they may know nodes that the table does not.
     fn join(&mut self, now: Instant, seeds: &[Contact]) {
         let placed = |contact: &Contact| (self.requests.place_of(contact), *contact);
         let seeds: Vec<_> = seeds.iter().map(placed).collect();
         self.start_lookup(now, self.place(), LookupPurpose::Join, &seeds);
     }
 
-    /// The neighbours are found: fills the other buckets the first time.
+    /// Handles the end of the first lookup of neighbours: fills the other buckets once.
     pub(super) fn on_neighbours_found(&mut self) {
         let contacts = self.table.len();
         if contacts == 0 {
@@ -84,18 +84,18 @@ impl<C: Cryptography> Kad<C> {
             for bucket in 0..self.table.depth() {
                 self.refresh(bucket);
             }
-            // Once more, through all that are known then.
+            // Again, through all contacts known by then.
             let (target, purpose) = (self.place(), LookupPurpose::Join);
             self.lookups.add_job(Job::Lookup { target, purpose });
         }
         self.emit(Event::Joined { contacts });
     }
 
-    /// Looks up a random place of a bucket.
+    /// Looks up a random place in a bucket.
     fn refresh(&mut self, bucket: u32) {
         let noise = self.random.u128(..);
         let own = self.place();
-        // The first bit that differs decides the bucket.
+        // The first bit that differs determines the bucket.
         let other = own.bits(bucket, 1) ^ 1;
         let target = own.within(bucket, 1, other, noise);
         let purpose = LookupPurpose::Refresh;
@@ -104,7 +104,7 @@ impl<C: Cryptography> Kad<C> {
 
     // -- contacts --
 
-    /// A node has shown its key and its address.
+    /// Records that a node has proven its key and address.
     pub(super) fn observe(&mut self, now: Instant, contact: &Contact) {
         if !self.requests.may_send_to(contact.address) {
             return;
@@ -118,28 +118,28 @@ impl<C: Cryptography> Kad<C> {
         self.on_seen(now, contact);
     }
 
-    /// Pings a contact that the table wants to know about, within limits.
+    /// Pings a contact that the table wants checked, within limits.
     pub(super) fn check_contact(&mut self, now: Instant, contact: Contact) {
         if self.requests.may_check(self.requests.place_of(&contact)) {
             self.ping(now, contact, Purpose::Check);
         }
     }
 
-    /// A node did not answer: the table may remove it.
+    /// Records a missing answer; the table may remove the contact.
     pub(super) fn on_silence(&mut self, now: Instant, place: Key) {
-        if let Some(contact) = self.table.failed(place) {
+        if let Some(contact) = self.table.on_failure(place) {
             self.lost.add(contact, seconds(now), &mut self.random);
         }
     }
 
-    /// A node has shown that it is there: if it was lost, others are asked too.
+    /// Records a sign of life. If the contact was lost, other lost contacts are asked too.
     fn on_seen(&mut self, now: Instant, contact: &Contact) {
         let is_first = self.lost.returned() == 0;
         if !self.lost.on_seen(contact) {
             return;
         }
         if is_first {
-            // Nodes do not rejoin at the same time, and once for all that return meanwhile.
+            // A random delay spreads the nodes; one rejoin serves all contacts that return meanwhile.
             let wait = self.config.housekeeping.mul_f64(self.random.f64());
             self.alarms.set(Alarm::Rejoin, now + wait);
         }
@@ -156,11 +156,11 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// Lost contacts have returned: others may be back too, near the own place and elsewhere.
+    /// Lost contacts have returned, so others may be back too, near this node's place and elsewhere.
     pub(super) fn rejoin(&mut self, now: Instant) {
         let seeds = self.lost.take_returned();
         if seeds.len() >= ENTER_AT_ONCE {
-            // A whole part is back: estimates made without it are too small.
+            // A whole part of the network is back: estimates made without it are too small.
             self.lookups.forget_size();
         }
         self.join(now, &seeds);
@@ -170,7 +170,7 @@ impl<C: Cryptography> Kad<C> {
 
     pub(super) fn run_maintenance(&mut self, now: Instant) {
         let every = self.config.housekeeping;
-        // Nodes do not do it at the same time.
+        // A random offset spreads the nodes.
         let wait = every.mul_f64(1.0 - self.random.f64() / 4.0);
         self.alarms.set(Alarm::Housekeeping, now + wait);
         self.publications.expire(now);
@@ -179,13 +179,13 @@ impl<C: Cryptography> Kad<C> {
             self.refresh(bucket);
         }
         let share = |period: Duration| every.as_secs_f64() / period.as_secs_f64().max(1.0);
-        // The size of the network changes slowly: one lookup in a refresh period.
+        // The size of the network changes slowly: one lookup per refresh period suffices.
         if self.lookups.has_size() && self.random.f64() < share(self.config.refresh) {
             let target = Key::new(self.random.u128(..));
             let purpose = LookupPurpose::Size;
             self.lookups.add_job(Job::Lookup { target, purpose });
         }
-        // Two parts of a network that was cut find each other by an entrance in the other part.
+        // Entrances in the other part let two parts of a partitioned network find each other.
         if self.random.f64() < share(self.config.republish) {
             self.try_entrances(now, 1);
         }
@@ -195,8 +195,8 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// Asks contacts that did not answer last, so that they soon count as sound or lost, and a lost one
-    /// if it is due.
+    /// Asks contacts that did not answer their last request, so that they soon count as alive or lost, and
+    /// one lost contact if it is due.
     fn ask_silent(&mut self, now: Instant) {
         for contact in self.table.failing().collect::<Vec<_>>() {
             self.check_contact(now, contact);

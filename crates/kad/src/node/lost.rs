@@ -1,10 +1,10 @@
 //! Contacts that were lost, and the search for others when one of them returns.
 //!
-//! Two parts of a network that were separated for longer than their tables remember must become one
-//! again, even if no node has an entrance in the other part. So a node remembers contacts that its table
-//! removed for silence, and asks them now and then, less and less often. A lost contact that answers or
-//! asks is a sign that others are back too: two more are asked at once, and so on as long as they
-//! answer, at both ends. Then the node looks up its own place through those that returned.
+//! Two parts of a network that were separated for longer than their tables remember must merge again,
+//! even if no node has an entrance in the other part. So a node remembers contacts that its table removed
+//! because they were silent, and asks them at growing intervals. A lost contact that answers or asks is a
+//! sign that others are back too: two more are asked at once, and so on while they answer, on both sides.
+//! Then the node looks up its own place through the contacts that returned.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::Contact;
 use crate::table::Table;
 
 /// Lost contacts that are remembered. Reason: half of the table of a node among thousands. A further one
-/// replaces a random one, so some that were lost long ago remain however many follow.
+/// replaces a random one, so some old ones remain however many follow.
 const LOST_MAX: usize = 64;
 /// The shortest and the longest time between two requests to a lost contact.
 const WAIT_MIN: Duration = Duration::from_secs(300);
 const WAIT_MAX: Duration = Duration::from_secs(86_400);
-/// Between those bounds the wait is this part of the time since the loss. Reason: reunion takes no longer
-/// in proportion, and a stranger who now has the address is hardly troubled.
+/// Between those bounds the wait is this fraction of the time since the loss. Reason: reunion is delayed
+/// by no more than that fraction, and a stranger who now has the address is hardly disturbed.
 const WAIT_PART: u32 = 16;
-/// Lost contacts that are asked for each one that returns.
+/// Lost contacts asked for each one that returns.
 pub(super) const ASKED_PER_RETURN: usize = 2;
 
 /// A contact that the table removed for silence.
@@ -76,9 +76,9 @@ impl Lost {
         self.contacts.iter().any(|it| it.is_due(now_s))
     }
 
-    /// The contact to ask next: the one that was asked longest ago, unless that is less than `pause_s`.
+    /// The contact to ask next: the one asked longest ago, if that was at least `pause_s` ago.
     pub(super) fn next_to_ask(&mut self, now_s: u32, pause_s: u32) -> Option<Contact> {
-        // One that was asked just now may still answer.
+        // One asked a moment ago may still answer.
         let has_rested = |it: &&mut LostContact| now_s.saturating_sub(it.asked_s) >= pause_s;
         let rested = self.contacts.iter_mut().filter(has_rested);
         let next = rested.min_by_key(|it| it.asked_s)?;
@@ -86,7 +86,7 @@ impl Lost {
         Some(next.contact)
     }
 
-    /// A contact has shown that it is there. Says whether it was lost.
+    /// Records a sign of life. Returns whether the contact was lost.
     pub(super) fn on_seen(&mut self, contact: &Contact) -> bool {
         let is_same = |it: &LostContact| it.contact.public == contact.public;
         let Some(at) = self.contacts.iter().position(is_same) else {
@@ -115,7 +115,10 @@ impl Lost {
 
     pub(super) fn check(&self, table: &Table) -> Result<(), String> {
         if self.contacts.len() > LOST_MAX || self.returned.len() > ENTER_AT_ONCE {
-            return Err(format!("{} lost contacts are kept", self.contacts.len()));
+            return Err(format!(
+                "{} lost contacts are stored, more than {LOST_MAX}",
+                self.contacts.len()
+            ));
         }
         if self.contacts.is_empty() {
             return Ok(());

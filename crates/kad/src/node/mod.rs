@@ -1,9 +1,9 @@
 //! The machine: one node of the network.
 //!
 //! [`Kad`] routes between its parts. [`Requests`] sends questions and matches answers; [`Lookups`] decides
-//! what to ask next; [`Publications`] says when own records are to be stored again, and keeps those of
-//! others; [`Entrances`] and [`Lost`] are the contacts through which a node enters, and enters again. The
-//! parts do not know each other: each returns what is to be done, and the machine hands it on.
+//! whom to ask next; [`Publications`] schedules the renewal of own records and stores those of others;
+//! [`Entrances`] and [`Lost`] are the contacts through which a node joins and rejoins. The parts do not
+//! know each other: each returns actions, and the machine dispatches them.
 
 mod entrances;
 mod joining;
@@ -39,7 +39,7 @@ enum Alarm {
     Rejoin,
 }
 
-/// A part that has deadlines. At the same time they act in this order.
+/// A part that has deadlines. Simultaneous deadlines are handled in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Requests,
@@ -95,15 +95,15 @@ impl<C: Cryptography> Kad<C> {
         self.requests.place()
     }
 
-    /// Puts contacts of the last run into the table as if they had just answered. Those that do not answer
-    /// are removed again.
+    /// Puts contacts of the last run into the table as if they had just answered. Those that no longer
+    /// answer are removed.
     pub fn recall(&mut self, now: Instant, contacts: impl IntoIterator<Item = Contact>) {
         for contact in contacts {
             self.observe(now, &contact);
         }
     }
 
-    /// The contacts of the table: to be kept, and recalled at the next start.
+    /// The contacts of the table, to be stored and passed to [`Kad::recall`] at the next start.
     pub fn contacts(&self) -> impl Iterator<Item = Contact> {
         self.table.contacts()
     }
@@ -126,13 +126,13 @@ impl<C: Cryptography> Kad<C> {
         self.lookups.region_bits(self.config.region_nodes)
     }
 
-    /// The number of records kept for other nodes, and the bytes they take.
+    /// The number of records stored for other nodes, and their size in bytes.
     #[must_use]
     pub fn stored(&self) -> (usize, usize) {
         self.publications.stored()
     }
 
-    /// The number of records kept at a place.
+    /// The number of records stored at a place.
     #[must_use]
     pub fn held_at(&self, now: Instant, place: Key) -> u16 {
         self.publications.page(now, place, (0, 0), 0).held
@@ -153,7 +153,7 @@ impl<C: Cryptography> Kad<C> {
         self.requests.dropped(reason)
     }
 
-    /// Bytes of the state while no task runs, apart from the allocator's own.
+    /// Size of the state in bytes while no task runs, without the allocator's overhead.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>()
@@ -167,7 +167,7 @@ impl<C: Cryptography> Kad<C> {
         let (records, record_bytes) = self.stored();
         Report {
             contacts: self.contacts().collect(),
-            // An estimate of at most 2^128, cut at 2^64.
+            // An estimate of at most 2^128, saturated at 2^64.
             network_nodes: self.network_nodes().map(|nodes| nodes.round() as u64),
             records,
             record_bytes,
@@ -192,7 +192,7 @@ impl<C: Cryptography> Kad<C> {
 
     // -- requests --
 
-    /// Sends a question. Returns the most bytes that the answer may have; `None` if this contact cannot be
+    /// Sends a question. Returns the maximum length of the answer in bytes; `None` if this contact cannot be
     /// asked.
     fn ask(
         &mut self,
@@ -206,7 +206,7 @@ impl<C: Cryptography> Kad<C> {
         Some(sent.granted)
     }
 
-    /// Whether the ping could be sent.
+    /// Pings a contact. Returns whether the ping could be sent.
     fn ping(&mut self, now: Instant, to: Contact, purpose: Purpose) -> bool {
         self.ask(now, to, Question::Ping, purpose).is_some()
     }
@@ -225,7 +225,7 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// Hands the outcome of a request to the part that made it.
+    /// Passes the outcome of a request to the part that made it.
     fn conclude(&mut self, now: Instant, outcome: Outcome) {
         let Outcome { purpose, place, .. } = outcome;
         self.lookups
@@ -240,7 +240,7 @@ impl<C: Cryptography> Kad<C> {
         };
         let is_there = answer != Answer::Nothing;
         match purpose {
-            // The table knows by now whether the contact is there.
+            // By now the table knows whether the contact is alive.
             Purpose::Check | Purpose::Return => {}
             Purpose::Enter => self.on_entrance(now, is_there.then_some(outcome.from)),
             Purpose::Application => {
@@ -257,7 +257,7 @@ impl<C: Cryptography> Kad<C> {
 
     // -- tasks --
 
-    /// The lookups, and everything outside them that their steps use.
+    /// The lookups, and the context that their steps use.
     fn lookups(&mut self) -> (&mut Lookups, Context<'_>) {
         let context = Context {
             config: &self.config,
@@ -274,7 +274,7 @@ impl<C: Cryptography> Kad<C> {
         purpose: LookupPurpose,
         seeds: &[(Key, Contact)],
     ) {
-        self.table.refreshed(target, seconds(now));
+        self.table.on_refreshed(target, seconds(now));
         let (lookups, context) = self.lookups();
         lookups.start_lookup(target, purpose, seeds, &context);
     }
@@ -304,7 +304,7 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// Starts all jobs and steps all tasks that can go on.
+    /// Starts all jobs that may start and steps all tasks that are ready.
     fn run_tasks(&mut self, now: Instant) {
         loop {
             self.start_jobs(now);
@@ -315,7 +315,7 @@ impl<C: Cryptography> Kad<C> {
         }
     }
 
-    /// Steps one task. Says whether it may have another step.
+    /// Steps one task. Returns whether it may have another step.
     fn step_task(&mut self, now: Instant, id: TaskId) -> bool {
         let (lookups, mut context) = self.lookups();
         match lookups.step(now, id, &mut context) {
@@ -344,7 +344,7 @@ impl<C: Cryptography> Kad<C> {
             Step::Event(event) => self.emit(event),
             Step::NeighboursFound => self.on_neighbours_found(),
             Step::Stored(stored) => {
-                // As many as a search asks: this node and all contacts, if they are fewer.
+                // As many as a search asks: this node and all contacts, if there are fewer.
                 let wanted = self.config.search_replicas as usize;
                 let wanted = wanted.min(self.table.len() + 1);
                 self.publications
@@ -441,7 +441,7 @@ impl<C: Cryptography> Kad<C> {
         deadlines.into_iter().filter_map(set).min()
     }
 
-    /// Acts on the deadline of a part that has passed.
+    /// Handles an expired deadline of a part.
     fn on_deadline(&mut self, now: Instant, part: Part) {
         match part {
             Part::Requests => {
@@ -469,7 +469,7 @@ impl<C: Cryptography> Kad<C> {
     }
 }
 
-/// Seconds since the origin of time, for 136 years.
+/// Seconds since the origin of time; overflows after 136 years.
 fn seconds(now: Instant) -> u32 {
     seconds_of(now - Instant::ZERO)
 }

@@ -1,7 +1,7 @@
-//! Own records and records kept for other nodes: what is published again, and what is kept.
+//! Own records and records stored for other nodes.
 //!
-//! [`Publications`] holds the values that this node publishes, says when their records are to be stored
-//! again, signs them, and keeps the records that other nodes store here.
+//! [`Publications`] holds the values that this node publishes, schedules the renewal of their records,
+//! signs them, and stores records for other nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::{Config, Contact, Key, Misuse, Record, VALUE_BYTES_MAX};
 
 /// Keys of one publication. Reason: types and scopes of a device.
 const KEYS_MAX: usize = 64;
-/// The first wait until a record with too few holders is stored again; each wait is twice the one
-/// before.
+/// The first wait until a record with too few holders is stored again; each further wait is twice as
+/// long.
 const RETRY_MIN: Duration = Duration::from_secs(15);
 /// The lifetime of a record that replaces one that was withdrawn.
 const WITHDRAWAL_LIFETIME: Duration = Duration::from_secs(1);
@@ -29,13 +29,13 @@ const WITHDRAWAL_LIFETIME: Duration = Duration::from_secs(1);
 struct Publication {
     keys: Vec<Key>,
     value: Vec<u8>,
-    /// Since the last renewal a record found fewer holders than a search asks.
+    /// Since the last renewal, a record was stored at fewer nodes than a search asks.
     has_few_holders: bool,
-    /// The wait until it is renewed in that case.
+    /// The wait before the renewal in that case.
     retry: Duration,
 }
 
-/// The own publications, and the records kept for others.
+/// Own publications, and records stored for others.
 #[derive(Debug)]
 pub(super) struct Publications {
     publications: BTreeMap<u16, Publication>,
@@ -74,8 +74,8 @@ impl Publications {
 
     // -- own records --
 
-    /// Publishes a value, in place of the one in this slot. Returns the keys of the old one that are to
-    /// be withdrawn. The caller then calls [`Publications::renew`].
+    /// Publishes a value; replaces the previous one in this slot. Returns the keys of the old value to
+    /// withdraw. The caller then calls [`Publications::renew`].
     ///
     /// # Errors
     /// The value, the keys or the publications exceed their limit.
@@ -111,7 +111,7 @@ impl Publications {
         Ok(old_keys)
     }
 
-    /// Ends a publication; returns the keys that are to be withdrawn.
+    /// Ends a publication; returns the keys to withdraw.
     pub(super) fn withdraw(&mut self, slot: u16) -> Vec<Key> {
         self.timers.cancel(&slot);
         self.publications.remove(&slot).map_or(vec![], |it| it.keys)
@@ -122,7 +122,7 @@ impl Publications {
         self.timers.pop(now)
     }
 
-    /// Sets the next renewal of a publication; returns the keys whose records are to be stored now.
+    /// Schedules the next renewal of a publication; returns the keys whose records must be stored now.
     pub(super) fn renew(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl Publications {
         })
     }
 
-    /// Signs a record that replaces one of an ended publication, and ends soon.
+    /// Signs a record that replaces one of an ended publication and expires soon.
     pub(super) fn withdrawal<C: Cryptography>(
         &mut self,
         (slot, key, level): (u16, Key, u8),
@@ -186,7 +186,7 @@ impl Publications {
         Record::sign(notary.cryptography, about, self.sequence, times, value)
     }
 
-    /// A record was stored. If fewer than `wanted` nodes answered, it is renewed sooner.
+    /// Handles a stored record. If fewer than `wanted` nodes answered, it is renewed sooner.
     pub(super) fn on_stored(
         &mut self,
         now: Instant,
@@ -206,12 +206,12 @@ impl Publications {
 
     // -- kept records --
 
-    /// The records kept for others, and the bytes they take.
+    /// The number of records stored for others, and their size in bytes.
     pub(super) fn stored(&self) -> (usize, usize) {
         (self.store.len(), self.store.bytes())
     }
 
-    /// Keeps a record for another node, if its time and signature are right.
+    /// Stores a record for another node if its time and signature are valid.
     pub(super) fn store_record<C: Cryptography>(
         &mut self,
         now: Instant,
@@ -220,7 +220,7 @@ impl Publications {
         record: Record,
         notary: &Notary<'_, C>,
     ) -> Verdict {
-        // The signature last: it costs most.
+        // The signature last: it is the most expensive check.
         if !notary.is_in_time(&record) || !notary.is_signed(&record) {
             return Verdict::Rejected;
         }
@@ -228,12 +228,12 @@ impl Publications {
         self.store.put(now, place, record, host)
     }
 
-    /// Keeps an own record, which counts to no other host's share.
+    /// Stores an own record, which counts towards no other host's share.
     pub(super) fn store_own_record(&mut self, now: Instant, place: Key, record: Record) -> Verdict {
         self.store.put(now, place, record, 0)
     }
 
-    /// The kept records of a place after an identity, as many as fit in `bytes`.
+    /// The stored records of a place after an identity, as many as fit in `bytes`.
     pub(super) fn page(
         &self,
         now: Instant,
@@ -244,7 +244,7 @@ impl Publications {
         self.store.page(now, place, (after, digest), bytes)
     }
 
-    /// Removes kept records whose lifetime has passed.
+    /// Removes stored records whose lifetime has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         self.store.expire(now);
     }
@@ -254,7 +254,7 @@ impl Publications {
     }
 }
 
-/// A wait less up to a tenth, so that nodes do not act at the same time.
+/// A wait shortened by up to a tenth, so that nodes do not act at the same time.
 fn shortened(wait: Duration, random: &mut fastrand::Rng) -> Duration {
     wait.mul_f64(1.0 - random.f64() / 10.0)
 }

@@ -6,7 +6,7 @@ use crate::message::{AROUND_BYTES, PACKET_BYTES_MAX, Verdict};
 use crate::peers::padding;
 use crate::{Body, Contact, HEAD_BYTES, Key, Record};
 
-/// The number of a task.
+/// The identifier of a task.
 pub(super) type TaskId = u32;
 
 /// The question of a request, kept so that the request can be repeated with a token.
@@ -30,7 +30,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    /// Most bytes that the answer may have.
+    /// The maximum length of the answer in bytes.
     pub(super) fn answer_bytes(&self, to: &Contact) -> usize {
         let body = match self {
             Self::Greet | Self::Ping | Self::Store { .. } => 1,
@@ -68,7 +68,7 @@ impl Question {
                 place,
                 after,
                 digest,
-                // A packet at most.
+                // At most one packet.
                 bytes: answer_bytes as u16,
                 padding: pad(42),
             },
@@ -92,19 +92,19 @@ impl Question {
 pub(super) enum Purpose {
     /// A step of a lookup, or of the walk of a gathering.
     Walk(TaskId),
-    /// A member of a region is asked for other members.
+    /// Asks a member of a region for other members.
     Probe(TaskId),
-    /// A record to be stored.
+    /// Stores a record.
     Store(TaskId),
-    /// A page of records.
+    /// Reads a page of records.
     Ask(TaskId),
-    /// A check that a contact still answers.
+    /// Checks that a contact still answers.
     Check,
-    /// An entrance to the network.
+    /// Contacts an entrance to the network.
     Enter,
-    /// A check whether a lost contact answers again.
+    /// Checks whether a lost contact answers again.
     Return,
-    /// The application's ping.
+    /// Pings a node for the application.
     Application,
 }
 
@@ -116,8 +116,8 @@ impl Purpose {
         }
     }
 
-    /// Whether a lost packet is sent again: no other node can answer, or asking another costs more
-    /// than waiting.
+    /// Whether a request whose packet was lost is sent again: no other node can answer, or asking another
+    /// costs more than waiting.
     pub(super) fn is_repeated(self) -> bool {
         matches!(self, Self::Store(_) | Self::Ask(_) | Self::Application)
     }
@@ -127,7 +127,7 @@ impl Purpose {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Contacts that may be asked, with their places; none from a node that only confirms that it is
-    /// there.
+    /// alive.
     Contacts(Vec<(Key, Contact)>),
     Stored(Verdict),
     Records {
@@ -135,6 +135,6 @@ pub(super) enum Answer {
         is_split: bool,
         records: Vec<Record>,
     },
-    /// Refused, not understood, or not answered in time.
+    /// Refused, malformed, or not answered in time.
     Nothing,
 }

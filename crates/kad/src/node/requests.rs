@@ -1,8 +1,8 @@
 //! Outstanding requests: sent, answered, refused, timed out, repeated once.
 //!
-//! [`Requests`] owns everything that concerns one packet: peers with their secrets and rate limits,
-//! round trips and time-outs. It hands out datagrams to send and the [`Outcome`] of each request, and
-//! knows nothing of lookups or of the table.
+//! [`Requests`] owns the exchange of single packets: peers with their secrets and rate limits, round
+//! trips and time-outs. It returns datagrams to send and the [`Outcome`] of each request, and knows
+//! nothing of lookups or of the table.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ use crate::record::Notary;
 use crate::types::{Counters, Datagram};
 use crate::{Body, Config, Contact, Drop, Key, Reach};
 
-/// Pings under way that check whether a contact still answers. Reason: each sender without a token
-/// causes one at most, and no more answers are awaited than for a lookup or two.
+/// Checks in flight of whether a contact still answers. Reason: each sender without a token causes one
+/// at most, and the node awaits no more answers than for a lookup or two.
 const CHECKS_MAX: usize = 16;
 
 /// The place of the node asked, and the number of the request.
@@ -33,9 +33,9 @@ struct InFlight {
     question: Question,
     purpose: Purpose,
     sent_at: Instant,
-    /// Most bytes of the answer.
+    /// Maximum length of the answer in bytes.
     granted: usize,
-    /// It is the second attempt; there is no third.
+    /// Set on the second attempt; there is no third.
     is_repeat: bool,
 }
 
@@ -43,7 +43,7 @@ struct InFlight {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) datagram: Datagram,
-    /// Most bytes of the answer.
+    /// Maximum length of the answer in bytes.
     pub(super) granted: usize,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct Outcome {
     pub(super) to: Contact,
     /// Its place.
     pub(super) place: Key,
-    /// The contact that answered; the one that was asked if none did.
+    /// The contact that answered, or the one asked if none did.
     pub(super) from: Contact,
-    /// Most bytes that the answer was allowed.
+    /// Bytes that the answer was allowed.
     pub(super) granted: usize,
     /// Bytes that arrived.
     pub(super) arrived: usize,
-    /// The contact has shown its key and address, and is a node that belongs in tables.
+    /// The contact has proven its key and address, and belongs in routing tables.
     pub(super) is_node: bool,
     pub(super) result: Attempt,
 }
@@ -76,13 +76,13 @@ pub(super) enum Attempt {
 /// The meaning of a datagram.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// Another node asks.
+    /// A request of another node.
     Request(Contact, Opened),
     /// A request has ended or was repeated.
     Outcome(Outcome),
-    /// A node has answered after the time-out.
+    /// A node answered after the time-out.
     Late(Contact),
-    /// Nothing to do; the reason is counted.
+    /// Nothing to do; the reason was counted.
     Dropped,
 }
 
@@ -124,7 +124,7 @@ impl<C: Cryptography> Requests<C> {
         self.peers.cryptography().place(&contact.public)
     }
 
-    /// Whether the configuration lets this node send to an address that others name.
+    /// Whether the configuration lets this node send to an address that others named.
     pub(super) fn may_send_to(&self, address: SocketAddr) -> bool {
         self.reach.allows(address)
     }
@@ -137,7 +137,7 @@ impl<C: Cryptography> Requests<C> {
         self.peers.set_time_of_day(now, unix_s);
     }
 
-    /// Signs own records, and checks those of others.
+    /// Signs own records and checks those of others.
     pub(super) fn notary(&self, now: Instant) -> Notary<'_, C> {
         Notary {
             cryptography: self.peers.cryptography(),
@@ -217,13 +217,13 @@ impl<C: Cryptography> Requests<C> {
         Datagram { address, bytes }
     }
 
-    /// Asks an address for its key. `None`: nothing may be sent there.
+    /// Asks an address for its key. `None`: sending there is not allowed.
     pub(super) fn greet(&mut self, now: Instant, address: SocketAddr) -> Option<Datagram> {
         if !self.may_send_to(address) {
             return None;
         }
         let (number, bytes) = self.peers.greet();
-        // The other's key is not known yet; this node's own key stands for it.
+        // The other node's key is unknown, so this node's own key takes its place.
         let to = Contact {
             public: self.peers.public(),
             address,
@@ -256,7 +256,7 @@ impl<C: Cryptography> Requests<C> {
         Some(self.datagram(&to, bytes))
     }
 
-    /// Whether the node at this place may be checked now: no check of it is under way, and the limit is
+    /// Whether the node at this place may be checked now: no check of it is in flight, and the limit is
     /// not reached.
     pub(super) fn may_check(&self, place: Key) -> bool {
         let is_check = |it: &InFlight| it.purpose == Purpose::Check;
@@ -298,7 +298,7 @@ impl<C: Cryptography> Requests<C> {
         let (of_peer, of_greet) = ((self.place_of(&from), number), (self.place(), number));
         let key = match opened.packet.body {
             Body::Greeting => of_greet,
-            // From a node that admits members only.
+            // The answer comes from a node that admits members only.
             Body::Refused(_) if !self.in_flight.contains_key(&of_peer) => of_greet,
             _ => of_peer,
         };
@@ -346,7 +346,7 @@ impl<C: Cryptography> Requests<C> {
             return outcome;
         }
         if let Body::Refused(reason) = opened.packet.body {
-            // The second attempt shows this node's certificate, if it has one.
+            // The second attempt carries this node's certificate, if it has one.
             let uncertified = reason == Reason::Certificate && in_flight.is_repeat;
             self.counters.uncertified += u64::from(uncertified);
             if !in_flight.is_repeat
@@ -395,7 +395,7 @@ impl<C: Cryptography> Requests<C> {
             .collect()
     }
 
-    /// The outcome of the next request whose time-out has passed.
+    /// The outcome of the next request that has timed out.
     pub(super) fn time_out(&mut self, now: Instant) -> Option<Outcome> {
         let key = self.timers.pop(now)?;
         let in_flight = self.in_flight.remove(&key)?;
@@ -426,7 +426,10 @@ impl<C: Cryptography> Requests<C> {
 
     pub(super) fn check(&self) -> Result<(), String> {
         if self.peers.len() > self.peers_max {
-            return Err(format!("{} peers are kept", self.peers.len()));
+            return Err(format!(
+                "{} peers are stored, more than the limit",
+                self.peers.len()
+            ));
         }
         if self.timers.len() != self.in_flight.len() {
             return Err(format!(

@@ -8,14 +8,14 @@ use chappe_machine::{Instant, RoundTripEstimator};
 
 use crate::Key;
 
-/// Requests that are remembered after they timed out. Reason: about as many as are on the way at a time.
+/// Timed-out requests that are remembered. Reason: about as many as are in flight at a time.
 const LATE_MAX: usize = 64;
-/// So many time-outs one after another say that not the others are silent, but that the wait is too short.
-/// Reason: as many as one lookup has on the way; more than that are all dead, one after another, where 1 of
-/// 20 is, once in 10^5 times.
+/// After this many consecutive time-outs, the time-out is considered too short, not the peers dead.
+/// Reason: one lookup has as many in flight. If 1 of 20 nodes is dead, more than that in a row
+/// happens once in 10^5 times.
 const SILENT_MIN: u32 = 4;
 
-/// A request that timed out: its answer may be on the way.
+/// A request that timed out: its answer may still arrive.
 #[derive(Debug)]
 struct Late {
     key: (Key, u64),
@@ -23,16 +23,16 @@ struct Late {
     at: Instant,
 }
 
-/// How long answers take (RFC 6298): one estimator for all peers, since most are asked once.
+/// Estimates round trips (RFC 6298): one estimator for all peers, since most are asked once.
 ///
 /// Late answers count as samples until one is in time: on a path with a round trip above the first
-/// time-out all answers are late. While other peers answer in time, a late answer says nothing about the
-/// network.
+/// time-out all answers are late. While other peers answer in time, a late answer carries no information
+/// about the network.
 #[derive(Debug)]
 pub(super) struct RoundTrip {
     estimator: RoundTripEstimator,
     bounds: (Duration, Duration, Duration),
-    /// Time-outs since an answer last came in time.
+    /// Consecutive time-outs since the last answer in time.
     silent: u32,
     late: VecDeque<Late>,
 }
@@ -47,7 +47,7 @@ impl RoundTrip {
         }
     }
 
-    /// An answer came in time.
+    /// Records an answer that arrived in time.
     pub(super) fn on_answer(&mut self, took: Duration) {
         self.silent = 0;
         self.estimator.sample(took);
@@ -60,7 +60,7 @@ impl RoundTrip {
         timeout.map_or(first, |timeout| timeout.clamp(least, most))
     }
 
-    /// No answer to this request, sent at `at`, came in time.
+    /// Records that a request sent at `at` was not answered in time.
     pub(super) fn timed_out(&mut self, key: (Key, u64), address: SocketAddr, at: Instant) {
         self.silent = self.silent.saturating_add(1);
         if self.late.len() >= LATE_MAX {
@@ -69,7 +69,7 @@ impl RoundTrip {
         self.late.push_back(Late { key, address, at });
     }
 
-    /// Whether an answer belongs to a request that timed out; true once for each.
+    /// Whether an answer belongs to a request that timed out; true once for each request.
     pub(super) fn is_late_answer(
         &mut self,
         now: Instant,
@@ -116,7 +116,7 @@ mod tests {
         it.timed_out(key(1), address(1), sent);
         let now = sent + 1_400 * MS;
         assert!(!it.is_late_answer(now, key(2), address(1)), "never asked");
-        assert!(!it.is_late_answer(now, key(1), address(2)), "somebody else");
+        assert!(!it.is_late_answer(now, key(1), address(2)), "another peer");
         assert!(it.is_late_answer(now, key(1), address(1)));
         assert!(
             !it.is_late_answer(now, key(1), address(1)),

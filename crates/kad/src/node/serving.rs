@@ -1,7 +1,7 @@
 //! Answers to other nodes.
 //!
-//! An address that has not returned a token gets no answer more than three times as long as the request,
-//! and nothing is stored from it.
+//! An address that has not returned a token receives at most three times the length of its request, and
+//! nothing is stored for it.
 
 use chappe_machine::Instant;
 
@@ -12,7 +12,7 @@ use crate::message::{PACKET_BYTES_MAX, RECORDS_HEAD_BYTES, Reason, Verdict};
 use crate::peers::Opened;
 use crate::{AMPLIFICATION_MAX, Body, CONTACTS_MAX, Contact, HEAD_BYTES, Key, Record, Salt};
 
-/// Bits by which the own estimate of a region may be too narrow before a record is refused as out of
+/// Bits by which this node's estimate of a region may be too narrow before it refuses a record as out of
 /// place. Reason: two estimates may differ by one bit each, and a young node knows less.
 const REGION_SLACK_BITS: u32 = 4;
 
@@ -83,7 +83,7 @@ impl<C: Cryptography> Kad<C> {
                     }
                 }
             }
-            // Answers do not come here.
+            // Answers are handled elsewhere.
             _ => return,
         };
         if around + 1 > most {

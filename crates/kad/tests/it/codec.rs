@@ -1,5 +1,5 @@
-//! Goal: packets have one form, and no bytes do harm.
-//! Method: any packet is written and read again; any bytes, and changed packets, are read.
+//! Goal: packets have one encoding, and no bytes do harm.
+//! Method: any packet is encoded and decoded; any bytes, and changed packets, are decoded.
 
 use std::net::SocketAddr;
 

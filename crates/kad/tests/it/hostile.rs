@@ -1,6 +1,6 @@
-//! Goal: forged, replayed, changed, overlong packets and lying nodes change nothing, are counted, and
-//! make nobody send more than threefold to a stranger.
-//! Method: real nodes with real keys; the attacker writes packets of his own.
+//! Goal: forged, replayed, changed, overlong packets and lying nodes change nothing, are counted,
+//! and make no node send more than threefold to a stranger.
+//! Method: real nodes with real keys; the attacker writes its own packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use chappe_kad::{
 };
 use chappe_machine::{Input, Instant, Machine, Output};
 
-/// Somebody who writes packets by hand.
+/// An attacker that writes packets by hand.
 struct Attacker {
     key: NodeKey,
-    /// Wants to stay out of tables.
+    /// It asks to be kept out of tables.
     client: bool,
     number: u64,
 }
@@ -31,7 +31,7 @@ impl Attacker {
         }
     }
 
-    /// A packet for a node, tagged as it should be.
+    /// A correctly tagged packet for a node.
     fn packet(&mut self, to: &Contact, token: u64, body: Body) -> Vec<u8> {
         self.number += 1;
         self.numbered(to, self.number, token, body)
@@ -60,7 +60,7 @@ fn outside(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 9))
 }
 
-/// What a node said to an address, read.
+/// The messages of a node to an address, decoded.
 fn said(network: &mut Network, to: SocketAddr) -> Vec<(usize, u64, Body)> {
     network.pass(Duration::from_millis(50));
     let (own, others): (Vec<_>, Vec<_>) = network
@@ -215,7 +215,7 @@ fn answers_that_nobody_asked_for_are_not_used() {
     assert!(network.astray.iter().all(|(to, _)| *to != outside(77)));
 }
 
-/// A record signed by somebody.
+/// A record signed by this key.
 fn record(by: &NodeKey, about: Key, sequence: u64, lifetime_s: u32, expires_s: u64) -> Record {
     Record::sign(
         by,
@@ -226,7 +226,7 @@ fn record(by: &NodeKey, about: Key, sequence: u64, lifetime_s: u32, expires_s: u
     )
 }
 
-/// Stores a record as the attacker with a good token.
+/// Stores a record as the attacker, with a valid token.
 fn store(network: &mut Network, attacker: &mut Attacker, record: Record) -> Body {
     let node = network.contact(0);
     let bytes = attacker.packet(&node, 0, Body::Ping);
@@ -344,7 +344,7 @@ fn numbers_go_on_after_a_restart_so_that_old_packets_stay_old() {
     network.command(1, Command::Ping(node));
     let (_, _, recorded) = network.on_the_way.back().expect("it is on the way").clone();
     assert_eq!(answered(&mut network), 1);
-    // The sender starts anew, with a higher boot number.
+    // The sender restarts with a higher boot number.
     let config = Config {
         boot: 2,
         ..crate::network::config(1)

@@ -1,8 +1,8 @@
-//! Goal: nodes that were silent for long and are forgotten by the table are found again, without an
-//! entrance and without troubling anybody.
+//! Goal: nodes that were silent for so long that the table has dropped them are found again,
+//! without an entrance and without disturbing others.
 //!
 //! Method: real nodes with real keys that know each other as after a restart, so that they have no
-//! entrance; a cut between them, or a contact that is not there.
+//! entrance; a cut between them, or a contact that is absent.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Goal: searches stay within their credit, wait for more, go on where they were, visit the parts of a
-//! key that is split, and see what is withdrawn; the publisher's newest record counts.
+//! Goal: searches stay within their credit, wait for more, continue where they paused, visit the
+//! parts of a split key, and notice withdrawals; the publisher's newest record counts.
 //! Method: real nodes with real keys, joined by a queue of packets.
 
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ fn publish(network: &mut Network, node: usize, slots: u16, bytes: usize) {
     network.events.clear();
 }
 
-/// Searches with a credit, granted again each time; gives what was found, how often it waited, and the
-/// report.
+/// Searches with a credit, granted again each time; returns the records, the number of pauses, and
+/// the report.
 fn search(network: &mut Network, node: usize, credit: u64) -> (Vec<(u16, u8)>, u32, SearchReport) {
     let search = SearchId(7);
     let key = ABOUT;
@@ -180,7 +180,7 @@ proptest::proptest! {
         });
         let report = ended.expect("every search ends");
         proptest::prop_assert!(report.inflow <= granted, "{report:?} of {granted}");
-        // What the report says is what came; other traffic is asked for by nobody's credit.
+        // The report equals the bytes received; other traffic uses no credit.
         let came = network.nodes[5].counters().received_bytes - before;
         proptest::prop_assert!(came >= report.inflow, "{came} {report:?}");
     }

@@ -8,7 +8,7 @@ use chappe_terminal::output::{self, Failure, Outcome};
 
 use crate::cli::Bench;
 
-/// What the scenarios are, and their parts, for the help.
+/// The scenarios and their parts, for the help.
 pub(crate) fn help() -> String {
     let mut text = "Examples:\n  chappe-lab bench readiness --quick\n  chappe-lab bench registry --out figures --json\n  \
                     chappe-lab bench lookup --only sizes\n\nScenarios, with the parts that --only takes:\n"
@@ -25,7 +25,7 @@ pub(crate) fn help() -> String {
 
 /// Runs a scenario; a missed target is a negative result.
 pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
-    // The signal goes to this program alone, which ends the programs under test.
+    // The signal reaches only this program, which ends the programs under test.
     at_interrupt(|| chappe_lab::exit(130))?;
     let settings = Settings {
         quick: flags.quick,
@@ -40,7 +40,10 @@ pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
     let report: Report = chappe_lab::run(&flags.scenario, &settings).map_err(failure)?;
     if let Some(folder) = &flags.out {
         report.write(folder)?;
-        output::note(format_args!("bench: written below {}", folder.display()));
+        output::note(format_args!(
+            "bench: results written to {}",
+            folder.display()
+        ));
     }
     if json {
         output::json(&report);

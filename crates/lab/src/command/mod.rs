@@ -22,7 +22,7 @@ impl Ticker {
         Self(Mutex::new(Instant::now()))
     }
 
-    /// Prints a line if the last one is old enough.
+    /// Prints a line unless the last one is too recent.
     fn tick<T: Display>(&self, line: impl FnOnce() -> T) {
         let mut printed_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if printed_at.elapsed() > EVERY {

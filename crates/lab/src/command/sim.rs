@@ -22,7 +22,7 @@ pub(crate) enum Sim {
         after_help = "Examples:\n  chappe-lab sim exchange --runs 200\n  chappe-lab sim exchange --seed 4711 --trace      replay one seed, with its last steps\n  chappe-lab sim exchange --runs 1000 --faults kill,power-loss,disk-full --json\n\nFaults: kill, power-loss, torn-write, failed-sync, disk-full, bit-rot, partition, flapping,\nasymmetric-loss, slow-peer, stand-still, reset, clock-step, old-state, version-skew,\nslow-disk, queue-full.\n\nExit code 1 when a promise was broken."
     )]
     Exchange(Exchange),
-    /// Show what a reliable session between nodes would see on your network: rate, lag, queue.
+    /// Show the behaviour of a reliable session between nodes on your network: rate, lag, queue.
     #[command(
         after_help = "Examples:\n  chappe-lab sim network --nodes 5 --rate 10Mbit --latency 20ms --loss 0.5\n  chappe-lab sim network --rate 250kbit --latency 300ms --jitter 100ms --payload 60 --out figures\n  chappe-lab sim network --rate 1Mbit --elements 200 --json       one load instead of a sweep"
     )]
@@ -33,7 +33,7 @@ pub(crate) enum Sim {
         after_help = "Examples:\n  chappe-lab sim tree --sinks 1000 --send-cost 20us --latency 1ms --dead 10 --events 3\n  chappe-lab sim tree --sinks 10,100,1000,10000 --out figures\n  chappe-lab sim tree --sinks 1000000 --plan postal\n  chappe-lab sim tree --sources 8 --events 20 --period 0s --port-rate 12500000 --pacer adaptive\n  chappe-lab sim tree --flaky 10 --events 16 --order reliability\n  chappe-lab sim tree --mixed 100000 --json           runs of mixed sizes and troubles\n\nExit code 1 when a promise was broken."
     )]
     Tree(super::sim_tree::SimTree),
-    /// Show how a Kademlia network of your size finds what is published in it, also under attack.
+    /// Show how well a Kademlia network of your size finds published records, also under attack.
     #[command(
         after_help = "Examples:\n  chappe-lab sim lookup --nodes 100,1000,10000\n  chappe-lab sim lookup --nodes 1000 --session 1h --settle 30m --loss 5\n  chappe-lab sim lookup --nodes 10000 --sybils 20 --attack nearest --attacked-keys 50 --json\n  chappe-lab sim lookup --nodes 1000 --partition 1m..6h --parts 3 --one-way\n\nExit code 1 when fewer searches succeed than --least asks for; the command that repeats the run is printed."
     )]
@@ -43,16 +43,16 @@ pub(crate) enum Sim {
 /// Flags of `sim exchange`.
 #[derive(Debug, Args)]
 pub(crate) struct Exchange {
-    /// The first seed; each run takes the next one.
+    /// The first seed; each further run uses the next one.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// How many runs.
+    /// Number of runs.
     #[arg(long, default_value_t = 1, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
-    /// Simulated hours with faults in each run; time to recover comes on top.
+    /// Simulated hours with faults in each run; the time to recover is added.
     #[arg(long, default_value_t = 1.0, value_name = "H")]
     pub hours: f64,
-    /// Which faults may happen: all, or some by name.
+    /// The faults that may happen: all, or some by name.
     #[arg(
         long,
         default_value = "all",
@@ -63,7 +63,7 @@ pub(crate) struct Exchange {
     /// Runs at the same time. Default: as many as the machine has processors.
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Print the last steps of a run that failed; of a single run in any case.
+    /// Print the last steps of a failed run; of a single run in any case.
     #[arg(long)]
     pub trace: bool,
 }
@@ -71,13 +71,13 @@ pub(crate) struct Exchange {
 /// Flags of `sim network`.
 #[derive(Debug, Args)]
 pub(crate) struct NetworkStudy {
-    /// Nodes: one that offers a stream, and its subscribers.
+    /// Number of nodes: one that offers a stream, and its subscribers.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     pub nodes: u32,
     /// Rate of the first node to all others together: bits a second, such as 10Mbit.
     #[arg(long, default_value = "10Mbit", value_parser = bytes_per_s, value_name = "RATE")]
     pub rate: u64,
-    /// Shortest time that a message takes one way.
+    /// Minimum one-way time of a message.
     #[arg(long, default_value = "10ms", value_parser = duration, value_name = "DURATION")]
     pub latency: Duration,
     /// Mean of the random time on top of the latency.
@@ -92,7 +92,7 @@ pub(crate) struct NetworkStudy {
     /// Bytes of an element.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub payload: u32,
-    /// Elements a second. Default: a sweep around what the rate carries.
+    /// Elements per second. Default: a sweep around the rate that the network can carry.
     #[arg(long, value_name = "N")]
     pub elements: Option<f64>,
     /// Simulated time for each load.
@@ -125,8 +125,8 @@ fn faults(names: &[String]) -> Result<Vec<Fault>, Failure> {
     let fault = |name: &String| {
         Fault::from_name(name).ok_or_else(|| {
             let known: Vec<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-            Failure::new(format!("there is no fault {name:?}"))
-                .hint(format!("take some of {}", known.join(", ")))
+            Failure::new(format!("unknown fault {name:?}"))
+                .hint(format!("the faults are {}", known.join(", ")))
         })
     };
     names.iter().map(fault).collect()
@@ -135,7 +135,7 @@ fn faults(names: &[String]) -> Result<Vec<Fault>, Failure> {
 fn exchange(flags: &Exchange, json: bool) -> Outcome {
     let faults = faults(&flags.faults)?;
     if !(flags.hours > 0.0 && flags.hours <= 10_000.0) {
-        return Err(Failure::new("--hours is not between 0 and 10,000"));
+        return Err(Failure::new("--hours must be between 0 and 10,000"));
     }
     let settings = Settings {
         hours: flags.hours,
@@ -160,7 +160,7 @@ fn exchange(flags: &Exchange, json: bool) -> Outcome {
         },
     );
     let seconds = began.elapsed().as_secs_f64().max(1e-9);
-    // Fewer runs may miss something by chance.
+    // Fewer runs may miss an event by chance.
     let whole = settings.faults.len() == Fault::ALL.len() && flags.hours >= 1.0;
     let never = if whole && series.runs >= RUNS_FOR_EVERYTHING {
         series.never()
@@ -190,7 +190,7 @@ fn progress(series: &Series, runs: u64, began: Instant) -> String {
     )
 }
 
-/// The command that runs one seed again.
+/// The command that repeats one seed.
 fn replay(flags: &Exchange, seed: u64) -> String {
     format!(
         "chappe-lab sim exchange --seed {seed} --hours {} --faults {} --trace",
@@ -264,7 +264,7 @@ fn print(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) {
 
 fn network(flags: &NetworkStudy, json: bool) -> Outcome {
     if !(0.0..=90.0).contains(&flags.loss) {
-        return Err(Failure::new("--loss is not between 0 and 90 percent"));
+        return Err(Failure::new("--loss must be between 0 and 90 percent"));
     }
     if let Some(folder) = &flags.out {
         output::folder(folder)?;
@@ -295,7 +295,7 @@ fn network(flags: &NetworkStudy, json: bool) -> Outcome {
     }
     if let Some(folder) = &flags.out {
         write(folder, flags, &sights)?;
-        output::note(format_args!("sim: written below {}", folder.display()));
+        output::note(format_args!("sim: results written to {}", folder.display()));
     }
     if json {
         let rows: Vec<_> = sights.iter().map(sight_json).collect();
@@ -313,7 +313,7 @@ fn network(flags: &NetworkStudy, json: bool) -> Outcome {
     Ok(())
 }
 
-/// The loads to look at: the one asked for, or some around what the rate carries.
+/// The loads to simulate: the one requested, or some around the rate that the network can carry.
 fn loads(flags: &NetworkStudy) -> Vec<f64> {
     if let Some(elements) = flags.elements {
         return vec![elements.clamp(0.001, 1e7)];

@@ -14,7 +14,7 @@ use super::Ticker;
 use chappe_terminal::duration;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 
-/// How the nodes begin.
+/// The initial state of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Begin {
     /// Each enters by --entrances others.
@@ -26,14 +26,14 @@ pub(crate) enum Begin {
 /// Flags of `sim lookup`.
 #[derive(Debug, Args)]
 pub(crate) struct Lookup {
-    /// How many nodes; several numbers are played one after the other.
+    /// Number of nodes; several numbers are simulated one after another.
     #[arg(long, default_value = "100,1000", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub nodes: Vec<u32>,
     /// Share of the nodes that are the attacker's, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = to_90)]
     pub sybils: f64,
-    /// Where the attacker's nodes are: scattered, nearest to the keys, or all over their region.
+    /// Positions of the attacker's nodes: scattered, nearest to the keys, or all over their region.
     #[arg(long, default_value = "nearest", value_name = "WHERE",
           value_parser = ["scattered", "nearest", "region"])]
     pub attack: String,
@@ -55,30 +55,31 @@ pub(crate) struct Lookup {
     /// Simulated time between publishing and searching, without a partition.
     #[arg(long, default_value = "120s", value_parser = duration, value_name = "DURATION")]
     pub settle: Duration,
-    /// The network is divided from START to END, after half of the devices were published; the others are
-    /// published meanwhile. Searches are made in all parts, and afterwards from part to part.
+    /// Partition the network from START to END, after half of the devices were published; the
+    /// others are published meanwhile. Searches are made in all parts, and afterwards from part to
+    /// part.
     #[arg(long, value_parser = span, value_name = "START..END")]
     pub partition: Option<(Duration, Duration)>,
-    /// Into how many parts.
+    /// Number of parts.
     #[arg(long, default_value_t = 2, value_name = "N", requires = "partition",
           value_parser = clap::value_parser!(u16).range(2..=16))]
     pub parts: u16,
     /// Messages from a part with a higher number reach those with lower ones; only the opposite direction is cut.
     #[arg(long, requires = "partition")]
     pub one_way: bool,
-    /// How long after the partition all parts must find what any of them publishes.
+    /// Time after the partition by which all parts must find records published in any of them.
     #[arg(long, default_value = "25m", value_parser = duration, value_name = "DURATION", requires = "partition")]
     pub heal: Duration,
-    /// The shortest time that a packet takes one way.
+    /// The minimum one-way time of a packet.
     #[arg(long, default_value = "5ms", value_parser = duration, value_name = "DURATION")]
     pub latency_min: Duration,
-    /// The longest time that a packet takes one way.
+    /// The maximum one-way time of a packet.
     #[arg(long, default_value = "50ms", value_parser = duration, value_name = "DURATION")]
     pub latency_max: Duration,
     /// Packets lost, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = to_90)]
     pub loss: f64,
-    /// Bytes a second that leave a node, over all its links together. Default: no limit.
+    /// Bytes per second sent by a node over all its links. Default: no limit.
     #[arg(long, value_name = "BYTES")]
     pub rate: Option<NonZeroU64>,
     /// Bytes that wait for the rate at a node; more are dropped.
@@ -92,13 +93,13 @@ pub(crate) struct Lookup {
     /// Nodes that are slow, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = percent)]
     pub slow: f64,
-    /// How long those take for each packet and timer.
+    /// Delay of those nodes for each packet and timer.
     #[arg(long, default_value = "100ms", value_parser = duration, value_name = "DURATION", requires = "slow")]
     pub slow_by: Duration,
-    /// How the nodes begin. Default: cold up to 1,000 nodes, warm above.
+    /// Initial state of the nodes. Default: cold up to 1,000 nodes, warm above.
     #[arg(long, value_enum, value_name = "HOW")]
     pub begin: Option<Begin>,
-    /// Others by whom a node enters, chosen by chance among all, the attacker's included.
+    /// Entrances of a node, chosen at random among all nodes, including the attacker's.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub entrances: u32,
     /// Nodes that a record is stored at, about.
@@ -107,10 +108,10 @@ pub(crate) struct Lookup {
     /// The share of searches that must succeed, in percent, for exit code 0.
     #[arg(long, default_value_t = 99.0, value_name = "PERCENT", value_parser = percent)]
     pub least: f64,
-    /// The first seed; each run takes the next one.
+    /// The first seed; each further run uses the next one.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// How many runs of each size.
+    /// Number of runs of each size.
     #[arg(long, default_value_t = 1, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Write the table and a figure here.
@@ -118,7 +119,7 @@ pub(crate) struct Lookup {
     pub out: Option<PathBuf>,
 }
 
-/// One run and what it found.
+/// One run and its results.
 struct Played {
     settings: Settings,
     found: Found,
@@ -136,16 +137,16 @@ fn percent(text: &str) -> Result<f64, String> {
     share_to(100.0, text)
 }
 
-/// A share in percent of which enough is left.
+/// A percentage that leaves enough nodes.
 fn to_90(text: &str) -> Result<f64, String> {
     share_to(90.0, text)
 }
 
 fn share_to(most: f64, text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     match (0.0..=most).contains(&number) {
         true => Ok(number),
-        false => Err(format!("it is not between 0 and {most}")),
+        false => Err(format!("it must be between 0 and {most}")),
     }
 }
 
@@ -153,11 +154,11 @@ fn share_to(most: f64, text: &str) -> Result<f64, String> {
 fn span(text: &str) -> Result<(Duration, Duration), String> {
     let (start, end) = text
         .split_once("..")
-        .ok_or("two times with two dots between them, as 1m..2h")?;
+        .ok_or("it needs two times with two dots between them, such as 1m..2h")?;
     let (start, end) = (duration(start)?, duration(end)?);
     match start < end {
         true => Ok((start, end)),
-        false => Err("the end is not after the start".to_owned()),
+        false => Err("the end must be after the start".to_owned()),
     }
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
     }
     if let Some(folder) = &flags.out {
         write(folder, &played)?;
-        output::note(format_args!("sim: written below {}", folder.display()));
+        output::note(format_args!("sim: results written to {}", folder.display()));
     }
     let least = flags.least / 100.0;
     let missed = |it: &&Played| {
@@ -212,13 +213,15 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
         for it in &played {
             let again = it.settings.command();
             if missed(&it) {
-                output::line(format_args!("too few found; again: {again}"));
+                output::line(format_args!(
+                    "too few searches succeeded; to repeat: {again}"
+                ));
             }
             let unjudged = it.unjudged();
             if !unjudged.is_empty() {
                 let kinds = unjudged.join(", ");
                 output::line(format_args!(
-                    "not judged, since none was made that could find: {kinds}; again: {again}"
+                    "not judged, because no search could have succeeded: {kinds}; to repeat: {again}"
                 ));
             }
         }
@@ -240,7 +243,7 @@ fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
         for seed in flags.seed..flags.seed.saturating_add(flags.runs) {
             let settings = settings(flags, *nodes, seed)?;
             if settings.honest() < 2 {
-                let text = format!("--sybils {} leaves nobody of {nodes} nodes", flags.sybils);
+                let text = format!("--sybils {} leaves too few of {nodes} nodes", flags.sybils);
                 return Err(
                     Failure::new(text).hint("two must be honest: one publishes, one searches")
                 );
@@ -252,7 +255,7 @@ fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
 }
 
 fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> {
-    let attack = Attack::from_name(&flags.attack).ok_or_else(|| Failure::new("no such attack"))?;
+    let attack = Attack::from_name(&flags.attack).ok_or_else(|| Failure::new("unknown attack"))?;
     let mut settings = Settings::new(seed, nodes);
     settings.sybils = flags.sybils / 100.0;
     settings.attack = attack;
@@ -340,7 +343,7 @@ fn as_json(played: &Played) -> serde_json::Value {
     })
 }
 
-/// A share of something; of nothing there is none.
+/// A share; none of an empty total.
 fn of_some(all: u32, share: f64) -> Option<f64> {
     (all > 0).then_some(share)
 }

@@ -1,4 +1,4 @@
-//! `chappe-lab sim tree`: notification trees on a network of your own figures, and runs of mixed trouble.
+//! `chappe-lab sim tree`: notification trees on a network with your figures, and mixed runs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,17 @@ use chappe_terminal::interrupt::stop_at_interrupt;
 use chappe_terminal::output::{self, Failure, Outcome, Table};
 use chappe_terminal::{duration, measured};
 
-/// How sinks are divided.
+/// The division of the sinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlanName {
-    /// The default of sources: at most 5 % slower than the quickest, with fewer messages from each node.
+    /// The default of sources: at most 5 % slower than the fastest, with fewer messages per node.
     Default,
     /// The quickest for the send cost and latency, under the fan-out cap.
     Postal,
-    /// The paper's, with its rule for a silent head: the next sink takes over. By all others the giver divides its part.
+    /// The paper's plan, with its rule for a silent head: the next sink takes over. With all others
+    /// the sender divides its list.
     TwoHalves,
-    /// Give away half of what is left, and go on.
+    /// Passes half of the remaining list on, and continues.
     Binomial,
     /// Four parts.
     Kary,
@@ -75,39 +76,40 @@ impl PlanName {
 /// Flags of `sim tree`.
 #[derive(Debug, Args)]
 pub(crate) struct SimTree {
-    /// Sinks of each source; several numbers are played one after the other. A million takes 4 GB.
+    /// Sinks of each source; several numbers are simulated one after another. A million takes 4 GB.
     #[arg(long, default_value = "1000", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
     pub sinks: Vec<u32>,
     /// Sources that publish at the same moment.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sources: u32,
-    /// Events of each source; at later ones the silent sinks are known. The table shows the worst event; --out and
-    /// --json have each.
+    /// Events of each source; by later ones the silent sinks are known. The table shows the worst
+    /// event; --out and --json have each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub events: u32,
-    /// Time between two events of a source. Default: twice --within, so that all is known of one before the next.
+    /// Time between two events of a source. Default: twice --within, so that each outcome is known
+    /// before the next.
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub period: Option<Duration>,
-    /// A heartbeat goes before the first event, as a driver sends it for a new list of sinks.
+    /// Sends a heartbeat before the first event, as a driver does for a new list of sinks.
     #[arg(long)]
     pub heartbeat: bool,
     /// Only this plan. Default: all, side by side.
     #[arg(long, value_enum)]
     pub plan: Option<PlanName>,
-    /// Most heads that one node sends to (postal and default).
+    /// Maximum number of heads to which one node sends (postal and default).
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     pub cap: u16,
-    /// How each source arranges its list of sinks: as they came, critical sinks first, or those that
-    /// answered earlier events first.
+    /// Order of each source's list of sinks: as they came, critical sinks first, or those first
+    /// that answered earlier events.
     #[arg(long, default_value = Order::AsListed.name(),
           value_parser = PossibleValuesParser::new(Order::ALL.map(Order::name)).try_map(|name| name.parse::<Order>()))]
     pub order: Order,
-    /// Sinks that are critical, in percent. The time at which they have the event gets a column.
+    /// Critical sinks, in percent. A column shows when they have the event.
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     pub critical: f64,
-    /// Sinks that are flaky, in percent: at each event they are there or not, by chance. A sink that comes back gets the
-    /// missed event with the next one, so the last sink is late by a period.
+    /// Flaky sinks, in percent: each is absent at random at each event. A sink that returns
+    /// receives the missed event with the next one, so the last sink is late by a period.
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     pub flaky: f64,
     /// Time that a send takes a node: o.
@@ -116,7 +118,7 @@ pub(crate) struct SimTree {
     /// Time on the path: L.
     #[arg(long, default_value = "30us", value_parser = duration, value_name = "DURATION")]
     pub latency: Duration,
-    /// Time that a message takes a node to handle.
+    /// Time that a node takes to handle a message.
     #[arg(long, default_value = "10us", value_parser = duration, value_name = "DURATION")]
     pub handling: Duration,
     /// Longest random time on top of the latency.
@@ -143,7 +145,7 @@ pub(crate) struct SimTree {
     /// Bytes that wait at a port; more are dropped.
     #[arg(long, default_value_t = 256 * 1024, value_name = "BYTES", requires = "port_rate")]
     pub port_queue: u64,
-    /// How fast each source sends: flood, adaptive, ... as `chappe perf pub --pacer`. Default: as its processor
+    /// Pace of each source: flood, adaptive, ... as `chappe perf pub --pacer`. Default: as its processor
     /// permits.
     #[arg(long, value_name = "PACER")]
     pub pacer: Option<chappe_flow::pacer::Choice>,
@@ -153,19 +155,20 @@ pub(crate) struct SimTree {
     /// Messages of the source itself before it calls a sink failed: k.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub attempts: u8,
-    /// When the source reports the outcome: T.
+    /// Time at which the source reports the outcome: T.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub within: Duration,
     /// The shortest time-out.
     #[arg(long, default_value = "200us", value_parser = duration, value_name = "DURATION")]
     pub timeout_floor: Duration,
-    /// No signatures, tags and receipts: anyone who can send a datagram can forge one.
+    /// Omits signatures, tags and receipts: anyone who can send a datagram can forge one.
     #[arg(long)]
     pub trusted_network: bool,
-    /// Judge this many runs of mixed sizes and troubles instead; the flags above have no effect on them.
+    /// Judges this many runs of mixed sizes and faults instead; the flags above have no effect on
+    /// them.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     pub mixed: Option<u64>,
-    /// Mixed runs at the same time. Default: as many as the machine has processors.
+    /// Mixed runs in parallel. Default: the number of processors.
     #[arg(long, value_name = "N", requires = "mixed")]
     pub jobs: Option<usize>,
     /// Seed of all random choices; the first seed of mixed runs.
@@ -176,7 +179,7 @@ pub(crate) struct SimTree {
     pub out: Option<PathBuf>,
 }
 
-/// One network and what was seen in it.
+/// One network and its results.
 struct Played {
     sinks: u32,
     plan: PlanName,
@@ -191,12 +194,12 @@ pub(crate) fn run_tree(flags: &SimTree, json: bool) -> Outcome {
     }
 }
 
-/// A share of at most 90 in a hundred.
+/// A percentage of at most 90.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse::<f64>().map_err(|error| error.to_string())?;
     match (0.0..=90.0).contains(&percent) {
         true => Ok(percent),
-        false => Err("not between 0 and 90 percent".to_owned()),
+        false => Err("it must be between 0 and 90 percent".to_owned()),
     }
 }
 
@@ -235,7 +238,7 @@ fn period(flags: &SimTree) -> Duration {
     flags.period.unwrap_or(flags.within.saturating_mul(2))
 }
 
-/// The command that runs this again.
+/// The command that repeats this run.
 fn replay(flags: &SimTree, sinks: u32, plan: PlanName) -> String {
     settings(flags, sinks, plan).again()
 }
@@ -263,7 +266,7 @@ fn plans(flags: &SimTree, json: bool) -> Outcome {
     }
     if let Some(folder) = &flags.out {
         write_below(folder, flags, &played)?;
-        output::note(format_args!("sim: written below {}", folder.display()));
+        output::note(format_args!("sim: results written to {}", folder.display()));
     }
     if json {
         let rows: Vec<_> = played.iter().map(|it| as_json(flags, it)).collect();
@@ -277,7 +280,7 @@ fn plans(flags: &SimTree, json: bool) -> Outcome {
     }
 }
 
-/// Makes the directory for the files, before anything is run.
+/// Creates the directory for the files before the run.
 fn made(folder: &Path) -> Outcome {
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::new(format!("--out {}: {error}", folder.display())))
@@ -391,7 +394,7 @@ fn in_send_costs(flags: &SimTree, time: Duration) -> f64 {
 }
 
 fn table(flags: &SimTree, played: &[Played]) -> Table {
-    // Only what was asked for has a column.
+    // Only requested figures have a column.
     let (critical, flaky) = (flags.critical > 0.0, flags.flaky > 0.0);
     let mut head = vec!["sinks", "plan", "last sink", "in o", "median"];
     head.extend(critical.then_some("last critical"));
@@ -578,7 +581,7 @@ mod tests {
             commands += 1;
         }
         assert!(commands > 200, "{commands}");
-        // What has no flag is not left out.
+        // Every setting without a flag would be missing.
         let settings = Settings {
             cut_off: 0.1,
             ..Settings::new(1, 10)

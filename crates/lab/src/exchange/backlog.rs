@@ -1,8 +1,8 @@
-//! A day's backlog: a stream of 8.64 million elements that nobody has read, caught up with by one
-//! node while all go on exchanging.
+//! A day's backlog: one node catches up with a stream of 8.64 million unread elements while all
+//! keep exchanging.
 //!
-//! Few enough nodes that live data alone leave the machine room: the question is whether what is
-//! caught up with gets in the way of what is live.
+//! There are few enough nodes that live data alone leave capacity: the question is whether catching
+//! up disturbs live data.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::{Error, Limit, Reference, Report};
 
 /// A day of an element every 10 ms.
 const DAY: u64 = 8_640_000;
-/// Nodes of a whole run.
+/// Nodes of a full run.
 const NODES: usize = 6;
 /// The node that has the backlog, and the one that catches up.
 const FROM: usize = 0;
 const TO: usize = 1;
-/// When it is given up.
+/// Time limit.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Runs it.

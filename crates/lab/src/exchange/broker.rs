@@ -1,7 +1,8 @@
-//! A client of a broker: the traffic of its connection, and how its protocol publishes and subscribes.
+//! A client of a broker: the traffic of its connection, and how its protocol publishes and
+//! subscribes.
 //!
-//! The clients are small ones of our own. They do no more than the comparison needs, so that the broker
-//! is what is measured. Elements that are due together are written together.
+//! The clients are minimal ones of our own, which do only what the comparison needs, so that the
+//! broker is measured. Elements that are due together are written together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +18,10 @@ use super::station::{Due, Station};
 use super::tally::Received;
 use crate::Error;
 
-/// Pieces that are written together at most.
+/// Maximum number of pieces written together.
 const TOGETHER: usize = 256;
 
-/// What goes over a connection, and what has come. Clones share it.
+/// Counters of a connection's traffic in both directions. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Traffic {
     write: mpsc::UnboundedSender<Vec<u8>>,
@@ -29,7 +30,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Connects to a broker; its half for reading goes with it.
+    /// Connects to a broker; also returns the reading half.
     pub(crate) async fn connect(
         address: &str,
         role: &Role,
@@ -49,9 +50,9 @@ impl Traffic {
         Ok((traffic, read))
     }
 
-    /// Writes bytes after those before.
+    /// Writes bytes after those written before.
     pub(crate) fn send(&self, bytes: impl Into<Vec<u8>>) {
-        // A connection that has ended shows as elements that do not come.
+        // A closed connection shows as missing elements.
         let _ = self.write.send(bytes.into());
     }
 

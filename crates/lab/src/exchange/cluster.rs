@@ -1,4 +1,4 @@
-//! The processes of a run: started together, given their orders, and ended whatever happens.
+//! The processes of a run: started together, given orders, and ended whatever happens.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::station::now;
 use crate::process::{own_process, processor_s};
 use crate::{Error, Settings};
 
-/// How long processes may take to start, all together.
+/// Time limit for all processes to start.
 const STARTING: Duration = Duration::from_secs(120);
-/// How long they may take to say something.
+/// Time limit for an answer.
 const ANSWERING: Duration = Duration::from_secs(60);
-/// How long the first elements may take through all links.
+/// Time limit for the first elements through all links.
 const FIRST: Duration = Duration::from_secs(90);
-/// How long what is under way may take to arrive after the producers have paused.
+/// Time limit for elements in flight to arrive after the producers have paused.
 const SETTLING: Duration = Duration::from_secs(60);
-/// How long storing a backlog may take.
+/// Time limit for storing a backlog.
 const FILLING: Duration = Duration::from_secs(600);
-/// Time from an order until all begin together.
+/// Time from an order until all start together.
 const AHEAD: i64 = 300_000_000;
 /// Nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// What all processes measured between the same two times.
+/// The measurements of all processes between the same two times.
 #[derive(Debug, Default)]
 pub(crate) struct Combined {
     /// Of each process.
@@ -58,7 +58,7 @@ struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It ends when its input ends; what hangs is killed.
+        // It ends when its input ends; a hanging process is killed.
         self.orders = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -98,7 +98,7 @@ impl Cluster {
             };
             let member = Member::start(&role, sender.clone())?;
             cluster.members.push(member);
-            // One after another: what each does at its start would be slower all at once.
+            // One after another: in parallel, the start of each would be slower.
             cluster.gather(STARTING, 1, |answer| {
                 matches!(answer, Answer::Ready).then_some(())
             })?;
@@ -111,7 +111,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Produces a little, again and again, until something has come through every link.
+    /// Produces a few elements repeatedly until some have come through every link.
     fn first_elements(&mut self) -> Result<(), Error> {
         let begin = Instant::now();
         loop {
@@ -128,7 +128,7 @@ impl Cluster {
                     .iter()
                     .map(|one| one.reached.iter().filter(|reached| **reached == 0).count())
                     .sum();
-                let what = format!("nothing comes through {missing} of the links");
+                let what = format!("no element comes through {missing} of the links");
                 return Err(Error::Failed(what));
             }
             std::thread::sleep(Duration::from_millis(500));
@@ -152,7 +152,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets nobody produce any more.
+    /// Stops all producers.
     pub(crate) fn pause(&mut self) -> Result<(), Error> {
         self.tell(&Order::Pause)
     }
@@ -196,7 +196,7 @@ impl Cluster {
         members.map(|member| processor_s(member.child.id())).sum()
     }
 
-    /// What each has produced and received so far.
+    /// The number of elements that each has produced and received so far.
     pub(crate) fn progress(&mut self) -> Result<Vec<Progress>, Error> {
         self.tell(&Order::Report)?;
         self.all(ANSWERING, |answer| match answer {
@@ -229,7 +229,7 @@ impl Cluster {
         Ok(begin.elapsed())
     }
 
-    /// Cuts the links of some nodes, or makes them again.
+    /// Cuts the links of some nodes, or restores them.
     pub(crate) fn outage(&mut self, nodes: &[usize], cut: bool) -> Result<(), Error> {
         for index in nodes {
             self.members[*index].tell(&Order::Outage { cut })?;
@@ -249,7 +249,7 @@ impl Cluster {
         self.members[node].tell(&Order::CatchUp { from })
     }
 
-    /// Counts the elements that arrived and those that did not; the processes end.
+    /// Counts the elements that arrived and those that did not; then the processes end.
     pub(crate) fn count(mut self) -> Result<Counted, Error> {
         let progress = self.progress()?;
         let produced: Vec<u64> = progress.iter().map(|one| one.yielded).collect();
@@ -299,7 +299,7 @@ impl Cluster {
                     return Err(Error::Failed(format!("node {index}: {what}")));
                 }
                 Ok((index, answer)) => {
-                    let what = format!("node {index} answers something else: {answer:.80?}");
+                    let what = format!("node {index} sends an unexpected answer: {answer:.80?}");
                     let answer = wanted(answer).ok_or(Error::Failed(what))?;
                     answers.push((index, answer));
                 }
@@ -345,7 +345,7 @@ impl Member {
                 }
                 let words = std::fs::read_to_string(&words).unwrap_or_default();
                 let words: Vec<_> = words.lines().rev().take(3).collect();
-                let what = format!("it has ended: {}", words.join(" | "));
+                let what = format!("it has ended with: {}", words.join(" | "));
                 let _ = answers.send((index, Answer::Failed(what)));
             });
         }

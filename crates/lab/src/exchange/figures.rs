@@ -1,4 +1,4 @@
-//! The study's figures 2 to 5, from what was measured.
+//! Figures 2 to 5 of the study, drawn from the measurements.
 
 use super::outcome::Outcome;
 use crate::Report;
@@ -11,8 +11,8 @@ fn counted(name: &str, mark: Mark, values: impl IntoIterator<Item = f64>) -> Ser
     Series::new(name, mark).with(values.map(|(at, value)| (at as f64, value)))
 }
 
-/// Draws a kind's figures: loads over time (the study's figures 2 and 3), and what each node produced
-/// (its figure 4).
+/// Draws the figures of one kind: load over time (figures 2 and 3 of the study), and the production
+/// of each node (its figure 4).
 pub(crate) fn kind(report: &mut Report, name: &str, outcome: &Outcome) {
     let file = file_name(name);
     let seconds = |title: &str, unit: &'static str, values: &[f64]| {
@@ -47,7 +47,7 @@ pub(crate) struct Line {
     pub(crate) consumed: f64,
 }
 
-/// What the study published: 24 virtual machines of two processors on nine hosts.
+/// The study's published figures: 24 virtual machines of two processors on nine hosts.
 const STUDY: [(&str, f64, f64); 3] = [
     ("study:\nremote, XML", 90.0, 7.0),
     ("study:\nzeromq, XML", 57.0, 13.0),

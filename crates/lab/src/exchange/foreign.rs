@@ -1,4 +1,4 @@
-//! Foreign programs of a run: ended with the bench, whatever ends it.
+//! Foreign programs of a run: ended with the bench, however it ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,14 +12,14 @@ use nix::sys::signal::Signal;
 use crate::process::own_process;
 use crate::{Error, checkout};
 
-/// A foreign program that runs. Dropping it kills it.
+/// A running foreign program. Dropping it kills it.
 pub(crate) struct Foreign {
     child: Child,
     log: PathBuf,
 }
 
 impl Foreign {
-    /// Starts a program by way of our own, which binds its life to this thread's.
+    /// Starts a program through our own, which binds its life to this thread's.
     pub(crate) fn start(
         program: &Path,
         arguments: &[OsString],
@@ -42,7 +42,7 @@ impl Foreign {
         Ok(Self { child, log })
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -71,7 +71,7 @@ impl Drop for Foreign {
 /// Becomes a foreign program that the kernel kills when the bench ends.
 pub(crate) fn become_program(arguments: &[OsString]) -> Result<(), Error> {
     let Some((program, arguments)) = arguments.split_first() else {
-        return Err(Error::Failed("which program?".to_owned()));
+        return Err(Error::Failed("the program is missing".to_owned()));
     };
     set_pdeathsig(Signal::SIGKILL)
         .map_err(|error| Error::io("binding a program's life")(error.into()))?;
@@ -79,8 +79,8 @@ pub(crate) fn become_program(arguments: &[OsString]) -> Result<(), Error> {
     Err(Error::io(format!("starting {}", program.to_string_lossy()))(error))
 }
 
-/// A program: below `target/peers` of the checkout, where check/peers puts what no package has, or on
-/// the path.
+/// A program: below `target/peers` of the checkout, where check/peers installs programs without a
+/// package, or on the path.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let made = checkout::root().map(|root| root.join("target/peers/bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The peer GSN 2.0.1: a producer and as many subscriptions as there are nodes, in one JVM.
 //!
 //! That is less than the study's experiment (one producer, not 24; two doubles and an integer, not
-//! three doubles) and kinder: 24 JVMs do not fit one small machine. Storage is H2 in memory, window
-//! and history of one. `zeromq-async` is PUB/SUB; `zeromq-sync` waits for a byte after each element
-//! (it must be loaded after the producer, or it never starts). What came out is read from the
-//! monitor's counters.
+//! three doubles) and easier: 24 JVMs do not fit on one small machine. Storage is H2 in memory,
+//! window and history of one. `zeromq-async` is PUB/SUB; `zeromq-sync` waits for a byte after each
+//! element (it must be loaded after the producer, or it never starts). The results are read from
+//! the monitor's counters.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -17,11 +17,11 @@ use super::foreign::{Foreign, find};
 use super::run::Bench;
 use crate::{Error, Report, checkout};
 
-/// Where it lies: `check/peers exchange` gets it.
+/// Its folder, installed by `check/peers exchange`.
 const LIBRARIES: &str = "target/peers/gsn";
-/// How long the JVM may take until it produces.
+/// Time limit for the JVM to produce.
 const STARTING: Duration = Duration::from_secs(60);
-/// How long the subscriptions may take until each has had an element.
+/// Time limit for each subscription to receive an element.
 const SUBSCRIBING: Duration = Duration::from_secs(60);
 /// Ports, within the namespace of the run; those of zeromq-sync count up from the last.
 const MONITOR: u16 = 22_001;
@@ -29,7 +29,7 @@ const PROXY: u16 = 22_022;
 const DIRECTORY: u16 = 22_023;
 const SYNC: u16 = 23_000;
 
-/// What is measured: the wrapper, and the producer's period in milliseconds.
+/// The measured settings: the wrapper, and the producer's period in milliseconds.
 const RUNS: [(&str, u32); 4] = [
     ("zeromq-async", 10),
     ("zeromq-async", 1),
@@ -37,7 +37,8 @@ const RUNS: [(&str, u32); 4] = [
     ("zeromq-sync", 1),
 ];
 
-/// Elements a second of all subscriptions together, where it was the most, or why there are none.
+/// Elements per second of all subscriptions together, at the maximum; or the reason why there are
+/// none.
 pub(crate) fn run(
     bench: &Bench<'_>,
     report: &mut Report,
@@ -130,7 +131,7 @@ fn start(folder: &Path, period_ms: u32) -> Result<Foreign, Error> {
     let libraries = checkout::root().map(|root| root.join(LIBRARIES));
     let libraries = libraries.filter(|path| path.is_dir());
     let (Some(libraries), Some(java)) = (libraries, find("java")) else {
-        let what = "GSN or Java is not installed; check/peers exchange does that";
+        let what = "GSN or Java is not installed (`check/peers exchange` installs them)";
         return Err(Error::Failed(what.to_owned()));
     };
     for part in ["conf", "virtual-sensors", "logs"] {
@@ -203,7 +204,7 @@ fn sensor(name: &str, priority: u32, address: &str) -> String {
     )
 }
 
-/// Writes a file under another name and moves it to its place: descriptors are watched.
+/// Writes a file under another name and renames it, because GSN watches its descriptors.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
     let path = folder.join(name);
     let before = path.with_extension("new");
@@ -230,7 +231,7 @@ fn wait(
     }
 }
 
-/// What the monitor counts: a name and a number a line.
+/// The counters of the monitor: a name and a number per line.
 #[derive(Debug, PartialEq)]
 struct Counters(Vec<(String, u64)>);
 
@@ -256,7 +257,7 @@ impl Counters {
         Self(text.lines().filter_map(pair).collect())
     }
 
-    /// Elements that came out of a virtual sensor.
+    /// Elements produced by a virtual sensor.
     fn count(&self, sensor: &str) -> u64 {
         let name = format!("vs.{sensor}.output.produced.counter");
         let found = self.0.iter().find(|(known, _)| *known == name);

@@ -3,17 +3,17 @@
 
 use std::path::PathBuf;
 
-/// How often the folder is removed at most.
+/// Maximum number of attempts to remove the folder.
 const TRIES: usize = 100;
 
-/// Removes `folder` and ends this process when it is asked to end.
+/// Removes `folder` and ends this process when it receives a signal to end.
 pub(crate) fn remove(folder: PathBuf) {
     std::thread::spawn(move || {
         let Ok(runtime) = chappe_node::runtime() else {
             return;
         };
         if runtime.block_on(chappe_node::shutdown_signal()).is_ok() {
-            // The processes may still write there, and make it fail; then it is tried again.
+            // Processes that still write there can make it fail; then it is retried.
             for _ in 0..TRIES {
                 if std::fs::remove_dir_all(&folder).is_ok() {
                     break;

@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How elements get from the node that produces them to those that subscribe.
+/// The ways in which elements get from the producing node to subscribers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// Not at all: each node yields what it would receive. The floor of storing and processing.
+    /// No exchange: each node produces the elements that it would receive. The floor of storing and
+    /// processing.
     NoNetwork,
     /// A POST of XML to a contact point for each element or few.
     HttpPush,
-    /// An endless response that the subscriber asked for.
+    /// An endless response to the subscriber's request.
     HttpPull,
     /// PUB/SUB, XML.
     ZeromqBestEffortXml,
     /// PUB/SUB, postcard.
     ZeromqBestEffortPostcard,
-    /// Sessions that acknowledge what is stored, over DEALER/ROUTER.
+    /// Sessions that acknowledge stored elements, over DEALER/ROUTER.
     ZeromqReliable,
     /// The peer mosquitto: MQTT with QoS 1.
     Mosquitto,
@@ -27,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Our own, in the order in which they are run.
+    /// Our own kinds, in the order in which they are run.
     pub(crate) const OURS: [Kind; 6] = [
         Kind::NoNetwork,
         Kind::HttpPush,
@@ -37,7 +38,7 @@ impl Kind {
         Kind::ZeromqReliable,
     ];
 
-    /// Its name in rows and flags.
+    /// The name in rows and flags.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::NoNetwork => "no-network",

@@ -1,10 +1,10 @@
-//! Latencies of one process, taken between two times.
+//! Latencies of one process, measured between two times.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chappe_sim::percentile;
 
-/// Most samples of a second: 24 streams of 1,000.
+/// Maximum number of samples per second: 24 streams of 1,000.
 const SAMPLES_MAX: usize = 24_000;
 
 /// Clones share it.
@@ -24,13 +24,13 @@ impl Latencies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is acknowledged between two times.
+    /// Records acknowledged elements between two times.
     pub(crate) fn open(&self, from: i64, until: i64) {
         let mut window = self.window();
         (window.from, window.until) = (from, until);
     }
 
-    /// An element whose turn was at `source` is there at `now`.
+    /// Records that an element due at `source` has arrived at `now`.
     pub(crate) fn take_one(&self, source: i64, now: i64) {
         let mut window = self.window();
         if now < window.from || now >= window.until {

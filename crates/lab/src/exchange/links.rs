@@ -1,4 +1,4 @@
-//! Which links a node of the scenario has: the one place that knows how a kind is configured.
+//! The links of a node in the scenario: the only module that knows how each kind is configured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -27,7 +27,7 @@ fn address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 77, u8::try_from(index + 1).unwrap_or(u8::MAX))
 }
 
-/// Where node `index` serves HTTP.
+/// The HTTP address of node `index`.
 pub(crate) fn http_address(index: usize) -> SocketAddr {
     (address(index), HTTP_PORT).into()
 }
@@ -37,7 +37,7 @@ pub(crate) fn listen(config: &mut Config, role: &Role) {
     let at = |port: u16| format!("{}:{port}", address(role.index));
     match role.kind {
         Kind::ZeromqReliable => config.exchange.listen = at(SESSION_PORT),
-        // A contact point is another address of the loopback than its subscription comes from.
+        // A contact point has another loopback address than its subscription.
         Kind::HttpPush => config.exchange.contact = vec!["127.0.77.0/24".to_owned()],
         Kind::ZeromqBestEffortXml | Kind::ZeromqBestEffortPostcard => {
             config.exchange.publish = at(PUBLISH_PORT);
@@ -104,7 +104,7 @@ fn name(from: usize) -> String {
     format!("from-{from:02}")
 }
 
-/// Subscribes a node to the streams of all, its own included.
+/// Subscribes a node to the streams of all nodes, including its own.
 pub(crate) async fn connect(node: &Node, role: &Role) -> Result<(), Error> {
     for from in 0..role.nodes {
         if let Some(link) = link(name(from), role.kind, from, offered(from), RECEIVED) {
@@ -124,7 +124,7 @@ fn add(node: &Node, link: LinkConfig) -> Result<(), Error> {
     links(node)?.add(link).map_err(Error::failed(what))
 }
 
-/// Lets a node read a stream that has been growing at node `from` while nobody read it.
+/// Lets a node read a stream that grew at node `from` without readers.
 pub(crate) async fn catch_up(node: &Node, from: usize, stream: &str) -> Result<(), Error> {
     let stream = stream.to_owned();
     let link = link(
@@ -137,12 +137,12 @@ pub(crate) async fn catch_up(node: &Node, from: usize, stream: &str) -> Result<(
     link.map_or(Ok(()), |link| add(node, link))
 }
 
-/// What a stream that is caught up with is called where it is received.
+/// The name of the backlog's stream at the receiving node.
 pub(crate) fn caught_up(stream: &str) -> String {
     format!("{CAUGHT_UP}.{stream}")
 }
 
-/// Cuts a node's links, or makes them again.
+/// Cuts a node's links, or restores them.
 pub(crate) async fn outage(node: &Node, role: &Role, cut: bool) -> Result<(), Error> {
     if !cut {
         return connect(node, role).await;

@@ -1,5 +1,5 @@
-//! The messages between the bench and its processes: one JSON object a line, on standard input and
-//! output. A process whose input ends, ends.
+//! The messages between the bench and its processes: one JSON object per line, on standard input
+//! and output. A process ends when its input ends.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 
-/// What a process is to be: the first line that it reads.
+/// The role of a process: the first line that it reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Role {
     /// Its number, from 0.
     pub(crate) index: usize,
-    /// How many there are.
+    /// The number of nodes.
     pub(crate) nodes: usize,
-    /// A folder of its own.
+    /// A separate folder.
     pub(crate) folder: PathBuf,
-    /// How elements are exchanged.
+    /// The kind of exchange.
     pub(crate) kind: Kind,
     /// The received streams whose latency is measured, one by one; the others are counted.
     pub(crate) timed: Vec<usize>,
@@ -28,42 +28,43 @@ pub(crate) struct Role {
 pub(crate) enum Order {
     /// Connect to all.
     Connect,
-    /// Produce from a time on, nanoseconds of the wall clock, an element every so many nanoseconds.
+    /// Produce from this time (nanoseconds of the wall clock), one element per interval
+    /// (nanoseconds).
     Produce {
-        /// From when.
+        /// The start time.
         from: i64,
-        /// How often.
+        /// The interval.
         period: u64,
     },
     /// Produce nothing more.
     Pause,
     /// Measure between two times and answer [`Answer::Measured`].
     Measure {
-        /// From when.
+        /// The start time.
         from: i64,
-        /// Until when.
+        /// The end time.
         until: i64,
     },
-    /// Cut the connections to this node, or make them again.
+    /// Cut the connections to this node, or restore them.
     Outage {
         /// Whether they are cut.
         cut: bool,
     },
-    /// Store so many elements in a stream that nobody reads yet, and answer [`Answer::Filled`].
+    /// Store this many elements in a stream without readers, and answer [`Answer::Filled`].
     Fill {
-        /// How many.
+        /// The number of elements.
         elements: u64,
     },
-    /// Read that stream from the node which has it, from its beginning.
+    /// Read that stream from the node that has it, from its start.
     CatchUp {
         /// That node.
         from: usize,
     },
-    /// Report how much was received so far: [`Answer::Progress`].
+    /// Report the number of elements received so far: [`Answer::Progress`].
     Report,
-    /// Read everything again, report what is lost and doubled ([`Answer::Counted`]), and end.
+    /// Read everything again, report lost and duplicated elements ([`Answer::Counted`]), and end.
     Count {
-        /// For each node the number that it had produced before the run.
+        /// The number that each node had produced before the run.
         before: Vec<u64>,
         /// The last number that each node produced.
         produced: Vec<u64>,
@@ -76,28 +77,28 @@ pub(crate) enum Order {
 pub(crate) enum Answer {
     /// It listens.
     Ready,
-    /// Its connections are there.
+    /// The connections are established.
     Connected,
-    /// The stream that nobody reads yet is stored.
+    /// The stream without readers is stored.
     Filled,
-    /// What it measured.
+    /// The measurements.
     Measured(Measured),
-    /// What it has produced and received so far.
+    /// The number of elements produced and received so far.
     Progress(Progress),
     /// The elements that arrived, and those that did not.
     Counted(Counted),
-    /// It cannot go on.
+    /// The process cannot continue.
     Failed(String),
 }
 
-/// What a process measured between two times.
+/// The measurements of a process between two times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Seconds that it measured.
     pub(crate) seconds: f64,
     /// Elements that its producer yielded.
     pub(crate) produced: u64,
-    /// Elements that came out of the end, for each origin.
+    /// Elements that reached the end, by origin.
     pub(crate) outputs: Vec<u64>,
     /// Processor time in seconds.
     pub(crate) processor_s: f64,
@@ -109,29 +110,29 @@ pub(crate) struct Measured {
     pub(crate) syncs: u64,
 }
 
-/// What a process has produced and received so far.
+/// The number of elements that a process has produced and received so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// The last number whose turn has come.
+    /// The last number that was due.
     pub(crate) yielded: u64,
-    /// How many elements of its producer were accepted.
+    /// The number of its producer's elements that were accepted.
     pub(crate) produced: u64,
-    /// The last number at the end, for each origin.
+    /// The last number at the end, by origin.
     pub(crate) reached: Vec<u64>,
     /// Elements of the stream that it catches up with.
     pub(crate) caught_up: u64,
 }
 
-/// All that was produced, by whether it arrived.
+/// All produced elements, by whether they arrived.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counted {
     /// Elements at the end.
     pub(crate) received: u64,
     /// Numbers that are missing.
     pub(crate) lost: u64,
-    /// Numbers that are there more than once.
+    /// Numbers that exist more than once.
     pub(crate) doubled: u64,
-    /// Numbers that came after a higher one.
+    /// Numbers that arrived after a higher one.
     pub(crate) reordered: u64,
 }
 
@@ -154,7 +155,7 @@ mod tests {
         });
         let line = serde_json::to_string(&answer).unwrap();
         let Ok(Answer::Measured(measured)) = serde_json::from_str(&line) else {
-            panic!("{line} is no answer");
+            panic!("{line} is not an answer");
         };
         assert_eq!(measured.outputs, [3, 4]);
     }

@@ -2,9 +2,9 @@
 //! producer every 10 ms and subscriptions to all 24, its own included; 25 virtual sensors a node.
 //!
 //! The study had 24 machines; here all nodes are processes of one machine, in a network namespace
-//! with nothing but a loopback. An element counts when the virtual sensor's output is acknowledged,
-//! at level `power`. The peers carry the same numbers as far as they go: they store at their broker,
-//! and process nothing.
+//! that has only a loopback. An element counts when the virtual sensor's output is acknowledged, at
+//! level `power`. The peers carry the same numbers as far as they support it: they store at their
+//! broker, and do not process.
 
 mod backlog;
 mod broker;
@@ -36,14 +36,14 @@ use std::ffi::OsString;
 
 use crate::Error;
 
-/// What a process of the scenario is, by its arguments: `member` with its role on standard input, or
-/// `program` and the command line of a foreign program that is to end with the bench.
+/// The role of a process by its arguments: `member` with its role on standard input, or `program`
+/// and the command line of a foreign program that ends with the bench.
 pub(crate) fn process(arguments: &[OsString]) -> Result<(), Error> {
     match arguments.split_first() {
         Some((first, [])) if first == "member" => worker::run(),
         Some((first, rest)) if first == "program" => foreign::become_program(rest),
         _ => Err(Error::Failed(
-            "this is a part of chappe-lab bench".to_owned(),
+            "this command is internal to chappe-lab bench".to_owned(),
         )),
     }
 }

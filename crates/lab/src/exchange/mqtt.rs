@@ -1,5 +1,5 @@
-//! The protocol of mosquitto: MQTT 3.1.1, QoS 1 both ways, a session that the broker keeps. Packets that
-//! arrive together are acknowledged together.
+//! The protocol of mosquitto: MQTT 3.1.1, QoS 1 in both directions, a persistent session. Packets
+//! that arrive together are acknowledged together.
 
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -12,7 +12,7 @@ use super::station::Due;
 use super::tally::Received;
 use crate::Error;
 
-/// Where the broker listens, within the namespace of the run.
+/// The broker's address, within the namespace of the run.
 pub(crate) const ADDRESS: &str = "127.0.77.200:1883";
 
 const CONNECT: u8 = 0x10;
@@ -34,7 +34,7 @@ pub(crate) async fn connect(role: &Role, latencies: Latencies) -> Result<Client<
     let (traffic, mut read) = Traffic::connect(ADDRESS, role, latencies).await?;
     let mut body = Vec::new();
     text(&mut body, "MQTT");
-    // Version 3.1.1, a session that is kept, no keep-alive.
+    // Version 3.1.1, a persistent session, no keep-alive.
     body.extend([4, 0, 0, 0]);
     text(&mut body, &format!("node-{:02}", role.index));
     traffic.send(packet(CONNECT, &body));
@@ -97,7 +97,7 @@ impl Reading {
     }
 }
 
-/// The next packet: its first byte, and what follows the length. What came after it stays in
+/// The next packet: its first byte, and the bytes after its length. Bytes after the packet stay in
 /// `buffer`.
 async fn next(read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<(u8, Vec<u8>), Error> {
     loop {
@@ -110,7 +110,9 @@ async fn next(read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<(u8, Vec
         }
         let count = read.read_buf(buffer).await;
         if count.map_err(Error::io("reading from mosquitto"))? == 0 {
-            return Err(Error::Failed("mosquitto has closed".to_owned()));
+            return Err(Error::Failed(
+                "mosquitto has closed the connection".to_owned(),
+            ));
         }
     }
 }
@@ -119,7 +121,7 @@ fn holds_packet(buffer: &[u8]) -> bool {
     head(buffer).is_some_and(|(head, length)| buffer.len() >= head + length)
 }
 
-/// Bytes of the fixed header, and of what follows.
+/// Length of the fixed header, and of the rest.
 fn head(buffer: &[u8]) -> Option<(usize, usize)> {
     let mut length = 0;
     for place in 0..4 {

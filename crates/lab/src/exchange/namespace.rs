@@ -1,5 +1,5 @@
-//! A network of this run alone: nothing else is on its loopback, so that what is counted there is
-//! the scenario's, and programs that listen on every interface are reached by nobody.
+//! A network for this run alone: its loopback carries only the scenario's traffic, which can thus
+//! be counted, and programs that listen on every interface are unreachable from outside.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::Error;
 
-/// Puts this thread, and the processes that it starts from now on, into a network namespace of its
-/// own with nothing but a loopback.
+/// Moves this thread, and the processes that it starts from now on, into a separate network
+/// namespace that has only a loopback.
 ///
 /// # Errors
-/// When it is not permitted: a reason to go on without, not a failure.
+/// It is not permitted: a reason to continue without, not a failure.
 pub(crate) fn enter() -> Result<(), Error> {
-    let failed = |error: nix::Error| Error::io("making a network namespace")(error.into());
+    let failed = |error: nix::Error| Error::io("creating a network namespace")(error.into());
     unshare(CloneFlags::CLONE_NEWNET).map_err(failed)?;
     let status = Command::new("ip")
         .args(["link", "set", "lo", "up"])
@@ -22,7 +22,9 @@ pub(crate) fn enter() -> Result<(), Error> {
     if status.success() {
         Ok(())
     } else {
-        Err(Error::Failed("the loopback does not come up".to_owned()))
+        Err(Error::Failed(
+            "the loopback cannot be brought up".to_owned(),
+        ))
     }
 }
 

@@ -13,9 +13,9 @@ use super::station::Due;
 use super::tally::Received;
 use crate::Error;
 
-/// Where the server listens, within the namespace of the run.
+/// The server's address, within the namespace of the run.
 pub(crate) const ADDRESS: &str = "127.0.77.201:4222";
-/// Messages asked for at once; asked again when half of them have come.
+/// Messages requested at once; requested again when half of them have arrived.
 const PULL: u64 = 2_048;
 /// The stream that holds everything.
 const STREAM: &str = "EXCHANGE";
@@ -41,7 +41,7 @@ struct Message {
     is_status: bool,
 }
 
-/// Connects to the server; the first client makes the stream.
+/// Connects to the server; the first client creates the stream.
 pub(crate) async fn connect(role: &Role, latencies: Latencies) -> Result<Client<Nats>, Error> {
     let (traffic, read) = Traffic::connect(ADDRESS, role, latencies).await?;
     let (sender, answers) = watch::channel((0, String::new()));
@@ -92,7 +92,7 @@ struct Reading {
     index: usize,
     traffic: Traffic,
     answers: watch::Sender<(u64, String)>,
-    /// Messages that were asked for and have not come.
+    /// Messages that were requested and have not arrived.
     asked: u64,
 }
 

@@ -1,5 +1,5 @@
-//! A node of the scenario: 25 virtual sensors of the library's own node, its producer before the
-//! first and what it receives before the others.
+//! A node of the scenario: 25 virtual sensors of the library's own node; the first gets the
+//! elements of its producer, the others those received.
 //!
 //! ```text
 //! number every period -> p -> sensor -> s.NN ==exchange==> r.s.NN -> sensor -> v.NN, at every node
@@ -30,21 +30,21 @@ use super::tally::Tally;
 use super::{Kind, links};
 use crate::Error;
 
-/// What the producer of a node yields.
+/// The producer's stream of a node.
 const PRODUCER: &str = "p";
-/// Least time between two commits, and how long an element waits at its origin for others. Measured
-/// with 24 nodes on two processors, in turns: 12 and 20 to 24 gave a p99 of 49 to 58 ms, 8 and 30 67,
-/// 12 and 16 83. With shorter ones the processors are full, with longer ones the waiting itself is too
-/// long.
+/// Minimum time between two commits, and the time that an element waits at its origin for others.
+/// Measured with 24 nodes on two processors, in turns: 12 and 20 to 24 gave a p99 of 49 to 58 ms, 8
+/// and 30 67, 12 and 16 83. With shorter ones the processors are saturated, with longer ones the
+/// wait itself is too long.
 pub(crate) const COMMIT_PAUSE_MS: u32 = 12;
 const LINGER_MS: u32 = 22;
-/// What the backlog is called where it is stored.
+/// The name of the backlog's stream at its origin.
 const BACKLOG: &str = "backlog";
-/// Elements that are read at once when all is counted.
+/// Elements read at once when everything is counted.
 const READ: usize = 4_096;
-/// Elements stored at once at most, when the producer is behind.
+/// Maximum number of elements stored at once when the producer is behind.
 const BATCH: usize = 1_000;
-/// Batches of the producer that are on their way to the disk at most.
+/// Maximum number of the producer's batches in flight to the disk.
 const OFFERED_MAX: usize = 64;
 
 /// The stream that node `index` offers to all.
@@ -52,12 +52,12 @@ pub(crate) fn offered(index: usize) -> String {
     format!("s.{index:02}")
 }
 
-/// The stream in which that of node `index` is kept where it was received.
+/// The stream that holds that of node `index` at the receiver.
 pub(crate) fn received(index: usize) -> String {
     format!("r.{}", offered(index))
 }
 
-/// What the virtual sensor over it yields.
+/// The output of the virtual sensor over it.
 fn output(index: usize) -> String {
     format!("v.{index:02}")
 }
@@ -153,7 +153,7 @@ impl Member {
         })
     }
 
-    /// The streams of the sensors, as far as they are there.
+    /// The streams of the sensors that exist so far.
     fn find_outputs(&mut self) {
         for index in 0..self.role.nodes {
             if self.outputs[index].is_some() {
@@ -170,7 +170,7 @@ impl Member {
     }
 }
 
-/// A virtual sensor that hands on what it gets.
+/// A virtual sensor that passes its input through.
 fn describe(folder: &std::path::Path, name: &str, source: &str, output: &str) -> Result<(), Error> {
     let mut text = format!(
         "name = \"{name}\"\n[[source]]\nalias = \"source\"\nstream = \"{source}\"\n\
@@ -185,7 +185,7 @@ fn describe(folder: &std::path::Path, name: &str, source: &str, output: &str) ->
     std::fs::write(&path, text).map_err(Error::io(format!("writing {}", path.display())))
 }
 
-/// Stores what the producer yields. It does not wait for the disk before it takes the next, up to
+/// Stores the producer's elements. It does not wait for the disk before the next ones, up to
 /// [`OFFERED_MAX`].
 async fn producing(
     node: Arc<Node>,
@@ -224,7 +224,7 @@ async fn producing(
             for index in 0..role.nodes {
                 let name = received(index);
                 let Some(log) = node.stream(&name) else {
-                    // It is made and registered once.
+                    // It is created and registered once.
                     let _ = node.store(&name, &schema, &elements).await;
                     continue;
                 };
@@ -236,7 +236,7 @@ async fn producing(
     }
 }
 
-/// Notes when each element of a stream was stored.
+/// Records the time when each element of a stream was stored.
 async fn timing(log: StreamLog, latencies: Latencies) {
     let mut follower = log.follow(log.log().last() + 1);
     let told = Arc::new(Told {
@@ -254,7 +254,7 @@ async fn timing(log: StreamLog, latencies: Latencies) {
         let (last, stored) = lock(&told.stored).take().unwrap_or_default();
         let now = now();
         for element in elements {
-            // Stored before the log reported it: the time is not known.
+            // Stored before the log reported it: the time is unknown.
             let at = if element.position.sequence <= last {
                 stored
             } else {
@@ -265,12 +265,12 @@ async fn timing(log: StreamLog, latencies: Latencies) {
     }
 }
 
-/// Woken by the log's own thread when it has stored something: this is the time to note, not the
-/// later one at which this task gets a processor.
+/// Woken by the log's own thread when it has stored something: this time counts, not the later one
+/// at which this task gets a processor.
 struct Told {
     log: StreamLog,
     task: Mutex<Waker>,
-    /// The number of the last element that was stored then, and the time.
+    /// The number of the last element stored at that time, and the time.
     stored: Mutex<Option<(u64, i64)>>,
 }
 

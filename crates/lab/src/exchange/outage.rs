@@ -1,9 +1,9 @@
-//! After an outage: how soon latency is what it was.
+//! After an outage: how soon latency returns to its previous value.
 //!
-//! All nodes exchange at nine tenths of the largest rate. The links of one node are cut: it receives
-//! nothing, the others go on, and its backlog grows. They are made again, and
-//! the 99th percentile of each second, at the node where it is highest, shows when all is as before: the
-//! median of five seconds, so that neither a single slow one nor a single fast one decides.
+//! All nodes exchange at nine tenths of the largest rate. The links of one node are cut: it
+//! receives nothing, the others continue, and its backlog grows. Then the links are restored. The
+//! 99th percentile of each second, at the node where it is highest, shows when latency is back to
+//! normal: the median of five seconds counts, so that a single slow or fast second does not decide.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::{Error, Limit, Reference, Report};
 
 /// The node whose links are cut.
 const NODE: usize = 1;
-/// A latency that is as before: so many times the highest before.
+/// A latency up to this many times the previous maximum counts as normal.
 const AS_BEFORE: f64 = 1.2;
 /// Seconds of which the median counts.
 const TOGETHER: usize = 5;
 /// A shorter p99 cannot be distinguished from noise.
 const NOISE_MS: f64 = 50.0;
 
-/// Runs the outage of the reliable kind; `most` is the largest rate of all together, as measured.
+/// Runs the outage of the reliable kind; `most` is the measured largest rate of all nodes together.
 pub(crate) fn run(bench: &Bench<'_>, most: Option<f64>, report: &mut Report) -> Result<(), Error> {
     let (length, watched) = if bench.settings.quick {
         (Duration::from_secs(5), Duration::from_secs(15))
@@ -38,7 +38,7 @@ pub(crate) fn run(bench: &Bench<'_>, most: Option<f64>, report: &mut Report) -> 
     let mut cluster = Cluster::start(bench.settings, Kind::ZeromqReliable, nodes, &folder)?;
     cluster.produce(Duration::from_secs_f64(1.0 / each))?;
     std::thread::sleep(bench.sizes.warm);
-    // As long as afterwards: the highest of more seconds is higher.
+    // As long as afterwards: the maximum of more seconds is higher.
     let before = Outcome::of(&cluster.measure(watched)?, 0.0);
     let highest = medians(&before.high).into_iter().max().unwrap_or_default();
     let bound_ms = (AS_BEFORE * highest.as_secs_f64() * 1e3).max(NOISE_MS);
@@ -90,7 +90,7 @@ fn medians(seconds: &[Duration]) -> Vec<Duration> {
     .collect()
 }
 
-/// The seconds until the median stays within `bound`: the end of the last row that is beyond.
+/// The seconds until the median stays within `bound`: the end of the last run of seconds above it.
 fn back_after(seconds: &[Duration], bound: Duration) -> usize {
     let late = medians(seconds).iter().rposition(|median| *median > bound);
     late.map_or(0, |first| (first + TOGETHER).min(seconds.len()))
@@ -108,9 +108,9 @@ mod tests {
         let bound = Duration::from_millis(50);
         let back = |ms: &[u64]| back_after(&seconds(ms), bound);
         assert_eq!(back(&[40, 900, 40, 40, 60, 40, 40, 40]), 0);
-        // Late are the seconds 0 to 3: the median of seconds 1 to 5 is the last that is beyond.
+        // Seconds 0 to 3 are late: the median of seconds 1 to 5 is the last above the bound.
         assert_eq!(back(&[900, 800, 700, 60, 40, 40, 40, 40, 40, 40]), 6);
-        // Never back, and nothing to say.
+        // Never back, and no data.
         assert_eq!(back(&[900; 8]), 8);
         assert_eq!(back(&[]), 0);
         assert_eq!(medians(&seconds(&[3, 1, 2])), seconds(&[2]));

@@ -7,12 +7,12 @@ use super::figures::Line;
 use super::message::Counted;
 use crate::Report;
 
-/// One way of exchange at one rate.
+/// One kind of exchange at one rate.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
-    /// Elements a second of each virtual sensor over a received stream, lowest first.
+    /// Elements per second of each virtual sensor over a received stream, ascending.
     pub(crate) sensors: Vec<f64>,
-    /// All of them together.
+    /// The sum of all.
     pub(crate) all: f64,
     /// Elements a second that each producer yielded.
     pub(crate) producers: Vec<f64>,
@@ -22,11 +22,11 @@ pub(crate) struct Outcome {
     pub(crate) wire_mbit: Vec<f64>,
     /// The slowest producer, elements a second.
     pub(crate) slowest_producer: f64,
-    /// Processors that were busy, by the processes of the run; a broker's own are added.
+    /// Processors used by the processes of the run, and by a broker.
     pub(crate) processors: f64,
-    /// Bytes that crossed the loopback for an element at its end.
+    /// Bytes over the loopback per element at its end.
     pub(crate) wire_bytes: f64,
-    /// Packets that crossed it for an element at its end.
+    /// Packets over the loopback per element at its end.
     pub(crate) wire_packets: f64,
     /// Synchronizations of the disk a second, all nodes together.
     pub(crate) syncs: f64,
@@ -37,8 +37,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The figures of what was measured; `broker_s` is processor time of a program that is none of
-    /// the processes.
+    /// The figures of a measurement; `broker_s` is the processor time of a program other than the
+    /// processes.
     pub(crate) fn of(combined: &Combined, broker_s: f64) -> Self {
         let mut outcome = Self {
             load: combined.processors.clone(),
@@ -93,12 +93,12 @@ impl Outcome {
         self.sensors.first().copied().unwrap_or(0.0)
     }
 
-    /// The latency below which 99 in 100 lie, in milliseconds.
+    /// The 99th percentile of latency in milliseconds.
     pub(crate) fn p99_ms(&self) -> f64 {
         crate::percentile(&mut self.latencies.clone(), 99.0).as_secs_f64() * 1e3
     }
 
-    /// Its line of the summary.
+    /// The line of the summary.
     pub(crate) fn line(&self, name: &str) -> Line {
         let mut producers = self.producers.clone();
         producers.sort_by(f64::total_cmp);

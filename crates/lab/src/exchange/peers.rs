@@ -1,7 +1,7 @@
-//! The peers that are brokers: mosquitto with QoS 1, and NATS JetStream, moving the same numbers.
+//! The peers that are brokers: mosquitto with QoS 1, and NATS JetStream, carrying the same numbers.
 //!
-//! Each node is one client of the broker, which publishes its own and subscribes to all. Nothing is
-//! processed or stored where it is received, and a broker stores an element once, not at each node.
+//! Each node is one client of the broker, which publishes its own elements and subscribes to all.
+//! Receivers neither process nor store, and a broker stores an element once, not at each node.
 //! mosquitto keeps its sessions in memory and writes them every half hour: it acknowledges at level
 //! `memory`. JetStream writes files and syncs them every two minutes, its default: level `process`;
 //! with `sync_interval: always` it syncs before it acknowledges: level `power`.
@@ -19,11 +19,11 @@ use super::run::Bench;
 use super::{Kind, mqtt, nats};
 use crate::{Error, Report};
 
-/// How long a broker may take to listen.
+/// Time limit for a broker to listen.
 const STARTING: Duration = Duration::from_secs(20);
 
-/// Runs the brokers that are installed and wanted. Returns the outcome of JetStream with
-/// `sync_interval: always`, or why there is none.
+/// Runs the brokers that are installed and selected. Returns the outcome of JetStream with
+/// `sync_interval: always`, or the reason why there is none.
 pub(crate) fn run(
     bench: &Bench<'_>,
     wanted: &impl Fn(&str) -> bool,
@@ -77,7 +77,7 @@ fn broker(kind: Kind, folder: &Path) -> Result<Foreign, Error> {
     std::fs::create_dir_all(folder).map_err(Error::io("making a broker's folder"))?;
     let (program, flag, address, text) = match kind {
         Kind::Mosquitto => {
-            // Its limits of what is under way are for clients that are slow; these are not.
+            // Its limits on messages in flight are for slow clients; these are not slow.
             let (host, port) = mqtt::ADDRESS.split_once(':').unwrap_or_default();
             let text = format!(
                 "listener {port} {host}\nallow_anonymous true\npersistence true\n\

@@ -13,7 +13,7 @@ use super::{Kind, backlog, gsn, interrupt, namespace, outage, peers};
 use crate::process::Folder;
 use crate::{Error, Limit, Reference, Report, Settings, floor, percentile};
 
-/// What can be chosen by name, besides the kinds.
+/// Parts that can be selected by name, besides the kinds.
 const PARTS: [&str; 5] = ["gsn", "mosquitto", "jetstream", "outage", "backlog"];
 
 /// Sizes of a run.
@@ -23,7 +23,7 @@ pub(crate) struct Sizes {
     pub(crate) period: Duration,
     pub(crate) warm: Duration,
     pub(crate) measure: Duration,
-    /// How often our own kinds are measured.
+    /// Number of measurements of our own kinds.
     pub(crate) repeats: usize,
 }
 
@@ -43,7 +43,7 @@ impl Sizes {
         }
     }
 
-    /// Elements a second that each producer yields.
+    /// Elements per second of each producer.
     pub(crate) fn produced(&self) -> f64 {
         1.0 / self.period.as_secs_f64()
     }
@@ -54,7 +54,7 @@ impl Sizes {
     }
 }
 
-/// The parts: our own ways one by one, the peers, and two that ask more of ours.
+/// The parts: our own kinds one by one, the peers, and two more demanding runs of ours.
 pub(crate) fn parts() -> Vec<&'static str> {
     Kind::OURS
         .map(Kind::name)
@@ -63,13 +63,13 @@ pub(crate) fn parts() -> Vec<&'static str> {
         .collect()
 }
 
-/// Runs the scenario, in a thread whose network is a namespace of its own.
+/// Runs the scenario, in a thread with its own network namespace.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| inside(settings));
         match running.join() {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::Failed("the scenario gave up".to_owned())),
+            Err(_) => Err(Error::Failed("the scenario panicked".to_owned())),
         }
     })
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
 fn inside(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("exchange", settings.seed);
     if let Err(error) = namespace::enter() {
-        let what = format!("a network of its own: {error}; the machine's loopback is used");
+        let what = format!("a separate network: {error}; the machine's loopback is used");
         report.skipped.push(what);
     }
     let folder = Folder::new("exchange")?;
@@ -134,13 +134,13 @@ fn inside(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Outcomes of this run that ours is compared with, or why there are none.
+/// Outcomes of this run with which ours is compared, or reasons why there are none.
 struct References<'a> {
     /// The same nodes without a network.
     alone: Option<&'a Ours>,
     /// JetStream, synchronized before each acknowledgement.
     synced: Result<Outcome, String>,
-    /// Elements a second of GSN where it had the most.
+    /// Elements per second of GSN at its maximum.
     gsn: Result<f64, String>,
 }
 
@@ -181,7 +181,7 @@ impl References<'_> {
             produced,
             Limit::AtMost(0.0),
         );
-        // Both where they had the most: GSN is asked for a thousand a second, too.
+        // Both at their maximum: GSN is also asked for a thousand a second.
         let most = ours.most.unwrap_or(outcome.all).max(outcome.all);
         let gsn = self.gsn.map(|gsn| Reference::new("GSN", gsn));
         let name_of_most = format!("{name}: the largest rate");
@@ -189,7 +189,7 @@ impl References<'_> {
     }
 }
 
-/// What the parts share.
+/// Shared state of the parts.
 pub(crate) struct Bench<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) sizes: Sizes,
@@ -206,7 +206,7 @@ struct Ours {
 }
 
 impl Bench<'_> {
-    /// What the disk alone costs now: an element waits for two of its syncs.
+    /// The current cost of the disk alone: an element waits for two of its syncs.
     fn disk(&self, report: &mut Report) -> Result<(), Error> {
         const BYTES: usize = 2_000;
         const ROUNDS: usize = 200;
@@ -279,7 +279,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The largest rate of all together at which it keeps up.
+    /// The largest rate of all nodes together at which it keeps up.
     fn most(
         &self,
         cluster: &mut Cluster,

@@ -1,4 +1,4 @@
-//! What a process of the scenario is: a node, or a client of a peer.
+//! The station of a process in the scenario: a node, or a client of a peer.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,23 +16,23 @@ pub(crate) struct Due {
 pub(crate) trait Station {
     /// Connects to all others.
     async fn connect(&mut self) -> Result<(), Error>;
-    /// Takes elements whose turn it is; they are stored or sent elsewhere.
+    /// Accepts elements that are due; they are stored or sent elsewhere.
     fn produce(&mut self, due: &[Due]);
-    /// Elements that were produced and accepted by what stores or carries them.
+    /// Number of elements that were produced and accepted.
     fn produced(&self) -> u64;
-    /// How many elements came out at the end, for each origin.
+    /// Number of elements at the end, by origin.
     fn outputs(&self) -> Vec<u64>;
-    /// The highest number at the end, for each origin.
+    /// The highest number at the end, by origin.
     fn reached(&mut self) -> Vec<u64>;
     /// Synchronizations of the disk so far.
     fn syncs(&self) -> u64 {
         0
     }
-    /// Cuts the connections, or makes them again.
+    /// Cuts the connections, or restores them.
     async fn outage(&mut self, _cut: bool) -> Result<(), Error> {
         Err(Error::Failed("this kind has no outage".to_owned()))
     }
-    /// Stores elements in a stream that nobody reads yet.
+    /// Stores elements in a stream without readers.
     async fn fill(&mut self, _elements: u64) -> Result<(), Error> {
         Err(Error::Failed("this kind has no backlog".to_owned()))
     }
@@ -44,7 +44,7 @@ pub(crate) trait Station {
     fn caught_up(&self) -> u64 {
         0
     }
-    /// Counts the elements that arrived and those that did not; the station ends.
+    /// Counts the elements that arrived and those that did not; then the station ends.
     async fn count(self, before: &[u64], produced: &[u64]) -> Result<Counted, Error>;
 }
 

@@ -1,5 +1,5 @@
-//! Counts of numbered elements: each origin numbers its own from 1, and a receiver finds which
-//! are missing, doubled or late.
+//! Counts of numbered elements: each origin numbers its own from 1, and a receiver detects missing,
+//! duplicated and late ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use super::latency::Latencies;
 use super::message::{Counted, Role};
 use super::station::{Due, now};
 
-/// The numbers of one origin, as they come. A number is marked once it has come.
+/// The numbers of one origin, in order of arrival. A number is marked once it has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     seen: Vec<u64>,
@@ -36,7 +36,7 @@ impl Tally {
         self.highest = self.highest.max(number);
     }
 
-    /// Adds what became of the numbers after `before` up to `produced`.
+    /// Adds the outcome of the numbers after `before` up to `produced`.
     pub(crate) fn count(&self, before: u64, produced: u64, counted: &mut Counted) {
         let marked = |number: &u64| {
             let word = self.seen.get((number / 64) as usize);
@@ -50,7 +50,7 @@ impl Tally {
     }
 }
 
-/// What a client of a peer has received, for each origin. Clones share it.
+/// The elements received by a client of a peer, by origin. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     tallies: Arc<Mutex<Vec<Tally>>>,
@@ -58,7 +58,7 @@ pub(crate) struct Received {
     timed: Vec<usize>,
 }
 
-/// An element as it is carried by a peer: its time, its number as the first of three doubles.
+/// An element as carried by a peer: its time, and its number as the first of three doubles.
 pub(crate) const ELEMENT_BYTES: usize = 32;
 
 impl Received {
@@ -72,7 +72,7 @@ impl Received {
         }
     }
 
-    /// Takes an element that is due as the bytes that a peer carries.
+    /// Encodes a due element for a peer.
     pub(crate) fn encode(due: Due) -> [u8; ELEMENT_BYTES] {
         let number = due.number as f64;
         let mut bytes = [0; ELEMENT_BYTES];
@@ -83,7 +83,7 @@ impl Received {
         bytes
     }
 
-    /// Takes the bytes of an element of the origin `index`; what is none is passed over.
+    /// Decodes an element of the origin `index`; malformed bytes are skipped.
     pub(crate) fn take(&self, index: usize, bytes: &[u8]) {
         let word = |place: usize| -> Option<[u8; 8]> {
             bytes.get(8 * place..8 * (place + 1))?.try_into().ok()
@@ -101,7 +101,7 @@ impl Received {
         }
     }
 
-    /// How many came, for each origin.
+    /// Number of elements that arrived, by origin.
     pub(crate) fn outputs(&self) -> Vec<u64> {
         self.tallies().iter().map(|tally| tally.received).collect()
     }

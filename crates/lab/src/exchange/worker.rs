@@ -1,5 +1,5 @@
-//! A process of the scenario: it produces by the clock, measures between two times, and follows
-//! its orders. A [`Station`] makes it a node or a client of a peer.
+//! A process of the scenario: it produces by the clock, measures between two times, and follows its
+//! orders. A [`Station`] makes it a node or a client of a peer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{Kind, mqtt, nats, node};
 use crate::Error;
 use crate::process::own_processor_s;
 
-/// Orders that wait. A handful are on their way at once.
+/// Maximum number of queued orders. A handful are in flight at once.
 const ORDERS: usize = 64;
 
 /// Runs a process until its last order or the end of its input.
@@ -144,7 +144,7 @@ fn at(time: i64) -> Instant {
     Instant::now() + Duration::from_nanos(ahead)
 }
 
-/// When the next element is to be produced.
+/// The time when the next element is due.
 #[derive(Debug, Default)]
 struct Clockwork {
     next: Option<i64>,
@@ -158,8 +158,8 @@ impl Clockwork {
         self.period = i64::try_from(period).unwrap_or(i64::MAX).max(1);
     }
 
-    /// The elements whose turn has come by `now`; each has the time of its turn, so that a late
-    /// producer does not look like a fast exchange.
+    /// The elements due by `now`; each has its due time, so that a late producer does not look like
+    /// a fast exchange.
     fn due(&mut self, now: i64) -> Vec<Due> {
         let mut due = Vec::new();
         while let Some(time) = self.next.filter(|time| *time <= now) {
@@ -182,7 +182,7 @@ struct Measuring {
     begun: Option<Snapshot>,
 }
 
-/// What the counters were at a time.
+/// The counters at a time.
 #[derive(Debug)]
 struct Snapshot {
     at: i64,

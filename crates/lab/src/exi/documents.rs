@@ -55,7 +55,7 @@ const WORDS: [&str; 16] = [
     "the",
 ];
 
-/// The documents, whose numbers come from a seed.
+/// The documents; their numbers come from a seed.
 pub(super) fn all(seed: u64) -> Vec<Document> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut counts = String::new();
@@ -72,7 +72,7 @@ pub(super) fn all(seed: u64) -> Vec<Document> {
         }
     }
     text.truncate(TEXT_BYTES);
-    // No space at the end, which a reader might take away.
+    // No space at the end, which a reader might strip.
     text.pop();
     text.push('.');
     let document = |name, text| Document { name, text };

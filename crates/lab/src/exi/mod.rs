@@ -1,8 +1,9 @@
-//! EXI next to EXIficient, to parsing the same text and to general compression of it.
+//! EXI compared with EXIficient, with parsing the same text and with general compression of it.
 //!
-//! Three documents (a notification, 100 integers, 64 kB of text) in every layout, schema-less, with a
-//! schema, and strict. Encoding takes typed events and decoding gives them, as a program has them; one
-//! encoder and one decoder go on from message to message. A figure is the median of batches.
+//! Three documents (a notification, 100 integers, 64 kB of text) in every layout, schema-less, with
+//! a schema, and strict. Encoding reads typed events and decoding returns them, as in a program;
+//! one encoder and one decoder are reused from message to message. A figure is the median of
+//! batches.
 
 mod documents;
 mod peer;
@@ -32,7 +33,7 @@ const LAYOUTS: [(&str, Alignment, bool); 4] = [
     ("compressed", Alignment::BitPacked, true),
 ];
 
-/// How much of a schema there is.
+/// The use of a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum Informed {
     Not,
@@ -46,7 +47,7 @@ const INFORMED: [(&str, Informed); 3] = [
     ("strict", Informed::Strict),
 ];
 
-/// What one combination took.
+/// The time of one combination.
 struct Measured {
     document: &'static str,
     informed: Informed,
@@ -101,7 +102,7 @@ fn row(report: &mut Report, peer: &str, one: &Measured) {
     report.row(&format!("{peer}{label}: decode"), one.decode_us, "µs", "");
 }
 
-/// The median of batches, in microseconds for one run.
+/// The median of batches, in microseconds per run.
 fn median_us(batch: Duration, mut work: impl FnMut()) -> f64 {
     let mut runs = 1u32;
     loop {
@@ -135,7 +136,7 @@ fn schema(folder: &Path) -> Result<Arc<Schema>, Error> {
     ))
 }
 
-/// How long compiled grammars take to load.
+/// Time to load compiled grammars.
 fn compiled(schema: &Schema, report: &mut Report) -> Result<(), Error> {
     let bytes = schema.to_bytes();
     let loading = Error::failed("loading compiled grammars");

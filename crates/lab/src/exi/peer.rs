@@ -8,11 +8,11 @@ use super::{INFORMED, Informed, LAYOUTS, Measured, row};
 use crate::process::Folder;
 use crate::{Error, Limit, Reference, Report, Settings, checkout};
 
-/// Where its libraries are: `check/peers exi` gets them.
+/// The folder of its libraries, installed by `check/peers exi`.
 const LIBRARIES: &str = "target/peers/exi/jars";
 const PROGRAM: &str = "check/exi/Speed.java";
 
-/// Rows of the peer, and how our sizes compare.
+/// Rows of the peer, and the ratio of our sizes to its sizes.
 pub(super) fn rows(
     folder: &Folder,
     documents: &[Document],
@@ -31,7 +31,7 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// Our bytes and theirs, where the ratio is the largest, or why there are none.
+/// Our bytes and theirs where the ratio is largest, or the reason why there are none.
 fn compare(
     folder: &Folder,
     documents: &[Document],
@@ -44,7 +44,7 @@ fn compare(
     let libraries = libraries.or_else(|| Some(root.as_ref()?.join(LIBRARIES)));
     let program = root.map(|root| root.join(PROGRAM));
     let (Some(libraries), Some(program)) = (libraries, program) else {
-        return Ok(Err("EXIficient: this is no checkout".to_owned()));
+        return Ok(Err("EXIficient: this is not a checkout".to_owned()));
     };
     if !libraries.is_dir() {
         let reason = "EXIficient is not installed (`check/peers exi` installs it)";
@@ -102,7 +102,7 @@ fn compare(
     }))
 }
 
-/// The peer's jobs, a line each, with what is measured.
+/// The peer's jobs, one per line, with the measured operation.
 fn jobs(folder: &Path, documents: &[Document]) -> Result<Vec<(String, Measured)>, Error> {
     let mut jobs = Vec::new();
     let schema = folder.join(documents::WHOLE).display().to_string();

@@ -101,7 +101,7 @@ impl Recorded {
     }
 }
 
-/// Something of each event, so that none is left out.
+/// A value from each event, so that the compiler omits none.
 pub(super) fn weight(event: &Event<'_>) -> usize {
     let of_value = |value: &Value<'_>| match value {
         Value::Text(text) | Value::Lexical(text) => text.len(),

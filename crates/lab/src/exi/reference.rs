@@ -1,4 +1,4 @@
-//! What the same text costs otherwise: parsed, and compressed by general means.
+//! References for the same text: parsing it, and general compression.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -17,8 +17,9 @@ use super::{median_us, schema};
 use crate::process::Folder;
 use crate::{Error, Report};
 
-/// Parses with namespaces, attributes and unescaped values, as a program needs it that wants the same
-/// as from EXI (but for types). Something of each event, or nothing: not well-formed.
+/// Parses with namespaces, attributes and unescaped values, as a program needs to get the same as
+/// from EXI (except types). Returns a value from each event, or None if the text is not
+/// well-formed.
 fn parse(document: &str) -> Option<usize> {
     let mut reader = NsReader::from_str(document);
     let mut sum = 0usize;
@@ -85,7 +86,7 @@ pub(super) fn rows(document: &Document, batch: Duration, report: &mut Report) ->
     Ok(())
 }
 
-/// Bytes that the program zstd makes of some.
+/// The output of the program zstd for some bytes.
 fn zstd(bytes: &[u8]) -> Option<usize> {
     let mut child = Command::new("zstd")
         .args(["-19", "-c", "-q", "--no-check"])
@@ -139,7 +140,7 @@ fn deflated(bytes: &[u8], level: Compression, batch: Duration) -> Result<(usize,
     };
     if !inflate() {
         return Err(Error::Failed(
-            "what was deflated does not inflate".to_owned(),
+            "the deflated bytes do not inflate".to_owned(),
         ));
     }
     let inflate_us = median_us(batch, || {
@@ -148,8 +149,8 @@ fn deflated(bytes: &[u8], level: Compression, batch: Duration) -> Result<(usize,
     Ok((out.len(), deflate_us, inflate_us))
 }
 
-/// Microseconds of the DEFLATE libraries alone for the contents of the blocks of a document: of those
-/// that the codec uses, there and back.
+/// Microseconds of the codec's DEFLATE libraries alone for the contents of the blocks of a
+/// document, in both directions.
 pub(super) fn deflate(document: &Document, batch: Duration) -> Result<(f64, f64), Error> {
     let folder = Folder::new("exi-floor")?;
     let mut encoder = Encoder::new(Arc::clone(&schema(folder.path())?));
@@ -168,7 +169,7 @@ pub(super) fn deflate(document: &Document, batch: Duration) -> Result<(f64, f64)
         matches!(done, Ok(zlib_rs::Status::StreamEnd))
     };
     if !deflate() {
-        return Err(Error::Failed("deflate does not end".to_owned()));
+        return Err(Error::Failed("deflate does not finish".to_owned()));
     }
     let deflate_us = median_us(batch, || {
         black_box(deflate());

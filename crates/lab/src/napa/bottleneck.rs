@@ -1,14 +1,14 @@
 //! A bottleneck on the path, in user space: a relay for TCP connections with a bandwidth, a latency
-//! and a queue, so that a sender meets on loopback what it meets on a real path.
+//! and a queue, so that loopback behaves like a real path.
 //!
-//! Each direction of each connection has the bandwidth to itself. Bytes that arrive wait for those
-//! before them, leave at the bandwidth and arrive a latency later. When as much waits as the queue
-//! holds, nothing is read any more, and TCP holds the sender back: a relay of streams can lose
-//! nothing. What the kernel buffers before the relay comes on top, as on any path; the relay keeps
-//! its own receive buffers small.
+//! Each direction of each connection has the full bandwidth. Bytes that arrive wait for those
+//! before them, leave at the bandwidth and arrive a latency later. When the queue is full, the
+//! relay stops reading, and TCP holds the sender back: a relay of streams cannot lose data. Kernel
+//! buffers before the relay add to the queue, as on any path; the relay keeps its own receive
+//! buffers small.
 //!
-//! Datagrams do not go this way: DDS names the ports of its participants in its discovery, so nobody
-//! could be put between. For them there is [`super::cable`].
+//! Datagrams do not use this relay: DDS announces the ports of its participants in its discovery,
+//! so a relay cannot be inserted. For them there is [`super::cable`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,26 +21,26 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Bytes that go as one: at 25 MB/s a third of a millisecond.
+/// Size of a unit of transfer in bytes: at 25 MB/s a third of a millisecond.
 const CHUNK: usize = 8 << 10;
 /// The relay's receive buffer: small compared with the queue.
 const RECEIVE_BUFFER: u32 = 32 << 10;
-/// Chunks between leaving and arriving at most.
+/// Maximum number of chunks between leaving and arriving.
 const UNDER_WAY_MAX: usize = 65_536;
 
-/// What the narrow place is like.
+/// The properties of the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Narrow {
     /// Bandwidth of each direction.
     pub(crate) bytes_per_s: u32,
-    /// One way.
+    /// One-way latency.
     pub(crate) latency: Duration,
-    /// Bytes that wait at most, of each direction.
+    /// Maximum number of queued bytes per direction.
     pub(crate) queue_bytes: u32,
 }
 
 impl Narrow {
-    /// How long so many bytes take.
+    /// Transmission time of `bytes` bytes.
     pub(super) fn time_of(&self, bytes: usize) -> Duration {
         Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s.max(1)))
     }
@@ -54,7 +54,7 @@ pub(crate) struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// Takes connections, and makes one `to` there for each.
+    /// Accepts connections, and opens one to `to` for each.
     pub(crate) fn start(to: SocketAddr, narrow: Narrow) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -94,7 +94,7 @@ impl Bottleneck {
         })
     }
 
-    /// Where it takes connections.
+    /// The address on which it accepts connections.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -104,7 +104,8 @@ impl Drop for Bottleneck {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, nothing is relayed any more, and that is seen.
+            // It does not panic; if it did, nothing would be relayed any more, which would be
+            // noticed.
             let _ = thread.join();
         }
     }
@@ -118,13 +119,13 @@ async fn join(near: TcpStream, to: SocketAddr, narrow: Narrow) -> io::Result<()>
     far.set_nodelay(true)?;
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
-    // Each direction ends alone; the other may have more to send.
+    // Each direction ends independently; the other may have more to send.
     let there = pipe(near_in, far_out, narrow);
     let back = pipe(far_in, near_out, narrow);
     tokio::try_join!(there, back).map(drop)
 }
 
-/// One direction, until its end.
+/// Relays one direction until its end.
 async fn pipe(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
@@ -145,7 +146,7 @@ async fn queue(
     let mut free = Instant::now();
     let mut buffer = BytesMut::new();
     loop {
-        // When the last chunk leaves later than a full queue takes, there is no room.
+        // If the last chunk leaves later than the time of a full queue, there is no room.
         if let Some(until) = free.checked_sub(room)
             && until > Instant::now()
         {
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reached_ends_the_connection_and_not_the_relay() {
-        // An address of this process, at which nobody listens.
+        // An address of this process without a listener.
         let [.., high, low] = std::process::id().to_be_bytes();
         let gone = ([127, high % 127 + 1, low, 1], 9).into();
         let narrow = Narrow {

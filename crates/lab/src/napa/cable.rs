@@ -1,10 +1,10 @@
-//! Two networks of this run alone, and a cable between them in user space: with a bandwidth, a latency,
-//! a queue and loss, for programs that send datagrams and name their own addresses.
+//! Two networks for this run alone, and a cable between them in user space, with a bandwidth, a
+//! latency, a queue and loss, for programs that send datagrams and announce their own addresses.
 //!
-//! Each direction has the bandwidth to itself. A frame waits for those before it, leaves at the
-//! bandwidth and arrives a latency later. One that finds the queue full is dropped, and of those that
-//! leave the share that is to be lost. The kernel cuts longer datagrams into frames of 1,500 bytes, as
-//! on Ethernet: of one that takes ten frames, one per cent of loss takes one in ten.
+//! Each direction has the full bandwidth. A frame waits for those before it, leaves at the
+//! bandwidth and arrives a latency later. A frame that finds the queue full is dropped, as is the
+//! given share of those that leave. The kernel splits longer datagrams into frames of 1,500 bytes,
+//! as on Ethernet: with ten frames per datagram, one per cent of loss affects one datagram in ten.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,18 +26,20 @@ use crate::exchange::namespace;
 
 /// The largest frame, its head included.
 const FRAME_BYTES_MAX: usize = 1_514;
-/// Frames between leaving and arriving at most.
+/// Maximum number of frames between leaving and arriving.
 const UNDER_WAY_MAX: usize = 65_536;
 /// The addresses of the ends.
 pub(super) const NEAR: &str = "10.78.0.1";
 pub(super) const FAR: &str = "10.78.0.2";
 /// Each end's interface, in its own network.
 const INTERFACE: &str = "cable0";
-/// What a system may keep, in bytes, of datagrams of which frames are missing: by default 4 MiB, which are
-/// full after seconds where frames are lost, for each is kept half a minute. Then whole ones are dropped.
+/// Memory of a system for datagrams with missing frames, in bytes: 4 MiB by default, which lost
+/// frames fill within seconds, since each datagram is kept for half a minute. After that, complete
+/// ones are dropped too.
 const FRAGMENT_MEMORY: (&str, &str) = ("/proc/sys/net/ipv4/ipfrag_high_thresh", "134217728");
 
-/// A cable that lies until it is dropped. Its near end is in the network of the thread that laid it.
+/// A cable that exists until it is dropped. Its near end is in the network of the thread that
+/// created it.
 pub(super) struct Cable {
     far: File,
     stop: Option<oneshot::Sender<()>>,
@@ -45,8 +47,8 @@ pub(super) struct Cable {
 }
 
 impl Cable {
-    /// Puts this thread into a network of its own, and lays a cable to another one that loses this share
-    /// of the frames.
+    /// Moves this thread into its own network, and connects it to another one by a cable that loses
+    /// this share of the frames.
     pub(super) fn lay(narrow: Narrow, loss: f64, seed: u64) -> Result<Self, Error> {
         namespace::enter()?;
         let near = end(1)?;
@@ -82,7 +84,7 @@ impl Cable {
                 let back = carry(far, near, narrow, loss, seed.wrapping_add(1));
                 tokio::select! {
                     Err(error) = async { tokio::try_join!(there, back) } => {
-                        tracing::warn!(%error, "the cable is torn");
+                        tracing::warn!(%error, "the cable has failed");
                     }
                     _ = stopped => {}
                 }
@@ -91,7 +93,7 @@ impl Cable {
         let started = beginning
             .recv()
             .unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
-        started.map_err(Error::io("laying the cable"))?;
+        started.map_err(Error::io("starting the cable"))?;
         Ok(Self {
             far,
             stop: Some(stop),
@@ -99,7 +101,7 @@ impl Cable {
         })
     }
 
-    /// Runs this in the far network; processes that it starts are there.
+    /// Runs a function in the far network; processes that it starts are there too.
     pub(super) fn far<T: Send>(
         &self,
         run: impl FnOnce() -> Result<T, Error> + Send,
@@ -120,16 +122,17 @@ impl Drop for Cable {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, nothing is carried any more, and that is seen.
+            // It does not panic; if it did, no frame would be carried any more, which would be
+            // noticed.
             let _ = thread.join();
         }
     }
 }
 
-/// An end of the cable in this thread's network, with the way to the other one and to groups. Nobody has to
-/// ask for an address, for that question may be lost.
+/// An end of the cable in this thread's network, with routes to the other one and to groups.
+/// Addresses are known to both ends, because an address query may be lost.
 fn end(number: u8) -> Result<File, Error> {
-    let tap = unsafe_tap::open(INTERFACE).map_err(Error::io("making an interface"))?;
+    let tap = unsafe_tap::open(INTERFACE).map_err(Error::io("creating an interface"))?;
     let hardware = |number: u8| format!("02:00:00:00:00:{number:02}");
     let (own, other) = (hardware(number), hardware(3 - number));
     let mut addresses = [NEAR, FAR];
@@ -208,7 +211,8 @@ async fn queue(
             continue;
         }
         let frame = frame[..length].to_vec();
-        // Without room here, the latency is far too long for the bandwidth: the frame is lost.
+        // If there is no room here, the latency is far too long for the bandwidth: the frame is
+        // lost.
         if let Err(mpsc::error::TrySendError::Closed(_)) =
             enter.try_send((free + narrow.latency, frame))
         {
@@ -227,7 +231,7 @@ async fn deliver(
             alarm.set(Some(at));
             alarm.rings().await;
         }
-        // What the far end does not take at once is lost there, as on Ethernet.
+        // Frames that the far end does not accept at once are lost there, as on Ethernet.
         let _ = to.get_ref().write(&frame);
     }
     Ok(())
@@ -239,8 +243,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends so many datagrams to the far end, and then marks until one comes through, which tells that
-    /// the others have, or are lost. How many came, and how long the last took.
+    /// Sends datagrams to the far end, and then markers until one arrives, which shows that the
+    /// others have arrived or are lost. Returns how many arrived, and the time of the last.
     fn across(
         narrow: Narrow,
         loss: f64,
@@ -297,7 +301,7 @@ mod tests {
                 // Past the capture, which shows nothing of a test that passes.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "skipped: no networks of our own: {error}"
+                    "skipped: cannot create networks: {error}"
                 );
                 return;
             }
@@ -308,7 +312,7 @@ mod tests {
         }
         let (came, _) = across(narrow, 0.3, 300, 100).unwrap();
         assert!((150..270).contains(&came), "{came}");
-        // They need 2 s on this cable, far longer than to be sent on a busy machine.
+        // They need 2 s on this cable, far longer than sending takes on a busy machine.
         let full = Narrow {
             bytes_per_s: 100_000,
             queue_bytes: 20_000,

@@ -1,12 +1,13 @@
 //! Pacers over real carriers: a publisher and a subscriber as two processes of the program under
-//! test, on plain loopback and through a narrow place, which for DDS may lose some.
+//! test, on plain loopback and through a bottleneck, which for DDS may lose frames.
 //!
-//! For each size, first flooding and the fixed windows: they show what the path carries. Then fixed
-//! periods around the time that a sample takes at that rate. Of these the front is made: what no
-//! other beats in both throughput and median latency. A period at which more was sent than arrived is
-//! not on it: for as short as it is measured it has the throughput of a full queue and the latency of
-//! one that is still filling. Then `napa` and `adaptive`, which get no setting that they could not know,
-//! and their distance from the front. All of it is reported; the simulation is what is judged.
+//! For each size, flooding and the fixed windows come first: they show what the path carries. Then
+//! follow fixed periods around the time of a sample at that rate. They define the front: points
+//! that no other beats in both throughput and median latency. A period at which more was sent than
+//! arrived is excluded: in so short a measurement it has the throughput of a full queue and the
+//! latency of one that is still filling. Then follow `napa` and `adaptive`, which get no setting
+//! that they could not know, and their distance from the front. These figures are reported; only
+//! the simulation is judged.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -27,20 +28,20 @@ const WINDOWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 const DDS_BYTES_MAX: usize = 15 << 19;
 /// Periods from half the time of a sample to eight times that.
 const PERIODS: (f64, f64) = (0.5, 8.0);
-/// More was sent than arrived if it is so much more.
+/// If the number sent exceeds the number that arrived by this factor, the queue was filling.
 const UNSTEADY: f64 = 1.1;
-/// The narrow place: 200 Mbit/s, half a millisecond, a queue of 20 ms.
+/// The bottleneck: 200 Mbit/s, half a millisecond, a queue of 20 ms.
 const NARROW: Narrow = Narrow {
     bytes_per_s: 25_000_000,
     latency: Duration::from_micros(500),
     queue_bytes: 500_000,
 };
-/// What the place that loses does, of each frame.
+/// Share of frames lost by the lossy bottleneck.
 const LOSS: f64 = 0.01;
 /// Domains of DDS that hardly anybody uses.
 const DOMAIN: u32 = 100;
 
-/// What carries the samples.
+/// The carrier of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     Zeromq,
@@ -103,13 +104,13 @@ impl Route {
     }
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 struct Extent {
     sizes: Vec<usize>,
     windows: Vec<u32>,
     periods: usize,
     repeats: usize,
-    /// Warm-up and time of a point of the sweeps, and of those that adapt.
+    /// Warm-up and duration of a point of the sweeps, and of the adaptive ones.
     sweep: (Duration, Duration),
     adapt: (Duration, Duration),
 }
@@ -142,7 +143,7 @@ impl Extent {
     }
 }
 
-/// What a setting reached.
+/// The result of a setting.
 #[derive(Debug, Clone)]
 struct Measured {
     pacer: String,
@@ -236,7 +237,7 @@ fn measure(
     Ok(all)
 }
 
-/// Two processes and what is between them.
+/// Two processes and the path between them.
 struct Pair<'a> {
     carrier: Carrier,
     route: Route,
@@ -261,7 +262,7 @@ impl Pair<'_> {
             (_, Route::Narrow) => 0.0,
             (_, Route::Lossy) => LOSS,
         };
-        // In a thread of its own, for a network of its own.
+        // In a separate thread, for a separate network.
         std::thread::scope(|scope| {
             let within = scope.spawn(|| {
                 let cable = Cable::lay(NARROW, loss, self.seed)?;
@@ -324,7 +325,7 @@ impl Pair<'_> {
         let mut relay = None;
         if (self.carrier, self.route) == (Carrier::Zeromq, Route::Narrow) {
             let to = endpoint.trim_start_matches("tcp://").parse();
-            let to = to.map_err(Error::failed("reading where the publisher listens"))?;
+            let to = to.map_err(Error::failed("reading the publisher's address"))?;
             let started = Bottleneck::start(to, NARROW).map_err(Error::io("starting the relay"))?;
             endpoint = format!("tcp://{}", started.address());
             relay = Some(started);
@@ -352,7 +353,7 @@ fn event(process: &mut Process, name: &str) -> Result<Value, Error> {
     loop {
         let line = process.line()?;
         let value: Value =
-            serde_json::from_str(&line).map_err(Error::failed("reading what it measured"))?;
+            serde_json::from_str(&line).map_err(Error::failed("reading its measurements"))?;
         if value["event"] == name {
             return Ok(value);
         }
@@ -394,7 +395,7 @@ impl Measured {
         self.pacer.split(':').next().unwrap_or_default()
     }
 
-    /// Whether it could go on like this.
+    /// Whether it could continue at this rate.
     fn is_steady(&self) -> bool {
         self.kind() != "fixed_period" || self.offered <= UNSTEADY
     }
@@ -412,7 +413,8 @@ fn tell(carrier: Carrier, route: Route, size: usize, all: &[Measured], report: &
     let place = format!("{} {} {} kB", carrier.name(), route.name(), size / 1_000);
     for kind in ["flood", "fixed_window", "fixed_period", "napa", "adaptive"] {
         let of_kind = all.iter().filter(|it| it.kind() == kind && it.is_steady());
-        // Of a sweep, the point with the most throughput for its latency: power, after Kleinrock.
+        // Of a sweep, the point with the best ratio of throughput to latency: power, after
+        // Kleinrock.
         let power = |it: &Measured| it.point.throughput_bytes_per_s / it.point.latency_s.max(1e-9);
         let Some(best) = of_kind.max_by(|a, b| power(a).total_cmp(&power(b))) else {
             continue;

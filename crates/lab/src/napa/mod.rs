@@ -1,25 +1,26 @@
-//! Pacing of reliable senders: flooding, windows and periods set by hand, NAPA as published ("NAPA: An
-//! algorithm to auto-tune unicast reliable communications over DDS"), and the pacer of this project,
+//! Pacing of reliable senders: flooding, windows and periods set by hand, NAPA as published ("NAPA:
+//! An algorithm to auto-tune unicast reliable communications over DDS"), and this project's pacer,
 //! which has no setting.
 //!
-//! | part | what |
+//! | part | content |
 //! |---|---|
-//! | `simulation` | the product's pacers in front of a simulated bottleneck; this is what is judged |
+//! | `simulation` | the product's pacers in front of a simulated bottleneck; only this is judged |
 //! | `zeromq` | between two processes, over the sessions of links |
 //! | `dds` | the same, over DDS |
 //!
-//! The last two run on plain loopback and through a narrow place, DDS also through one that loses. They
-//! are reported, not judged: on a machine that others use too they say what was possible then.
+//! The last two run on plain loopback and through a bottleneck, DDS also through a lossy one. They
+//! are reported, not judged: on a shared machine they show what was possible at the time.
 //!
-//! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis from
-//! half to ten times the time that a sample needs on the slowest part of the path) are what an expert
-//! could have set. Their *front* is the points that no other of them beats in throughput and median latency. A
-//! pacer's **distance** from it is the least d such that with (1 + d) times its throughput and its
-//! latency divided by (1 + d) no point of the front would beat it: on logarithmic axes, how far it
-//! would have to move in both to lie on the front; 0 on it or beyond. Since a pacer that sends little also
-//! lies on the front, at its slow end, a second target asks for nine tenths of the highest throughput
-//! on it. Throughput is of bytes delivered in order; latency is from writing a sample, when the pacer
-//! lets it go, to its delivery. Each point is the median of three seeds.
+//! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis
+//! from half to ten times the time that a sample needs on the slowest part of the path) are the
+//! settings that an expert could have chosen. Their *front* is the points that no other of them
+//! beats in both throughput and median latency. A pacer's **distance** from it is the least d such
+//! that with (1 + d) times its throughput and its latency divided by (1 + d) no point of the front
+//! would beat it: on logarithmic axes, how far it would have to move in both to reach the front; 0
+//! on it or beyond. Since a pacer that sends little also lies on the front, at its slow end, a
+//! second target demands nine tenths of the front's highest throughput. Throughput counts bytes
+//! delivered in order; latency is measured from the time when the pacer lets a sample be written to
+//! its delivery. Each point is the median of three seeds.
 
 mod bottleneck;
 mod cable;
@@ -32,13 +33,13 @@ use crate::{Error, Report, Settings};
 /// The part that needs no network.
 const SIMULATION: &str = "simulation";
 
-/// The parts: one that needs no network, and a carrier each.
+/// The parts: one without a network, and one for each carrier.
 pub(crate) fn parts() -> Vec<&'static str> {
     let carriers = loopback::Carrier::ALL.iter().map(|it| it.name());
     std::iter::once(SIMULATION).chain(carriers).collect()
 }
 
-/// Runs the parts that are wanted.
+/// Runs the selected parts.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("napa", settings.seed);
     let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);

@@ -1,4 +1,4 @@
-//! In simulation: the front, and what happens when something changes.
+//! In simulation: the front, and the reaction to changes.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::report::file_name;
 use crate::timing::median;
 use crate::{Limit, Reference, Report, Settings};
 
-/// Bytes of the paper's samples, and a quick run's.
+/// Size of the paper's samples, and of a quick run's, in bytes.
 const SIZES: [u64; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 const SIZES_QUICK: [u64; 2] = [20_000, 100_000];
 /// Seeds of a point.
@@ -220,7 +220,7 @@ fn row(
 ) {
     let capacity = network.path(0, size, Choice::Flood).capacity_bytes_per_s();
     let note = format!(
-        "{:.1} % of the slowest part; p50 {:.3} ms, p99 {:.3} ms; {:.1} % sent again; {distance:.1} % from the front",
+        "{:.1} % of the slowest part; p50 {:.3} ms, p99 {:.3} ms; {:.1} % retransmitted; {distance:.1} % from the front",
         point.throughput_bytes_per_s / capacity * 100.0,
         point.latency_s * 1e3,
         outcome.latency_p99_s * 1e3,
@@ -230,7 +230,7 @@ fn row(
     report.row(&row, point.throughput_bytes_per_s / 1e6, "MB/s", note);
 }
 
-/// A line of the table of a network: what one pacer reaches with samples of one size.
+/// A line of the table of a network: the figures of one pacer with samples of one size.
 fn line(table: &mut String, size: u64, name: &str, point: &Point, outcome: &Outcome) {
     let _ = writeln!(
         table,
@@ -250,8 +250,8 @@ fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f6
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// When, after so many seconds, throughput is again at nine tenths and latency below so much for
-/// three tenths of a second.
+/// The number of seconds after which throughput is again at nine tenths and latency below the bound
+/// for three tenths of a second.
 fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
     let later: Vec<&Moment> = moments.iter().filter(|it| it.at_s > from).collect();
     let well = |it: &&Moment| {
@@ -260,7 +260,7 @@ fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
             && it.latency_p50_s <= latency
     };
     let at = later.windows(3).find(|three| three.iter().all(well));
-    // The moment ends a tenth of a second after it begins.
+    // The moment ends a tenth of a second after it starts.
     at.map_or(f64::INFINITY, |three| three[0].at_s - 0.1 - from)
 }
 
@@ -292,7 +292,7 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 format!("{kilobytes} kB: {pacer} takes over after 2 s of flooding: back after");
             let back = back_after(&moments, 2.0, rate, latency);
             report.row(&name, back, "s", format!(
-                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the least latency",
+                "256 samples in flight; latency before {:.0} ms; back is 90 % of the rate at twice the lowest latency",
                 mean(&moments, 1.0, 2.0, |it| it.latency_p50_s) * 1e3
             ));
             if pacer == "adaptive" {
@@ -324,7 +324,7 @@ pub(super) fn events(bench: &Settings, report: &mut Report) {
                 back,
                 "s",
                 format!(
-                    "90 % of the new rate at twice the new least latency; {again:.1} % sent again"
+                    "90 % of the new rate at twice the new least latency; {again:.1} % retransmitted"
                 ),
             );
             if pacer == "adaptive" {
@@ -448,7 +448,7 @@ pub(super) fn period(bench: &Settings, report: &mut Report) {
             point.throughput_bytes_per_s / 1e6,
             "MB/s",
             format!(
-                "p50 {:.3} ms; {:.1} % sent again",
+                "p50 {:.3} ms; {:.1} % retransmitted",
                 point.latency_s * 1e3,
                 outcome.sent_again as f64 / outcome.sent.max(1) as f64 * 100.0
             ),

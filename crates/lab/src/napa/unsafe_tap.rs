@@ -1,13 +1,13 @@
 //! A virtual Ethernet interface of the kernel (TAP): the only unsafe code of this crate.
 //!
-//! What the one call needs to be sound, and why it holds:
-//! 1. `TUNSETIFF` takes a pointer to a `struct ifreq`, reads its name and flags, and writes the name
-//!    that was given into it. [`Request`] has its size and layout (40 bytes on 64-bit Linux: a name of
-//!    16, then a union that begins with the flags), is initialized in whole, and lives through the call.
-//! 2. The descriptor is that of a file that is open through the call.
+//! The requirements of the one unsafe call, and why they hold:
+//! 1. `TUNSETIFF` takes a pointer to a `struct ifreq`, reads its name and flags, and writes the
+//!    assigned name into it. [`Request`] has its size and layout (40 bytes on 64-bit Linux: a name of
+//!    16, then a union that starts with the flags), is fully initialized, and outlives the call.
+//! 2. The descriptor belongs to a file that is open during the call.
 #![allow(
     unsafe_code,
-    reason = "one call of the kernel; the module comment lists what it needs"
+    reason = "one system call; the module comment lists its requirements"
 )]
 
 use std::ffi::c_int;
@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use nix::libc;
 
-/// Bytes of a name with the zero at its end.
+/// Length of a name including the terminating zero, in bytes.
 const NAME_BYTES: usize = libc::IFNAMSIZ;
 
 /// A `struct ifreq`, as this call reads it.
@@ -37,12 +37,12 @@ nix::ioctl_write_ptr_bad!(
     Request
 );
 
-/// Makes an interface in this thread's network. What is written to the file arrives there, one frame
-/// for each write; what is sent there is read. It is there as long as the file is open. Reading and
-/// writing do not wait.
+/// Creates an interface in this thread's network. Each write to the file arrives there as one
+/// frame; frames sent there are read from the file. The interface exists as long as the file is
+/// open. Reads and writes do not block.
 ///
 /// # Errors
-/// Without permission, or where the kernel has no such interfaces.
+/// Permission is missing, or the kernel has no such interfaces.
 pub(super) fn open(name: &str) -> io::Result<File> {
     let mut request = Request {
         name: [0; NAME_BYTES],

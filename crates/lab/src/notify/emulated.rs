@@ -1,11 +1,11 @@
 //! Real datagrams between real sockets of one process, with keys, on links emulated in user space.
 //!
-//! Each node has a UDP socket on loopback and the product's machine with all its keys. A
-//! message is held back for the send cost of a small device (one after the other for each node) and
-//! the latency, then goes through the kernel to the other socket. With a latency of 5 ms and more one
-//! processor has time for all nodes; where half of hundreds of sinks look at a signature in the same moment, both
-//! times are longer, in the same proportion. An event during which the emulator itself was
-//! late, because others wanted the processors, does not count.
+//! Each node has a UDP socket on loopback and the product's machine with all its keys. A message is
+//! delayed by the send cost of a small device (one after another for each node) and the latency,
+//! then goes through the kernel to the other socket. With a latency of at least 5 ms one processor
+//! has time for all nodes; if half of hundreds of sinks verify a signature at the same moment, both
+//! times are longer, in the same proportion. An event during which the emulator itself was late,
+//! because other programs used the processors, does not count.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -23,28 +23,27 @@ use chappe_sim::network::Queue;
 
 use crate::{Error, Limit, Reference, Report, Settings};
 
-/// How many sinks, and how many times as long as the least all times are.
+/// Numbers of sinks, and the factor by which all times exceed the minimum.
 const SIZES: [(usize, u32); 4] = [(5, 1), (18, 1), (100, 20), (500, 100)];
-/// The least times: `o` and `L`.
+/// The minimum times: `o` and `L`.
 const SEND_COST: Duration = Duration::from_micros(200);
 const LATENCY: Duration = Duration::from_millis(5);
 /// Events of one measurement that count.
 const EVENTS: usize = 5;
-/// Events after which a measurement is given up, and fewer of which are none.
+/// Number of events after which a measurement is given up, and below which it is invalid.
 const EVENTS_TRIED: usize = 40;
 const EVENTS_LEAST: usize = 3;
-/// How late the emulator may be in an event that counts, with the least times.
+/// Maximum delay of the emulator in a valid event, with the minimum times.
 const LATE_MAX: Duration = Duration::from_micros(250);
-/// Longer nobody waits for an event.
+/// Maximum wait for an event.
 const EVENT_MAX: Duration = Duration::from_secs(60);
-/// What is left of a wait is spent looking at the clock: a sleep may take that much longer.
+/// The end of a wait is spent polling the clock: a sleep may take this much longer.
 const SPIN: Duration = Duration::from_micros(150);
 const TOPIC: u64 = 1;
 /// The plan of a source without a setting.
 const MEASURED: Choice = Choice::Measured { cap: CAP };
 
-/// Links with dead sinks: how many sinks, how many times as long as the least all times are, `T`, and
-/// how many networks are looked at.
+/// Links with dead sinks: number of sinks, factor of all times, `T`, and number of networks.
 const DEAD_SIZES: [(usize, u32, Duration, u64); 2] = [
     (100, 20, Duration::from_secs(12), 3),
     (500, 100, Duration::from_secs(40), 1),
@@ -52,14 +51,14 @@ const DEAD_SIZES: [(usize, u32, Duration, u64); 2] = [
 /// Shares of dead sinks.
 const DEAD: [f64; 3] = [0.0, 0.01, 0.1];
 
-/// What a network is made of.
+/// The settings of a network.
 #[derive(Clone, Copy)]
 struct Setup {
     sinks: usize,
     plan: Choice,
     cost: Cost,
     loss: f64,
-    /// The share of sinks whose process has ended: what is sent to them lies in their sockets.
+    /// The share of sinks whose process has ended: messages to them stay in their sockets.
     dead: f64,
     within: Duration,
     seed: u64,
@@ -83,7 +82,7 @@ struct Node {
     socket: UdpSocket,
     tree: Tree<Keys>,
     dead: bool,
-    /// When the emulated processor has done its sends.
+    /// The time when the emulated processor has finished its sends.
     free: Instant,
     timer: Option<Instant>,
 }
@@ -93,7 +92,7 @@ type Underway = (usize, SocketAddr, Vec<u8>);
 
 struct Network {
     nodes: Vec<Node>,
-    /// What is on emulated links.
+    /// The messages on emulated links.
     links: Queue<Underway>,
     cost: Cost,
     loss: f64,
@@ -103,10 +102,10 @@ struct Network {
     arrivals: Vec<Duration>,
     published: Instant,
     outcome: Option<Outcome>,
-    /// How late the emulator was at worst in this event.
+    /// Maximum delay of the emulator in this event.
     late: Duration,
     wrong: u64,
-    /// Events whose outcome was known and compared.
+    /// Events with a known outcome that were compared.
     judged: u64,
 }
 
@@ -154,7 +153,7 @@ impl Network {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("binding"))?;
             socket
                 .set_nonblocking(true)
-                .map_err(Error::io("a socket that does not block"))?;
+                .map_err(Error::io("making a socket non-blocking"))?;
             let keys = Keys::new(key(number));
             let at = contact(&socket, &keys)?;
             places.insert(at.address, number);
@@ -248,8 +247,8 @@ impl Network {
         self.nodes[node].timer = self.nodes[node].tree.deadline();
     }
 
-    /// Passes on what has reached the end of its link. The kernel delivers over loopback before the
-    /// call that sends is back, so the receiver is asked at once.
+    /// Passes on messages that have reached the end of their link. The kernel delivers over
+    /// loopback before the sending call returns, so the receiver is polled at once.
     fn step(&mut self) -> Result<(), Error> {
         let now = self.now();
         while self.links.next().is_some_and(|at| at <= now) {
@@ -297,7 +296,7 @@ impl Network {
         }
     }
 
-    /// One event, until its outcome is known: when the last live sink had it.
+    /// Runs one event until its outcome is known; returns when the last live sink had it.
     fn event(&mut self) -> Result<Duration, Error> {
         self.publish();
         while self.outcome.is_none() {
@@ -315,7 +314,7 @@ impl Network {
         Ok(self.arrivals.iter().max().copied().unwrap_or_default())
     }
 
-    /// One event, until the last live sink has it.
+    /// Runs one event until the last live sink has it.
     fn arrived(&mut self) -> Result<Duration, Error> {
         self.publish();
         while self.arrivals.len() < self.live() {
@@ -324,7 +323,7 @@ impl Network {
         Ok(self.arrivals.iter().max().copied().unwrap_or_default())
     }
 
-    /// How many sinks live.
+    /// The number of live sinks.
     fn live(&self) -> usize {
         self.nodes.iter().filter(|it| !it.dead).count() - 1
     }
@@ -345,7 +344,7 @@ impl Network {
 
     fn go_on(&mut self) -> Result<(), Error> {
         if self.now() - self.published > EVENT_MAX {
-            return Err(Error::Failed("an event did not come to its end".to_owned()));
+            return Err(Error::Failed("an event did not end".to_owned()));
         }
         self.step()?;
         self.wait();
@@ -386,7 +385,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
             let setup = Setup::new(sinks, Choice::Fixed(plan), cost, bench.seed);
             let mut network = Network::new(&setup)?;
             let (mut times, mut late) = (Vec::new(), Duration::ZERO);
-            // Of every sink, of the events that count.
+            // Of every sink, for the valid events.
             let mut all = Vec::new();
             for tried in 0..EVENTS_TRIED {
                 let took = network.event()?;
@@ -462,8 +461,8 @@ fn judge(report: &mut Report, links: &str, wrong: u64, judged: u64) {
     report.target(name, (wrong as f64, "events"), judged, Limit::AtMost(0.0));
 }
 
-/// Dead sinks: the time to the last live one, of the first event and of the third, by which it is known
-/// who is dead.
+/// Dead sinks: the time to the last live one, for the first event and for the third, by which the
+/// dead ones are known.
 pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     let (mut worst, mut worst_first): (f64, f64) = (0.0, 0.0);
     let (mut wrong, mut judged) = (0, 0);
@@ -533,7 +532,7 @@ pub(super) fn dead(bench: &Settings, report: &mut Report) -> Result<(), Error> {
         "emulated links, 1 and 10 % dead, third event: time to the last live sink, worst median";
     let halves = Reference::new("two halves without failures", 1.0);
     report.target(name, (worst, ""), halves, Limit::AtMost(1.3));
-    // Not judged: where a large part has a dead head it takes longer.
+    // Not judged: if a large part has a dead head it takes longer.
     let name = "the same, first event, not judged";
     report.row(
         name,

@@ -1,4 +1,4 @@
-//! A source and eight sinks in one thread, without sockets: what the machine takes for an event.
+//! A source and eight sinks in one thread, without sockets: the machine's cost of an event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use chappe_notification_tree::{
 
 use crate::Error;
 
-/// Sinks; by two halves four of them are heads.
+/// Number of sinks; with two halves four of them are heads.
 pub(super) const SINKS: usize = 8;
 const TOPIC: u64 = 1;
-/// What a datagram takes on the virtual clock.
+/// Delay of a datagram on the virtual clock.
 const WAY: Duration = Duration::from_micros(100);
 
 /// Sinks from 0; the source is the last.
@@ -23,7 +23,7 @@ pub(super) struct Machines<G> {
     contacts: Vec<Contact>,
     now: Instant,
     way: VecDeque<(usize, Vec<u8>)>,
-    /// Datagrams that have arrived, whose memory is used again.
+    /// Delivered datagrams whose memory is reused.
     spare: Vec<Vec<u8>>,
     delivered: usize,
 }
@@ -76,14 +76,14 @@ impl<G: Guard> Machines<G> {
         Ok(machines)
     }
 
-    /// Publishes an event, and lets all arrive that comes of it.
+    /// Publishes an event, and delivers all messages that follow.
     pub(super) fn event(&mut self, body: &[u8]) {
         self.now += WAY;
         self.nodes[SINKS].publish_borrowed(self.now, TOPIC, body, None);
         self.outputs(SINKS);
         while let Some((to, datagram)) = self.way.pop_front() {
             self.now += WAY;
-            // One that is refused is missed among those that are delivered.
+            // A refused one shows as missing among the delivered ones.
             if let Ok(message) = self.nodes[to].open(self.now, &datagram) {
                 self.nodes[to].handle_input(self.now, Input::Receive(message));
                 self.outputs(to);
@@ -92,7 +92,7 @@ impl<G: Guard> Machines<G> {
         }
     }
 
-    /// How often a sink was given an event.
+    /// Number of events delivered to a sink.
     pub(super) fn delivered(&self) -> usize {
         self.delivered
     }

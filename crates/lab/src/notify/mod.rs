@@ -1,18 +1,20 @@
-//! Notification trees compared with plain notification: the figures 6 to 9 of "An Optimized WS-Eventing for
-//! Large-Scale Networks" (time until the last sink has the event, by the number of sinks), and on.
+//! Notification trees compared with plain notification: the figures 6 to 9 of "An Optimized
+//! WS-Eventing for Large-Scale Networks" (time until the last sink has the event, by the number of
+//! sinks), and more.
 //!
-//! Everything is in units of `o`, the time a node needs for one send, and `o` and `L` (the latency) are
-//! printed with it, so that it can be compared with other machines. The peers are plans of the same machine:
-//! sequential with and without waiting for responses (WS-Eventing), two halves (the paper's).
+//! All times are in units of `o`, the time a node needs for one send; `o` and `L` (the latency) are
+//! printed too, which allows a comparison with other machines. The peers are plans of the same
+//! machine: sequential with and without waiting for responses (WS-Eventing), two halves (the
+//! paper's).
 //!
-//! - `--only simulated`: plans side by side, 1 to 18 sinks and up to 100,000, without failures
+//! - `--only simulated`: plans compared, 1 to 18 sinks and up to 100,000, without failures
 //! - `--only million`: 1,000,000 sinks
 //! - `--only failures`: dead sinks, loss
-//! - `--only sources`: several sources at once, at the pace of a pacer and of nothing
-//! - `--only mixed`: runs of mixed trouble, judged
+//! - `--only sources`: several sources at once, with and without a pacer
+//! - `--only mixed`: runs of mixed faults, judged
 //! - `--only emulated`: real sockets on loopback, a link emulator in user space
 //! - `--only emulated-dead`: the same with dead sinks
-//! - `--only security`: what signatures, tags, receipts and windows on disk cost, and an event at nine nodes with and
+//! - `--only security`: the cost of signatures, tags, receipts and windows on disk, and an event at nine nodes with and
 //!   without them
 
 mod emulated;

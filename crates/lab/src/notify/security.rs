@@ -1,6 +1,7 @@
-//! What each part of security costs one event, with the product's keys on this machine: the signature
-//! at the source and its verification at each sink, the tag of each hop, the receipt, the first word
-//! with a peer, keeping what was seen on disk; and an event at a source and eight sinks, with and without keys.
+//! The cost of each part of security for one event, with the product's keys on this machine: the
+//! signature at the source and its verification at each sink, the tag of each hop, the receipt, the
+//! first exchange with a peer, and storing the window of seen events on disk; and an event at a
+//! source and eight sinks, with and without keys.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const HOPS_BYTES: [usize; 2] = [350, 1_216];
 /// Batches, of which the median counts, and repetitions in each.
 const BATCHES: usize = 21;
 const REPETITIONS: u32 = 100;
-/// Windows kept on disk.
+/// Windows stored on disk.
 const KEPT: usize = 100;
 
 /// The median of the batches, for one repetition.
@@ -124,7 +125,7 @@ pub(super) fn run(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an event costs all nodes together, once as many are kept as are kept at most.
+/// The cost of an event for all nodes together, once the maximum number of events is kept.
 fn machine<G: Guard>(mut machines: Machines<G>, body: &[u8]) -> Result<Duration, Error> {
     let warm_up = REPETITIONS as usize;
     (0..warm_up).for_each(|_| machines.event(body));
@@ -132,12 +133,12 @@ fn machine<G: Guard>(mut machines: Machines<G>, body: &[u8]) -> Result<Duration,
     let events = warm_up + BATCHES * REPETITIONS as usize;
     match machines.delivered() == events * SINKS {
         true => Ok(took),
-        false => Err(Error::Failed("a sink was not given an event".to_owned())),
+        false => Err(Error::Failed("a sink did not receive an event".to_owned())),
     }
 }
 
 fn keep(folder: &std::path::Path) -> Result<Vec<Duration>, Error> {
-    let failed = || Error::io("keeping a window");
+    let failed = || Error::io("storing a window");
     let mut files = WindowFiles::new(folder.to_owned()).map_err(failed())?;
     timing::each(KEPT, |newest| {
         let window = Window {

@@ -14,7 +14,7 @@ use crate::report::file_name;
 use crate::{Error, Limit, Reference, Report, Settings};
 
 /// Send cost, latency and handling in µs: small devices on a local network; the same on a slower
-/// one; a PC on a local network; and what fits the paper's break-even at 28 sinks.
+/// one; a PC on a local network; and values that match the paper's break-even at 28 sinks.
 const NETWORKS: [(&str, u64, u64, u64); 4] = [
     ("small devices, LAN", 20, 30, 10),
     ("small devices, 1 ms", 20, 1_000, 10),
@@ -25,14 +25,14 @@ const NETWORKS: [(&str, u64, u64, u64); 4] = [
 const SIZES: [u32; 6] = [28, 60, 100, 1_000, 10_000, 100_000];
 /// The fan-out cap.
 const CAP: u16 = chappe_notification_tree::CAP;
-/// Messages that wait at a node that is busy sending, where nothing is to be lost.
+/// Maximum number of messages queued at a busy node when none must be lost.
 const ROOM: usize = 1 << 22;
 /// Seeds of a run with failures.
 const SEEDS: u64 = 11;
-/// How long after the heartbeat of a new list the first event comes. Silent sinks are known by then; the outcome of
-/// the heartbeat is known half a second later.
+/// Time from the heartbeat of a new list to the first event. By then silent sinks are known; the
+/// outcome of the heartbeat is known half a second later.
 const BEHIND_HEARTBEAT: Duration = Duration::from_millis(20);
-/// What pacing at each source may cost in time, and the share of messages (in percent) that ports may still
+/// Maximum cost of pacing at each source in time, and the share of messages (in percent) that ports may still
 /// drop.
 const SLOWER_MAX: f64 = 1.5;
 const DROPPED_MAX: f64 = 0.01;
@@ -68,13 +68,13 @@ fn network(seed: u64, sinks: u32, (send, latency, handling): (u64, u64, u64)) ->
     }
 }
 
-/// Runs, and makes a broken promise an error.
+/// Runs, and turns a broken promise into an error.
 fn judged(settings: &tree::Settings) -> Result<tree::Report, Error> {
     let report = tree::run(settings, &mut |_| {});
     match report.violations.first() {
         None => Ok(report),
         Some(what) => Err(Error::Failed(format!(
-            "a promise was broken: {what}\n  again: {}",
+            "a promise was broken: {what}\n  to repeat: {}",
             settings.again()
         ))),
     }
@@ -82,7 +82,7 @@ fn judged(settings: &tree::Settings) -> Result<tree::Report, Error> {
 
 /// Without failures: the paper's figures, fits, break-even, and the distance from the optimum.
 pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> {
-    // The time to the last sink and the optimum's, in send costs, where their ratio is the largest.
+    // The time to the last sink and the optimum's, in send costs, where their ratio is largest.
     let mut worst = (0.0, 1.0);
     for (name, send, latency, handling) in NETWORKS {
         (bench.progress)(&format!("plans without failures, {name}"));
@@ -144,7 +144,7 @@ pub(super) fn plans(bench: &Settings, report: &mut Report) -> Result<(), Error> 
     Ok(())
 }
 
-/// The paper's fits over 1 to 18 sinks, and from which number on the tree is quicker.
+/// The paper's fits over 1 to 18 sinks, and the number of sinks from which the tree is faster.
 fn fits(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
     let of = |plan: &str| {
         at.iter()
@@ -180,7 +180,7 @@ fn fits(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
             report.row(&row, saved, "%", "");
         }
     }
-    // As the paper has its break-even: where its fits of few sinks meet.
+    // As the paper determines its break-even: the intersection of its fits over few sinks.
     let first_18 = |plan: &str| &of(plan)[..18.min(of(plan).len())];
     let tree = fit::logarithm(first_18("two halves"));
     let plain = fit::line(first_18("sequential"));
@@ -193,7 +193,8 @@ fn fits(name: &str, at: &[(&str, Vec<(f64, f64)>)], report: &mut Report) {
     report.row(&row, meet.map_or(0.0, f64::from), "sinks", note);
 }
 
-/// From how many sinks on the tree is quicker: by the model, which the machine keeps to the nanosecond.
+/// The number of sinks from which the tree is faster: by the model, which the machine keeps to the
+/// nanosecond.
 fn break_even(name: &str, cost: Cost, optimum: Plan, report: &mut Report) {
     const MOST: u32 = 2_000;
     for (tree_name, tree, plain_name, plain) in [
@@ -264,9 +265,9 @@ pub(super) fn million(bench: &Settings, report: &mut Report) -> Result<(), Error
     Ok(())
 }
 
-/// Dead sinks and loss: the time to the last live sink, for the first event of a source that nobody
-/// has heard of, for the first one after the heartbeat that drivers send for a new list, and once the
-/// network knows its dead.
+/// Dead sinks and loss: the time to the last live sink, for the first event of an unknown source,
+/// for the first one after the heartbeat that drivers send for a new list, and once the network
+/// knows its dead sinks.
 pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     const EVENTS: [&str; 3] = [
         "first event, nothing known",
@@ -330,8 +331,8 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
             }
         }
     }
-    // The first event with nothing known is a row and not judged: drivers send none like it, except one
-    // that is published in the same moment as the list.
+    // The first event with nothing known is a row and not judged: drivers send none like it, except
+    // one that is published at the same moment as the list.
     for (what, worst) in EVENTS.iter().zip(worst).skip(1) {
         let name = format!("10 % dead, {what}: time to the last live sink, worst median");
         let halves = Reference::new("two halves without failures", 1.0);
@@ -340,8 +341,8 @@ pub(super) fn failures(bench: &Settings, report: &mut Report) -> Result<(), Erro
     Ok(())
 }
 
-/// All plans next to each other where sinks are dead and messages are lost: the time to the last live sink for the
-/// third event, when it is known who is silent.
+/// All plans compared with dead sinks and lost messages: the time to the last live sink for the
+/// third event, when the silent sinks are known.
 pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     let (name, send, latency, handling) = NETWORKS[0];
     let nanos = |micros: u64| micros * 1_000;
@@ -390,8 +391,8 @@ pub(super) fn plans_with_failures(bench: &Settings, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Several sources at once, through ports of a switch with short queues: an event now and then, and many at once,
-/// each source at the pace of nothing but its processor, or of `adaptive`.
+/// Several sources at once, through switch ports with short queues: occasional events, and many at
+/// once; each source at the pace of its processor, or of `adaptive`.
 pub(super) fn sources(bench: &Settings, report: &mut Report) -> Result<(), Error> {
     const QUEUE_BYTES: u64 = 32 * 1_024;
     // Each where its ratio is the largest: time and that of flooding, messages dropped and sent.
@@ -413,7 +414,7 @@ pub(super) fn sources(bench: &Settings, report: &mut Report) -> Result<(), Error
                     pacer: pacer.parse().ok(),
                     ..network(bench.seed, 200, (20, 30, 10))
                 };
-                // Beyond what the network carries flooding breaks promises; that is what is shown.
+                // Beyond the network's capacity flooding breaks promises; the rows show that.
                 let ran = match pacer {
                     "flood" => tree::run(&settings, &mut |_| {}),
                     _ => judged(&settings)?,

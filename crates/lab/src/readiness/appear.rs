@@ -1,9 +1,9 @@
 //! From a device's appearance to its first element in the log of a node.
 //!
 //! The node is `chappe serve`, level `power`. The device is in this process, so that one clock has
-//! both ends: it begins when the device is started (before its sockets are bound and its
-//! Hello is sent), the device sends its event as soon as it is subscribed to, and it ends when the
-//! node's REST interface tells that the element is acknowledged. The end is asked for every half
+//! both ends: it starts when the device is started (before its sockets are bound and its Hello is
+//! sent), the device sends its event as soon as it has a subscriber, and it ends when the node's
+//! REST interface reports that the element is acknowledged. The end is polled every half
 //! millisecond, on the same processor, so the figure is an upper bound.
 
 use std::process::Command;
@@ -25,9 +25,9 @@ use super::{Bench, Floors, runtime};
 use crate::process::Process;
 use crate::{Error, Limit, Reference, Report};
 
-/// Time between two looks at the node.
+/// Time between two polls of the node.
 const LOOK: Duration = Duration::from_micros(500);
-/// A device that gives nothing within this is a failure.
+/// A device without an element within this time is a failure.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(bench: &Bench<'_>, floors: Floors, report: &mut Report) -> Result<(), Error> {
@@ -49,13 +49,13 @@ pub(super) fn run(bench: &Bench<'_>, floors: Floors, report: &mut Report) -> Res
     let rounds = bench.rounds(40, 5);
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        // Each device in a runtime of its own, so that nothing of the one before is left.
+        // Each device has its own runtime, so that nothing remains of the previous one.
         times.push(runtime()?.block_on(appear(bench, round, &streams))?);
     }
     let note = "device started -> node reports its event as acknowledged (level power)";
     let name = "device appears -> first element";
     let (median, _) = report.times(name, note, &times);
-    // Search and answer; description, subscription and event; the event and what is stored of it.
+    // Search and answer; description, subscription and event; the event and its storage.
     let floor = 2.0 * floors.udp_ms + 3.0 * floors.tcp_ms + 2.0 * floors.sync_ms;
     let floor = Reference::new("floor: 2 UDP, 3 TCP, 2 syncs, p50", floor);
     report.target(
@@ -113,7 +113,7 @@ async fn appear(bench: &Bench<'_>, round: usize, streams: &Contact) -> Result<Du
     elapsed
 }
 
-/// Whether the node tells of an acknowledged element of this device.
+/// Whether the node reports an acknowledged element of this device.
 async fn acknowledged(http: &Client, streams: &Contact, device: &str) -> Result<bool, Error> {
     let what = "asking the node for its streams";
     let answer = http.get(streams).await.map_err(Error::failed(what))?;

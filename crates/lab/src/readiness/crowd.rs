@@ -1,4 +1,4 @@
-//! Many devices, probed at once with the delay off: all of them answer at the same moment.
+//! Many devices, probed at once with the delay off: all answer at the same moment.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::found::client;
 use super::{Bench, CLIENT_ADDRESS, runtime};
 use crate::{Error, Limit, Reference, Report};
 
-/// Devices, each on a loopback address of its own.
+/// Devices, each on its own loopback address.
 const DEVICES: u8 = 200;
-/// Time for the Hellos of all, which all of them hear, to be over.
+/// Time for the Hellos of all devices, which all of them receive, to end.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Searches, one after the other, until any device answers: a busy machine takes longer to settle.
+/// Searches, one after another, until any device answers: a busy machine takes longer to settle.
 const WARM_UPS: usize = 10;
 
 pub(super) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
@@ -48,12 +48,12 @@ pub(super) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
         let searched = match starting.recv() {
             Ok(Ok(())) => runtime()?.block_on(search(bench)),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::Failed("the devices were not started".to_owned())),
+            Err(_) => Err(Error::Failed("the devices did not start".to_owned())),
         };
         drop(end);
         devices
             .join()
-            .map_err(|_| Error::Failed("the devices gave up".to_owned()))??;
+            .map_err(|_| Error::Failed("the devices stopped".to_owned()))??;
         let (counts, times) = searched?;
         let least = counts.iter().copied().min().unwrap_or(0) as f64;
         let note = "from the search to the last match; delay off, found twice or more count once";
@@ -86,7 +86,7 @@ async fn search(bench: &Bench<'_>) -> Result<(Vec<usize>, Vec<Duration>), Error>
     Ok((counts, times))
 }
 
-/// One search by a new client: how many matched, and when the last did.
+/// One search by a new client: the number of matches, and the time of the last.
 async fn once(search: &Search) -> Result<(usize, Duration), Error> {
     let client = client(CLIENT_ADDRESS)?;
     let mut discovery = client.listen();

@@ -10,7 +10,7 @@ use chappe_xml::Name;
 use super::{Bench, CLIENT_ADDRESS, runtime};
 use crate::Error;
 
-/// Searches that may stay unanswered before the device counts as unusable.
+/// Number of unanswered searches after which the device counts as unusable.
 const ATTEMPTS: usize = 5;
 
 /// The times of each step.
@@ -34,7 +34,7 @@ pub(crate) fn client(address: &str) -> Result<DeviceClient, Error> {
     DeviceClient::start(options, Drops::default()).map_err(Error::failed("starting the client"))
 }
 
-/// Each round with a client of its own, and a pause: a device limits its answers.
+/// Each round has its own client, and a pause: a device limits its answers.
 pub(super) fn measure(bench: &Bench<'_>, rounds: usize, pause: Duration) -> Result<Steps, Error> {
     let search = Search {
         types: vec![Name::owned(bench.namespace.clone(), "Readiness".to_owned())],
@@ -63,14 +63,16 @@ async fn round(search: &Search, steps: &mut Steps) -> Result<(), Error> {
         let probed = Instant::now();
         client.resolve(&found.endpoint).await.map_err(asking())?;
         if !resolved(&mut discovery).await {
-            return Err(Error::Failed("the device was not resolved".to_owned()));
+            return Err(Error::Failed(
+                "the device did not answer the resolve".to_owned(),
+            ));
         }
         let resolved = Instant::now();
         let description = client.describe(&found).await;
         let described = Instant::now();
         let description = description.map_err(Error::failed("describing the device"))?;
         if description.services.is_empty() || !description.notes.is_empty() {
-            let what = format!("an odd description: {:?}", description.notes);
+            let what = format!("an unexpected description: {:?}", description.notes);
             return Err(Error::Failed(what));
         }
         steps.probe.push(probed - start);
@@ -80,7 +82,7 @@ async fn round(search: &Search, steps: &mut Steps) -> Result<(), Error> {
         client.close().await;
         return Ok(());
     }
-    Err(Error::Failed("the device is not found".to_owned()))
+    Err(Error::Failed("the device was not found".to_owned()))
 }
 
 /// The device that matches the search, if one does.

@@ -1,8 +1,8 @@
-//! How soon a device is usable: found, understood, its first event stored.
+//! The time until a device is usable: found, described, its first event stored.
 //!
-//! All of it over the loopback, client and device in processes of their own, both on one processor
-//! where a latency is the figure. The study "Evaluating the Performance of DPWS in a Body Area
-//! Network" has about a second from the search to the description; it is not run here.
+//! Everything runs over the loopback, client and device as separate processes, both on one
+//! processor where the figure is a latency. The study "Evaluating the Performance of DPWS in a Body
+//! Area Network" reports about a second from the search to the description; it is not run here.
 
 mod appear;
 mod crowd;
@@ -20,9 +20,9 @@ use crate::pinned::Pinned;
 use crate::process::{Folder, Process};
 use crate::{Error, Limit, Reference, Report, Settings};
 
-/// Where the client lives. A device limits the answers to a /24, so it is not that of others.
+/// The client's address. A device limits the answers to a /24, so the client has its own.
 const CLIENT_ADDRESS: &str = "127.0.9.1";
-/// Where the device lives.
+/// The device's address.
 const DEVICE_ADDRESS: &str = "127.0.8.1";
 
 /// Runs the scenario.
@@ -58,7 +58,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Medians of what the system alone takes for the same bytes, in milliseconds.
+/// Medians of the time that the system alone takes for the same bytes, in milliseconds.
 #[derive(Clone, Copy)]
 struct Floors {
     /// A UDP exchange.
@@ -69,7 +69,7 @@ struct Floors {
     sync_ms: f64,
 }
 
-/// What the parts of the scenario share.
+/// Shared state of the parts of the scenario.
 struct Bench<'a> {
     settings: &'a Settings,
     /// The program under test.

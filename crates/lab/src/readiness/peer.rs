@@ -15,7 +15,7 @@ const ADDRESS: &str = "127.0.0.1";
 pub(super) fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), Error> {
     let provider = checkout::root().map(|root| root.join("check/sdc/provider.py"));
     let (Some(python), Some(provider)) = (checkout::peers_python(), provider) else {
-        let reason = "sdc11073 is not installed; check/peers sdc does that";
+        let reason = "sdc11073 is not installed (`check/peers sdc` installs it)";
         report.skipped.push(reason.to_owned());
         return Ok(());
     };
@@ -72,7 +72,7 @@ async fn find(endpoint: &str) -> Result<(Duration, Duration), Error> {
                 return Ok((probed, all));
             }
             Some(Seen::SearchEnded { id, .. }) if id == search => {
-                return Err(Error::Failed("it does not answer".to_owned()));
+                return Err(Error::Failed("the provider does not answer".to_owned()));
             }
             Some(_) => {}
             None => return Err(Error::Failed("the client ended".to_owned())),

@@ -1,7 +1,7 @@
-//! The registry at size: synthetic services in memory, searches, and a SPARQL query of two patterns in
-//! either order. The peer is SQLite in memory with the same services. The journal is in memory, so its
-//! durability costs nothing here. The triples counted include those that the registry makes of an
-//! entity's fields.
+//! The registry at scale: synthetic services in memory, searches, and a SPARQL query of two
+//! patterns in either order. The peer is SQLite in memory with the same services. The journal is in
+//! memory, so durability costs nothing here. The counted triples include those that the registry
+//! derives from an entity's fields.
 
 mod sqlite;
 
@@ -17,13 +17,13 @@ use chappe_transport::resident_bytes;
 use crate::{Error, Limit, Reference, Report, Settings, timing};
 use sqlite::{Pattern, Sqlite};
 
-/// Services of a whole run.
+/// Services of a full run.
 const SERVICES: usize = 100_000;
 /// Services of a quick one.
 const SERVICES_QUICK: usize = 10_000;
 /// Triples of a service.
 const TRIPLES: usize = 30;
-/// Triples that the registry makes of a service's own fields.
+/// Triples that the registry derives from a service's own fields.
 const OWN_TRIPLES: usize = 8;
 /// The longest median of a search in medians of SQLite: it returns whole entities, 30 triples each, where
 /// SQLite returns two columns.
@@ -80,13 +80,13 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     questions.ask(&mut report)?;
     report
         .skipped
-        .push("jUDDI: is not run yet; neither are durable publishing and signatures".to_owned());
+        .push("jUDDI is not run yet, nor are durable publishing and signatures".to_owned());
     Ok(report)
 }
 
 fn fill(services: usize, report: &mut Report) -> Result<Registry, Error> {
     let failed = || Error::failed("publishing");
-    // The journal is emptied now and then, so that the memory is the registry's own.
+    // The journal is emptied at intervals, so that the memory is the registry's own.
     let journal = MemoryJournal::new();
     let emptied = || Error::failed("emptying the journal");
     let registry = Registry::open(journal.clone()).map_err(failed())?;
@@ -112,7 +112,7 @@ fn fill(services: usize, report: &mut Report) -> Result<Registry, Error> {
     Ok(registry)
 }
 
-/// The questions, each spread over all services.
+/// The queries, each spread over all services.
 struct Questions<'a> {
     registry: &'a Registry,
     sqlite: Sqlite,
@@ -153,7 +153,7 @@ impl Questions<'_> {
                 patterns
             };
             let rows = |repeat: usize| self.rows(&patterns(repeat));
-            // Its planner does not know which pattern is the rare one: it gets that first.
+            // Its planner does not know which pattern is the rare one, so that one comes first.
             let peer = |repeat: usize| {
                 let (serial, maker) = (self.serial(repeat), maker(repeat % 100));
                 self.sqlite.rows([&serial, &maker])
@@ -287,7 +287,7 @@ fn service(number: usize) -> Entity {
     entity
 }
 
-/// Fields as a stream has them, until there are enough triples.
+/// Fields like those of a stream, until there are enough triples.
 fn describe_fields(entity: &mut Entity, number: usize) {
     let subject = iri(entity.key.clone());
     let text = |text: String| Term::from(Literal::new_simple_literal(text));

@@ -1,5 +1,5 @@
 //! The peer SQLite: the same services in memory, their names and two of their statements in indexed
-//! tables. That is kinder to it than to the registry, which keeps every statement and returns whole
+//! tables. That favours SQLite over the registry, which stores every statement and returns entire
 //! entities.
 
 use chappe_registry::Entity;
@@ -60,14 +60,14 @@ impl Sqlite {
         self.count(select, &[prefix, &after], wanted)
     }
 
-    /// The subjects of two patterns; it begins with the first.
+    /// The subjects that match two patterns; starts with the first.
     pub(super) fn rows(&self, [first, second]: [&Pattern; 2]) -> Result<(), Error> {
         let select = "select a.subject from statement a join statement b on a.subject = b.subject
                       where a.predicate = ?1 and a.object = ?2 and b.predicate = ?3 and b.object = ?4";
         self.count(select, &[&first.0, &first.1, &second.0, &second.1], 1)
     }
 
-    /// Prepares and runs a query, as a question in text is parsed each time.
+    /// Prepares and runs a query: a text query is parsed each time too.
     fn count(&self, select: &str, values: &[&str], wanted: usize) -> Result<(), Error> {
         let mut select = self.0.prepare(select).map_err(failed())?;
         let mut rows = select

@@ -1,4 +1,4 @@
-//! The end of a link that sends. The [crate documentation](crate) has the whole picture.
+//! The sending end of a link. The [crate documentation](crate) gives an overview.
 
 mod served;
 mod types;
@@ -25,11 +25,11 @@ pub use types::{
     SchemaOf, StreamState,
 };
 
-/// Steps of one channel that may wait for a schema: elements that are next, live elements, answers to
-/// fetches, and fetches, each with the schemas that it needs before.
+/// Maximum number of steps of one channel that may wait for a schema: the next elements, live
+/// elements, answers to fetches, and fetches, each with the schemas that must precede it.
 const WAITING_MAX: usize = 2 + 2 + FETCHES_MAX * 2 + FETCHES_MAX * 3;
 
-/// The end of a link that sends, for one session. The [crate documentation](crate) has its contract.
+/// The sending end of a link, for one session. The [crate documentation](crate) has its contract.
 ///
 /// Give it [`Input::Timeout`] when the connection is established: the time limit of the handshake
 /// starts then.
@@ -41,14 +41,14 @@ pub struct Origin {
     repair: RepairTurn,
     commands: VecDeque<SenderCommand>,
     events: VecDeque<OriginEvent>,
-    /// Elements went to the session before their schema: its invariant is broken.
+    /// Elements were passed to the session before their schema: the invariant is broken.
     unannounced: Option<(Channel, u32)>,
     has_ended: bool,
     now: Instant,
 }
 
 impl Origin {
-    /// An end without streams.
+    /// An origin without streams.
     #[must_use]
     pub fn new(config: OriginConfig) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Origin {
         }
     }
 
-    /// The subscriber's end of a channel, or a log that cannot be read.
+    /// Handles a channel that the subscriber ended, or whose log cannot be read.
     fn end(&mut self, channel: Channel, text: String) {
         if self.channels.remove(&channel).is_some() {
             self.events.push_back(OriginEvent::Ended { channel, text });
@@ -202,7 +202,7 @@ impl Origin {
         }
     }
 
-    /// Takes the steps of a channel that need no other schema, and requests the next schema.
+    /// Runs the steps of a channel that need no further schema, and requests the next schema.
     fn advance(&mut self, channel: Channel) {
         while let Some(step) = self.open_mut(channel).and_then(Open::step) {
             match step {
@@ -275,8 +275,8 @@ impl Origin {
         }
     }
 
-    /// Numbers are lost here. A subscriber continues from the last of them, so only those of one epoch
-    /// are named; the others are read next.
+    /// Handles numbers that are lost here. A subscriber continues from the last of them, so only
+    /// those of one epoch are named; the others are read next.
     fn gap(&mut self, request: ReadRequest, next: u64, reason: LossReason) {
         let ReadRequest { channel, from, .. } = request;
         match request.purpose {
@@ -305,7 +305,7 @@ impl Origin {
         }
     }
 
-    /// Elements before the one that cannot be decoded are read alone, and that one is lost.
+    /// Reads elements before an undecodable one separately; that one is lost.
     fn undecodable(&mut self, request: ReadRequest) {
         match request.purpose {
             ReadPurpose::Send if request.elements > 1 => self.read(ReadRequest {
@@ -330,7 +330,7 @@ impl Origin {
     fn live(&mut self, channel: Channel, first: Position, version: u32, records: Records) {
         let last = (first.sequence + records.len() as u64).saturating_sub(1);
         if self.open_mut(channel).is_none_or(|open| open.is_waiting()) {
-            // Read from the log later: they need no memory here until then.
+            // Read from the log later, so they need no memory here until then.
             return self.appended(channel, last);
         }
         let command = SenderCommand::Live {
@@ -356,8 +356,8 @@ impl Origin {
 
     // -- repair --
 
-    /// Requests elements from the subscriber. It names their schema by the version announced to it,
-    /// most likely that of an element next to the hole.
+    /// Requests elements from the subscriber. The request names their schema by the version
+    /// announced to it, most likely that of an element next to the hole.
     fn repair(&mut self, mut holes: Vec<Hole>) {
         holes.retain(|hole| self.open_mut(hole.channel).is_some());
         let served = self.channels.values();
@@ -379,7 +379,7 @@ impl Origin {
         }
     }
 
-    /// The subscriber requests elements that are damaged there.
+    /// Handles the subscriber's request for elements that are damaged there.
     fn fetch(&mut self, mut wanted: ReadRequest, epoch: u64, next: u64) {
         let open = self.open_mut(wanted.channel);
         let Some(first) = open.and_then(|open| open.first_of(epoch)) else {
@@ -393,7 +393,7 @@ impl Origin {
         self.read(wanted);
     }
 
-    /// None of the requested elements are here.
+    /// Answers a fetch when none of the requested elements exist here.
     fn fetched_none(&mut self, wanted: ReadRequest) {
         if let ReadPurpose::Fetch { request, .. } = wanted.purpose {
             self.tell_session(SessionCommand::Fetched {
@@ -483,7 +483,7 @@ impl Origin {
     fn check_channels(&self) -> Result<(), String> {
         for (channel, _) in self.sender.channels() {
             if !matches!(self.channels.get(&channel), Some(Served::Open(_))) {
-                return Err(format!("{channel} is granted, and not open here"));
+                return Err(format!("{channel} is granted but not open here"));
             }
         }
         for (channel, served) in &self.channels {
@@ -493,7 +493,9 @@ impl Origin {
                 return Err(format!("{channel}: {count} steps wait for schemas"));
             }
             if count > 0 && !is_schema {
-                return Err(format!("{channel}: a step waits for nothing"));
+                return Err(format!(
+                    "{channel}: a step waits although its schema was announced"
+                ));
             }
         }
         Ok(())
@@ -529,7 +531,7 @@ impl Machine for Origin {
         }
     }
 
-    /// Frames first, as in the session: frames that the program's answers cause are sent after them.
+    /// Frames first, as in the session: frames caused by the program's answers are sent after them.
     fn poll_output(&mut self) -> Option<Output<Bytes, OriginEvent>> {
         loop {
             match self.sender.poll_output() {

@@ -19,7 +19,7 @@ pub(super) enum Served {
     Open(Open),
 }
 
-/// The answer to a subscription, but for the schema.
+/// The answer to a subscription, without the schema.
 #[derive(Debug)]
 pub(super) struct Beginning {
     pub(super) next: u64,
@@ -38,18 +38,18 @@ pub(super) struct Open {
     epochs: Vec<(u64, u64)>,
     /// Versions of the schema announced in this session.
     announced: BTreeSet<u32>,
-    /// What waits for a schema, in order; the schema that is requested is first.
+    /// Steps that wait for a schema, in order; the schema of the first is requested.
     waiting: VecDeque<Step>,
 }
 
-/// A command to the session, or the schema that it needs before.
+/// A command to the session, or the schema that must precede it.
 #[derive(Debug)]
 pub(super) enum Step {
     Announce(SchemaOf),
     Send(SenderCommand),
 }
 
-/// The positions that a log is asked for, the newest first.
+/// The positions for which a log is asked to resume, newest first.
 pub(super) fn positions(subscription: &Subscription) -> Vec<Position> {
     let newest = subscription.start.have();
     let earlier = newest.map_or(&[][..], |_| &subscription.earlier);
@@ -72,7 +72,7 @@ impl Beginning {
         }
     }
 
-    /// The answer, and the stream from now on.
+    /// The answer, and the state of the open stream.
     pub(super) fn open(self, schema: Schema) -> (Offer, Open) {
         let open = Open {
             announced: BTreeSet::from([schema.version]),
@@ -125,7 +125,7 @@ fn starts_at_first(at: Position, stream: &StreamState) -> bool {
     at.sequence == 0 && stream.epochs.contains(&(at.epoch, 1))
 }
 
-/// The numbers between are lost to the subscriber, which learns it when they are read.
+/// The numbers in between are lost to the subscriber, which learns it when they are read.
 fn past_trim(next: u64, first: u64) -> u64 {
     if planted::is(Defect::ResumesPastTrim) {
         return first + 1;
@@ -158,7 +158,7 @@ impl Open {
         self.announced.contains(&version)
     }
 
-    /// Whether a command with elements of this version goes out at once.
+    /// Whether a command with elements of this version is sent at once.
     pub(super) fn is_ready(&self, version: u32) -> bool {
         self.waiting.is_empty() && self.has_announced(version)
     }
@@ -167,7 +167,7 @@ impl Open {
         !self.waiting.is_empty()
     }
 
-    /// Fetches that wait for a schema.
+    /// The number of fetches that wait for a schema.
     pub(super) fn waiting_fetches(&self) -> usize {
         use chappe_flow::SessionCommand::Fetch;
         let is_fetch =
@@ -175,12 +175,12 @@ impl Open {
         self.waiting.iter().filter(is_fetch).count()
     }
 
-    /// Adds steps after those that wait.
+    /// Adds steps after the waiting ones.
     pub(super) fn push(&mut self, steps: impl IntoIterator<Item = Step>) {
         self.waiting.extend(steps);
     }
 
-    /// The schema that was requested is announced, unless it was announced before.
+    /// Marks the requested schema as announced; false if it was announced before.
     pub(super) fn define(&mut self, version: u32) -> bool {
         if !matches!(self.waiting.front(), Some(Step::Announce(_))) {
             return false;
@@ -189,7 +189,7 @@ impl Open {
         self.announced.insert(version)
     }
 
-    /// The next step that may be taken; the schema to request, once, if one is needed before.
+    /// The next step that is ready; the schema to request, once, if it needs one.
     pub(super) fn step(&mut self) -> Option<Step> {
         loop {
             match self.waiting.front()? {

@@ -14,7 +14,7 @@ use crate::Hole;
 /// The limits of an origin.
 #[derive(Debug, Clone)]
 pub struct OriginConfig {
-    /// Those of its session.
+    /// The limits of its session.
     pub sender: SenderConfig,
     /// The one serialization of its elements; subscriptions to others are refused.
     pub serialization: &'static str,
@@ -66,31 +66,31 @@ pub enum Resumption {
     },
 }
 
-/// Which schema of a stream.
+/// Selects a schema of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaOf {
     /// The one with this version.
     Version(u32),
-    /// The one of the first element from this number on; the present one if there is none.
+    /// The one of the first element from this number; the current one if there is none.
     Element(u64),
 }
 
-/// A question for elements in the log.
+/// A request for elements in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The channel of the stream.
     pub channel: Channel,
     /// The number of the first element.
     pub from: u64,
-    /// The maximum of packed bytes; one element is read even if it is larger.
+    /// Maximum size of the packed elements in bytes; one element is read even if it is larger.
     pub bytes: u64,
-    /// The maximum of elements.
+    /// Maximum number of elements.
     pub elements: u64,
-    /// What they are for.
+    /// The purpose of the read.
     pub purpose: ReadPurpose,
 }
 
-/// What elements are read for.
+/// The purpose of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadPurpose {
     /// They are next on their channel.
@@ -109,20 +109,21 @@ pub enum ReadPurpose {
 /// Input of an origin from its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginCommand {
-    /// Answers [`OriginEvent::Open`]. The program reports every later element from now on.
+    /// Answers [`OriginEvent::Open`]. From now on the program reports every later element.
     Opened {
         /// The channel.
         channel: Channel,
         /// The stream.
         stream: StreamState,
     },
-    /// Answers [`OriginEvent::Open`]: the subscriber does not get this stream. Later: it no longer does.
+    /// Answers [`OriginEvent::Open`]: the subscriber is refused this stream. Later: its access
+    /// ends.
     Refuse {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// Answers [`OriginEvent::Schema`].
@@ -132,10 +133,10 @@ pub enum OriginCommand {
         /// The schema.
         schema: Schema,
     },
-    /// Answers [`OriginEvent::Read`]: consecutive elements of one epoch and one schema, from the number
-    /// requested. None: there is nothing now, but a later element will be reported.
+    /// Answers [`OriginEvent::Read`]: consecutive elements of one epoch and one schema, from the
+    /// number requested. If empty, there are none now, but a later element will be reported.
     Records {
-        /// The question.
+        /// The request.
         request: ReadRequest,
         /// The epoch of all of them.
         epoch: u64,
@@ -146,24 +147,24 @@ pub enum OriginCommand {
     },
     /// Answers [`OriginEvent::Read`]: the numbers before `next` are lost here.
     Gap {
-        /// The question.
+        /// The request.
         request: ReadRequest,
         /// The first number that can be read again, in whichever epoch.
         next: u64,
-        /// Why they are lost.
+        /// The reason.
         reason: LossReason,
     },
     /// Answers [`OriginEvent::Read`]: one of the elements cannot be decoded.
     Undecodable {
-        /// The question.
+        /// The request.
         request: ReadRequest,
     },
     /// Answers [`OriginEvent::Read`]: the log cannot be read. The stream ends if its next elements
     /// were requested.
     ReadFailed {
-        /// The question.
+        /// The request.
         request: ReadRequest,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// New elements, consecutive, of one epoch and one schema.
@@ -209,13 +210,13 @@ pub enum OriginEvent {
     Schema {
         /// The channel.
         channel: Channel,
-        /// Which one.
+        /// The schema.
         of: SchemaOf,
     },
     /// Read, and answer once with [`OriginCommand::Records`], [`OriginCommand::Gap`],
     /// [`OriginCommand::Undecodable`] or [`OriginCommand::ReadFailed`].
     Read(ReadRequest),
-    /// Put these elements back, which are damaged here; they may be there already.
+    /// Restore these elements, which are damaged here; they may exist already.
     PutBack {
         /// The channel.
         channel: Channel,
@@ -235,7 +236,7 @@ pub enum OriginEvent {
     Ended {
         /// The channel.
         channel: Channel,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
     /// An event of the session: [`SessionEvent::Welcomed`], [`SessionEvent::FetchEnded`],

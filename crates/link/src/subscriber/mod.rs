@@ -1,4 +1,4 @@
-//! The end of a link that stores. The [crate documentation](crate) has the whole picture.
+//! The storing end of a link. The [crate documentation](crate) gives an overview.
 
 mod types;
 
@@ -25,19 +25,19 @@ pub use types::{
     SubscriberReceive,
 };
 
-/// The end of a link that stores, for one session. The [crate documentation](crate) has its contract.
+/// The storing end of a link, for one session. The [crate documentation](crate) has its contract.
 #[derive(Debug)]
 pub struct Subscriber {
     receiver: Receiver,
     channels: BTreeMap<Channel, Copied>,
     /// Changes of the log that wait, in order.
     parked: Parked,
-    /// The change that the program tries now.
+    /// The change that the program is applying.
     requested: Option<ReceiverEvent>,
-    /// When changes that found no room are tried again.
+    /// The time at which changes that found no room are retried.
     retry_at: Option<Instant>,
     busy_pause: Duration,
-    /// Batches queued in the log, in the order of the log.
+    /// Batches queued in the log, in log order.
     queued: VecDeque<Queued>,
     /// Per channel, how far the batches of one input are stored; empty between inputs.
     stored: Vec<(Channel, Position, u64)>,
@@ -46,7 +46,7 @@ pub struct Subscriber {
     lost_ignored: u64,
     commands: VecDeque<ReceiverCommand>,
     events: VecDeque<SubscriberEvent>,
-    /// An element that the session has handed out twice: its invariant is broken.
+    /// An element that the session has returned twice: its invariant is broken.
     handed_out_twice: Option<Position>,
     has_ended: bool,
     now: Instant,
@@ -58,7 +58,7 @@ struct Copied {
     progress: Progress,
     /// It is read from its end, and that position is not stored yet.
     starts_at_end: bool,
-    /// The last element that the session has handed out.
+    /// The last element that the session has returned.
     handed_out: Option<Position>,
 }
 
@@ -72,7 +72,7 @@ struct Queued {
 }
 
 impl Subscriber {
-    /// An end without streams. `seed` is random and different for each session.
+    /// A subscriber without streams. `seed` is random and different for each session.
     #[must_use]
     pub fn new(config: SubscriberConfig, seed: u64) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Subscriber {
         }
     }
 
-    /// The session inside, for its counters and the state of its channels.
+    /// The session, for its counters and the state of its channels.
     #[must_use]
     pub const fn receiver(&self) -> &Receiver {
         &self.receiver
@@ -106,14 +106,14 @@ impl Subscriber {
         self.parked.is_full()
     }
 
-    /// Whether a change of the log waits, or is being tried.
+    /// Whether a change of the log waits or is being applied.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.requested.is_some() || !self.parked.is_empty()
     }
 
-    /// The numbers reported lost by [`StorageRequest::Lost`] and done. The session also counts those
-    /// that wait and those counted before.
+    /// The number of elements reported by [`StorageRequest::Lost`] and recorded. The session also
+    /// counts those that wait and those counted before.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let waiting: u64 = self
@@ -236,7 +236,7 @@ impl Subscriber {
 
     // -- storage --
 
-    /// Requests the next change of the log, if none is being tried.
+    /// Requests the next change of the log, unless one is being applied.
     fn request_next(&mut self) {
         while self.requested.is_none() && !self.has_ended {
             let Some(change) = self.parked.take() else {
@@ -248,7 +248,7 @@ impl Subscriber {
                     let storage = SubscriberEvent::Storage { channel, request };
                     self.events.push_back(storage);
                 }
-                // It has nothing new.
+                // It contains nothing new.
                 None => self.lost_ignored += lost_numbers(&change),
             }
         }
@@ -319,7 +319,7 @@ impl Subscriber {
         let Some(channel) = self.requested.as_ref().and_then(ReceiverEvent::channel) else {
             return;
         };
-        // The log reports the batch as stored also if the origin has ended its stream meanwhile.
+        // The log reports the batch as stored even if the origin has ended its stream meanwhile.
         if let Some(copied) = self.channels.get_mut(&channel) {
             copied.progress.reach(last);
         }
@@ -345,7 +345,7 @@ impl Subscriber {
             StorageOutcome::Busy => {
                 self.pass_parked(&change);
                 self.parked.put_back(change);
-                // Every later change waits, too.
+                // All later changes wait too.
                 return self.retry_later();
             }
             StorageOutcome::Defining => {
@@ -388,7 +388,7 @@ impl Subscriber {
         self.retry_at.get_or_insert(at);
     }
 
-    /// A change is in the log's queue.
+    /// Records that a change is in the log's queue.
     fn done(&mut self, change: ReceiverEvent) {
         let copied = change
             .channel()
@@ -429,7 +429,7 @@ impl Subscriber {
         }
     }
 
-    /// The oldest batches queued in the log are safe.
+    /// Records that the oldest batches queued in the log are durable.
     fn stored(&mut self, batches: usize) {
         for _ in 0..batches {
             let Some(batch) = self.queued.pop_front() else {
@@ -487,7 +487,7 @@ const fn before(grant: &Grant) -> Position {
     position(grant.epoch, grant.next.saturating_sub(1))
 }
 
-/// The numbers that a change names as lost.
+/// The number of lost elements that a change names.
 const fn lost_numbers(change: &ReceiverEvent) -> u64 {
     match change {
         ReceiverEvent::Lost { from, next, .. } => next.saturating_sub(*from),
@@ -504,7 +504,7 @@ impl Machine for Subscriber {
     fn handle_input(&mut self, now: Instant, input: Input<SubscriberReceive, SubscriberCommand>) {
         self.now = now;
         match input {
-            // The program may have tried the last request before it saw the end.
+            // The program may have applied the last request before it saw the end.
             Input::Command(
                 command @ (SubscriberCommand::Queued { .. } | SubscriberCommand::Outcome(_)),
             ) => self.command(command),
@@ -527,7 +527,7 @@ impl Machine for Subscriber {
         }
     }
 
-    /// Frames first, as in the session: frames that the program's answers cause are sent after them.
+    /// Frames first, as in the session: frames caused by the program's answers are sent after them.
     fn poll_output(&mut self) -> Option<Output<Bytes, SubscriberEvent>> {
         loop {
             match self.receiver.poll_output() {
@@ -556,7 +556,7 @@ impl Invariant for Subscriber {
     fn check(&self) -> Result<(), String> {
         self.receiver.check()?;
         if let Some(at) = self.handed_out_twice {
-            return Err(format!("{at} was handed out twice in a session"));
+            return Err(format!("{at} was returned twice in a session"));
         }
         for (channel, state) in self.receiver.channels() {
             let queued = self.queued.iter().find(|batch| batch.channel == channel);
@@ -565,15 +565,15 @@ impl Invariant for Subscriber {
                 && state.stored >= batch.last.sequence
             {
                 let last = batch.last;
-                return Err(format!(
-                    "{channel}: {last} is acknowledged, and only queued"
-                ));
+                return Err(format!("{channel}: {last} is acknowledged but only queued"));
             }
         }
         if self.requested.is_none() && self.retry_at.is_none() && !self.has_ended {
             let mut waiting = self.parked.iter();
             if waiting.next().is_some() {
-                return Err(String::from("a change of the log waits for nothing"));
+                return Err(String::from(
+                    "a change of the log waits although none is being applied",
+                ));
             }
         }
         Ok(())

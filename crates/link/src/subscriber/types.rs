@@ -15,7 +15,7 @@ use crate::Hole;
 /// The limits of a subscriber.
 #[derive(Debug, Clone)]
 pub struct SubscriberConfig {
-    /// Those of its session.
+    /// The limits of its session.
     pub receiver: ReceiverConfig,
     /// How long a storage request waits before it is repeated: for room in the log's queue, or for the
     /// definition of its stream.
@@ -41,7 +41,7 @@ pub enum SubscriberReceive {
 /// Input of a subscriber from its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriberCommand {
-    /// Begins the session.
+    /// Starts the session.
     Open,
     /// Subscribes to a stream.
     Subscribe {
@@ -59,12 +59,12 @@ pub enum SubscriberCommand {
         last: Position,
         /// The number of elements that it stores.
         count: u64,
-        /// Why the element is a dead letter, if it is one.
+        /// The reason, if the element is a dead letter.
         dead_letter: Option<DeadLetterReason>,
     },
     /// Answers [`SubscriberEvent::Storage`].
     Outcome(StorageOutcome),
-    /// The oldest [`SubscriberCommand::Queued`] batches are safe.
+    /// The oldest [`SubscriberCommand::Queued`] batches are durable.
     Stored {
         /// The number of batches.
         batches: usize,
@@ -85,13 +85,13 @@ pub enum StorageOutcome {
     Done,
     /// The log's queue has no room; the request is repeated.
     Busy,
-    /// The stream, or this version of its schema, is not safe yet; the request is repeated.
+    /// The stream, or this version of its schema, is not durable yet; the request is repeated.
     Defining,
     /// The stream cannot be stored here; it is abandoned.
     Refused {
-        /// Why, for the origin.
+        /// The reason, for the origin.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
 }
@@ -99,12 +99,12 @@ pub enum StorageOutcome {
 /// A change of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorageRequest {
-    /// Elements are written by this schema.
+    /// Elements are written in this schema.
     Define {
         /// The schema.
         schema: Schema,
     },
-    /// Append these, each with its position at the origin.
+    /// Append these elements, each with its position at the origin.
     Append {
         /// The position of the first.
         first: Position,
@@ -126,7 +126,7 @@ pub enum StorageRequest {
         from: Position,
         /// The number after the last.
         next: u64,
-        /// Why.
+        /// The reason.
         reason: LossReason,
     },
     /// The origin was rolled back: store the position before `next`, and report it.
@@ -170,12 +170,12 @@ pub enum SubscriberEvent {
     Refused {
         /// The channel.
         channel: Channel,
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
-        /// Why, as a text.
+        /// The reason as text.
         text: String,
     },
-    /// Put these elements back, which are damaged here; they may be there already.
+    /// Restore these elements, which are damaged here; they may exist already.
     PutBack {
         /// The channel.
         channel: Channel,

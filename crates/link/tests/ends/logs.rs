@@ -75,7 +75,7 @@ impl OriginLog {
         self.next_epoch += 1;
     }
 
-    /// An earlier state is restored: the elements after `last` are gone.
+    /// Restores an earlier state: the elements after `last` are lost.
     pub(crate) fn restore(&mut self, last: u64) {
         let last = last.max(self.first);
         self.elements.split_off(&(last + 1));
@@ -203,7 +203,7 @@ impl OriginLog {
     }
 }
 
-/// The element of a position: no two have the same.
+/// The element of a position; no two are equal.
 pub(crate) fn payload(position: Position) -> Vec<u8> {
     format!("{position}").into_bytes()
 }
@@ -235,7 +235,7 @@ pub(crate) struct CopyLog {
     /// The numbers named as lost.
     pub(crate) lost: Vec<Position>,
     pub(crate) damaged: BTreeSet<Position>,
-    /// The last position that is stored, lost or passed by a rollback.
+    /// The last position that is stored, lost or skipped by a rollback.
     pub(crate) last: Option<Position>,
     pub(crate) rollbacks: u64,
     /// The newest position of each epoch, the newest last.
@@ -244,7 +244,7 @@ pub(crate) struct CopyLog {
     defined: BTreeSet<u32>,
 }
 
-/// One change on its way to the disk.
+/// One change in flight to the disk.
 pub(crate) struct Change {
     channel: Channel,
     elements: Vec<Position>,
@@ -321,7 +321,7 @@ impl CopyLog {
         queued
     }
 
-    /// A change reaches the disk; whether it is a batch.
+    /// A change reaches the disk; returns whether it is a batch.
     pub(crate) fn store(&mut self, change: Change) -> bool {
         self.elements.extend(&change.elements);
         self.lost.extend(&change.lost);
@@ -338,7 +338,7 @@ impl CopyLog {
         holes(channel, self.damaged.iter().copied())
     }
 
-    /// The elements of a range that are sound here, from the first of them.
+    /// The undamaged elements of a range, starting with the first of them.
     pub(crate) fn read(&self, epoch: u64, from: u64, next: u64) -> (u64, Records) {
         let is_here = |number: &u64| {
             let position = at(epoch, *number);

@@ -1,5 +1,6 @@
-//! Goal: both ends of a link together keep their contract: each element is stored once, in order and
-//! under its schema, or is named as lost; damage is repaired; a rollback finds the common past.
+//! Goal: both ends of a link together keep their contract: each element is stored once, in order
+//! and under its schema, or is named as lost; damage is repaired; a rollback finds the last common
+//! position.
 //!
 //! Method: an origin and a subscriber on a virtual clock with models of their logs; seeded runs with
 //! lost connections, trims, damage, new epochs, restored origins and full queues.
@@ -370,7 +371,7 @@ fn a_stream_that_ends_while_it_is_stored_acknowledges_no_other() {
         "{other:?}"
     );
     queue(&mut pair);
-    // The log has made the first of both batches safe, then the second.
+    // First one of the two batches becomes durable, then the other.
     pair.subscriber(SubscriberCommand::Stored { batches: 1 });
     assert_eq!(next(&mut pair), None);
     pair.subscriber(SubscriberCommand::Stored { batches: 1 });

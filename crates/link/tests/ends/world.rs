@@ -1,4 +1,4 @@
-//! Seeded runs: two streams over a connection that is lost again and again.
+//! Seeded runs: two streams over a connection that is lost repeatedly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const FAULTS: Duration = Duration::from_secs(4);
 /// Virtual time for everything to arrive afterwards.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// The number of times that something happened.
+/// Counts of each kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     cuts: u64,
@@ -70,7 +70,7 @@ impl Seen {
         ]
     }
 
-    /// A run in which something never happened shows nothing.
+    /// Fails if some kind of event never happened: the run would show nothing.
     pub(crate) fn assert_all(&self) {
         assert!(self.values().iter().all(|count| *count > 0), "{self:?}");
     }
@@ -84,7 +84,7 @@ pub(crate) struct World {
     connect_at: Instant,
     logs: BTreeMap<Channel, OriginLog>,
     copies: BTreeMap<Channel, CopyLog>,
-    /// Changes on their way to the subscriber's disk.
+    /// Changes in flight to the subscriber's disk.
     queue: VecDeque<Change>,
     has_faults: bool,
     pub(crate) seen: Seen,
@@ -165,7 +165,7 @@ impl World {
             self.seen.trims += 1;
         }
         if self.random.f64() < 0.01 && log.last() > log.first {
-            // The newest element stays sound, so that the run ends.
+            // The newest element stays undamaged, so that the run ends.
             let number = self.random.u64(log.first..log.last());
             log.damaged.insert(number);
             self.seen.damaged += 1;
@@ -175,7 +175,7 @@ impl World {
             let index = self.random.usize(..copy.elements.len());
             copy.damaged.insert(copy.elements[index]);
         }
-        // The log of a session stays what it is: a new epoch comes with a restart.
+        // The log does not change during a session: a new epoch comes with a restart.
         if self.random.f64() < 0.002 {
             self.cut();
             let log = self.logs.get_mut(&channel).expect("it is there");

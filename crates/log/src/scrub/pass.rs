@@ -17,15 +17,15 @@ pub(crate) struct Damage {
     pub(crate) header: Option<Header>,
 }
 
-/// What one step of a pass read.
+/// The result of one step of a pass.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) bytes: u64,
-    /// Segments of this pass that are done.
+    /// Number of segments of this pass that are finished.
     pub(crate) segments_done: usize,
     /// All segments of this pass, without the one that is being written.
     pub(crate) segments: usize,
-    /// The last segment is done.
+    /// The last segment is finished.
     pub(crate) pass_done: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
 pub(crate) struct Pass {
     segment: u32,
     offset: u64,
-    /// The frame before: its header, offset and checksum.
+    /// The previous frame: its header, offset and checksum.
     before: Option<(Header, u64, u32)>,
     /// Segment and offset of damage that was reported.
     known: BTreeSet<(u32, u64)>,
@@ -58,7 +58,7 @@ impl Pass {
         found: &mut dyn FnMut(Damage),
     ) -> Result<Progress, Error> {
         let mut numbers = segments(disk)?;
-        // The last is being written.
+        // The last one is being written.
         numbers.pop();
         let mut progress = Progress {
             segments: numbers.len(),
@@ -110,7 +110,7 @@ impl Pass {
                 self.report(
                     0,
                     read as u64,
-                    "the segment's header is invalid",
+                    "the header of the segment is invalid",
                     None,
                     found,
                 );
@@ -125,19 +125,19 @@ impl Pass {
                     if let Some((last, last_offset, last_crc)) = self.before
                         && last_crc != header.previous
                     {
-                        let what = "the frame after names another one";
+                        let what = "the next frame has another predecessor";
                         self.report(last_offset, last.frame_bytes(), what, Some(last), found);
                     }
                     (header.frame_bytes(), Some((header, offset, crc)))
                 }
                 Found::BadBody(header, crc) => {
                     let bytes = header.frame_bytes();
-                    let what = "a frame's body is not what was written";
+                    let what = "the body of a frame fails its checksum";
                     self.report(offset, bytes, what, Some(header), found);
                     (bytes, Some((header, offset, crc)))
                 }
                 Found::Bad(bytes) => {
-                    self.report(offset, bytes, "no frame can be read", None, found);
+                    self.report(offset, bytes, "no valid frame", None, found);
                     (bytes, None)
                 }
                 Found::End => {

@@ -24,13 +24,13 @@ struct AppendConditions {
 }
 
 impl Stream {
-    /// Queues a batch of (time in nanoseconds, payload). Nothing of it is visible before it is
-    /// acknowledged, and then all of it is.
+    /// Queues a batch of (time in nanoseconds, payload). It becomes visible as a whole once it is
+    /// acknowledged.
     pub fn append(&self, batch: impl Into<Batch>) -> Result<Appended, Error> {
         self.append_under(AppendConditions::default(), batch.into())
     }
 
-    /// As [`Stream::append`], if `expected_last` is the last assigned number (0: none yet).
+    /// Like [`Stream::append`], if `expected_last` is the last assigned number (0: none yet).
     pub fn append_if(
         &self,
         expected_last: u64,
@@ -43,10 +43,11 @@ impl Stream {
         self.append_under(conditions, batch.into())
     }
 
-    /// As [`Stream::append`], for records derived from those of an [`crate::EagerFollower`], as long as no
-    /// numbers were retracted since [`crate::Store::retractions`] returned `retractions`: their inputs come
-    /// before them in the log, or both are refused. Where a power loss has damaged records that were not
-    /// safe yet, derived records after them count as damaged too.
+    /// Like [`Stream::append`], for records derived from those of an [`crate::EagerFollower`], as
+    /// long as no numbers were retracted since [`crate::Store::retractions`] returned
+    /// `retractions`: their inputs come before them in the log, or both are refused. If a power
+    /// loss has damaged records that were not yet durable, derived records after them count as
+    /// damaged too.
     ///
     /// # Errors
     /// [`Error::Retracted`]; those of [`Stream::append`].
@@ -63,9 +64,9 @@ impl Stream {
         self.append_under(conditions, batch.into())
     }
 
-    /// As [`Stream::append`], as long as no numbers were retracted since [`crate::Store::retractions`]
-    /// returned `retractions`: what the caller queued before comes before it in the log, or both are
-    /// refused.
+    /// Like [`Stream::append`], as long as no numbers were retracted since
+    /// [`crate::Store::retractions`] returned `retractions`: the records that the caller queued
+    /// before come before it in the log, or both are refused.
     ///
     /// # Errors
     /// [`Error::Retracted`]; those of [`Stream::append`].
@@ -97,7 +98,7 @@ impl Stream {
         self.append_body(conditions, Body::from_batch(batch), cursor)
     }
 
-    /// The cursor that the last record of a batch names, of those that name one.
+    /// The cursor of the last record of a batch that names one.
     fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
         let cursor_of = self.owner.shared.options.cursor_of?;
         // Nearly always the very last, or none.

@@ -1,4 +1,4 @@
-//! Reading a stream's records, by number or by time.
+//! Reads a stream's records, by number or by time.
 
 use super::Stream;
 use crate::frame::record;
@@ -10,14 +10,14 @@ use crate::{Error, GapReason, Position, Record};
 pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 impl Stream {
-    /// At most `max_records` acknowledged records from `from_sequence` on (0: from the first kept),
-    /// and no more than about 8 MiB of them. Stops before a gap; for a number in a gap it
-    /// returns [`Error::Gap`].
+    /// At most `max_records` acknowledged records from `from_sequence` (0: from the first kept),
+    /// and no more than about 8 MiB of them. Stops before a gap; for a number in a gap it returns
+    /// [`Error::Gap`].
     pub fn read(&self, from_sequence: u64, max_records: usize) -> Result<Vec<Record>, Error> {
         self.read_within(from_sequence, max_records, READ_BYTES)
     }
 
-    /// As [`Stream::read`], and no more than about `max_bytes` of payload; at least one record.
+    /// Like [`Stream::read`], and no more than about `max_bytes` of payload; at least one record.
     pub fn read_within(
         &self,
         from_sequence: u64,
@@ -36,7 +36,7 @@ impl Stream {
     /// `max_records`, after about `max_bytes` of payload, or before a gap. Returns the number to continue
     /// from. The newest records come from memory ([`crate::Options::recent_bytes`]).
     ///
-    /// # Errors
+    /// Like [`Stream::read`].
     /// As [`Stream::read`].
     pub fn visit(
         &self,
@@ -123,7 +123,7 @@ impl Stream {
                     reader.distrust(segment);
                     self.core.view().index.unfill(segment, offset);
                 }
-                // Frames before it could not be found either.
+                // Earlier frames could not be found either.
                 ReadOutcome::Corrupt(next) => self.found_gap(segment, from, next),
                 // Frames of the chunk could not be found.
                 ReadOutcome::All if more && from < until => {

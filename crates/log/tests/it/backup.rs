@@ -30,7 +30,7 @@ fn append(stream: &Stream) {
     appended.unwrap().wait().unwrap();
 }
 
-/// Reads all of a stream; its first and last number. There must be no gap.
+/// Reads an entire stream without gaps; returns its first and last number.
 fn whole(stream: &Stream) -> (u64, u64) {
     let mut next = stream.first();
     while next <= stream.last() {
@@ -45,7 +45,7 @@ fn whole(stream: &Stream) -> (u64, u64) {
     (stream.first(), stream.last())
 }
 
-/// Ends the writer, also when a copy is judged wrong.
+/// Stops the writer, even if a copy fails the test.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {

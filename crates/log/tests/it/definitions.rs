@@ -16,7 +16,7 @@ fn driven() -> Options {
     }
 }
 
-/// Asks once.
+/// Polls once.
 fn outcome(defining: &mut Defining) -> Option<Result<Stream, Error>> {
     match Pin::new(defining).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),

@@ -27,7 +27,7 @@ fn the_same_calls_leave_the_same_bytes() {
         };
         let (first, second) = (run(), run());
         assert!(first == second, "seed {seed}");
-        // A thread acknowledges the same, if in other groups.
+        // A thread acknowledges the same records, if in other groups.
         let (mut one, mut other) = (Model::default(), Model::default());
         assert!(workload(&SimDisk::new(seed), &mut one, seed, 40));
         let disk = SimDisk::new(seed);
@@ -131,7 +131,7 @@ fn a_full_disk_is_counted_by_calls() {
     let appended = stream.append(vec![(0, vec![3])]).unwrap();
     assert_eq!(appended.first.sequence, 2);
     appended.wait().unwrap();
-    // A failed sync ends it, and nothing is written after that.
+    // A failed sync ends the store, and nothing is written after it.
     disk.fail(Operation::Sync, 0, false);
     let failed = stream.append(vec![(0, vec![4])]).unwrap();
     assert!(matches!(failed.wait(), Err(Error::Failed { .. })));
@@ -155,7 +155,7 @@ fn a_pause_between_commits_is_shared_and_ends_for_urgent_drafts() {
     let small: Vec<_> = (0..20)
         .map(|n| streams[n % 2].append(vec![(0, vec![1])]).unwrap())
         .collect();
-    // Enough for a commit.
+    // The size limit ends the pause.
     let large = streams[0].append(vec![(0, vec![0; 300 * 1024])]).unwrap();
     large.wait().unwrap();
     let all = small.into_iter().all(|one| one.wait() == Ok(()));

@@ -135,8 +135,8 @@ struct Acknowledged {
     derived: BTreeMap<u64, u64>,
 }
 
-/// Copies `source` to `derived` and that to `again`, many records in each group of which some
-/// fill a sector of the disk.
+/// Copies `source` to `derived` and that to `again`, many records in each group, some of which fill
+/// a sector of the disk.
 fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Result<(), Error> {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), numbers.start)?;
     let source = store.stream("source", Level::Power, b"")?;
@@ -178,7 +178,7 @@ fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Resul
     store.close()
 }
 
-/// What a recovery kept and dropped.
+/// The records that a recovery kept and dropped.
 #[derive(Default)]
 struct Judged {
     orphans: u64,

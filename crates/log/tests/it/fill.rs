@@ -31,7 +31,7 @@ fn open(disk: &SimDisk) -> (Store, Stream) {
     (store, stream)
 }
 
-/// A log of one stream in batches of three, closed, of which every fifth batch is rotten.
+/// A closed log of one stream in batches of three; every fifth batch is rotten.
 fn damaged() -> SimDisk {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
@@ -114,7 +114,7 @@ fn a_damaged_middle_is_healed() {
         let lost = missing(&stream);
         assert_eq!(lost.len(), RECORDS as usize / 5);
         let gaps = stream.gaps();
-        // In parts, one after the other, the last first; the follower reads over the first gap.
+        // In parts, the last first; the follower reads past the first gap.
         let mut follower = stream.follow(1);
         assert!(matches!(
             follower.try_next(),
@@ -167,7 +167,7 @@ fn restored_records_outlive_their_damaged_segment() {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
     let large = |n: u64| (n as i64, format!("record {n} ").repeat(360).into_bytes());
-    // A segment for each.
+    // One segment for each.
     for n in 1..=9 {
         stream.append(vec![large(n)]).unwrap().wait().unwrap();
     }
@@ -189,7 +189,7 @@ fn restored_records_outlive_their_damaged_segment() {
     let filled = stream.fill(first, vec![large(4)]).unwrap();
     filled.wait().unwrap();
     stream.trim(4).unwrap().wait().unwrap();
-    // The commit thread takes the next work when it has removed what it will.
+    // The commit thread takes the next work once it has removed segments.
     store.stream("settle", Level::Process, b"").unwrap();
     assert!(!disk.names().contains(&damaged), "{:?}", disk.names());
     let there = |stream: &Stream| {
@@ -269,7 +269,7 @@ fn only_missing_records_are_restored() {
         stream.fill(at(16), vec![]),
         Err(Error::EmptyBatch)
     ));
-    // Twice at once is once.
+    // The same restore twice has no further effect.
     let twice = [(); 2].map(|()| stream.fill(at(16), records(16, 18)).unwrap());
     assert!(twice.into_iter().all(|filled| filled.wait() == Ok(())));
     not_missing(16, 18);

@@ -376,7 +376,7 @@ fn a_removed_stream_leaves_neither_its_cursor_nor_its_trim_mark() {
         .wait()
         .unwrap();
     assert!(store.remove("a").unwrap());
-    // Segments that begin later repeat the marks and cursors of streams.
+    // Later segments repeat the marks and cursors of streams.
     fill(&slow, 50);
     drop((a, slow));
     store.close().unwrap();

@@ -49,7 +49,7 @@ fn a_trimmed_stream_keeps_its_name_and_its_numbers() {
     holds(&stream, 301, 300);
     stream.trim(7).unwrap().wait().unwrap();
     holds(&stream, 301, 300);
-    // The newest was being written, and may be still.
+    // The newest was being written, and may still be.
     let (newest, old) = before.split_last().unwrap();
     let left = segments(&store, &disk);
     assert!(old.len() > 5 && left.iter().all(|name| name >= newest));

@@ -101,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Its source, if present: it may write the stream even before it registers it.
+    /// Its source, if present: it may write the stream before registering it.
     fn writer(&self, app: &App) -> Option<String> {
         let source = self.source();
         let is_present = if let Some(device) = self.device() {
@@ -150,8 +150,8 @@ impl Entry {
     }
 }
 
-/// A stream hidden in the catalogue: it can be neither found nor defined. Dropping this shows it again,
-/// unless it was removed.
+/// A stream hidden in the catalogue: it can be neither found nor defined. Dropping this makes it
+/// visible again, unless it was removed.
 struct HiddenStream<'a> {
     catalogue: &'a Catalogue,
     entry: Arc<Entry>,
@@ -340,7 +340,7 @@ mod tests {
             abandoned.update_ages(both, day);
             assert_eq!(abandoned.ages["gone"], day * 2 * days);
             assert_eq!(abandoned.ages["here.once"], Duration::ZERO);
-            // The device of the other one comes and goes.
+            // The device of the other stream leaves and returns.
             abandoned.update_ages(["gone".to_owned()].into_iter(), day);
             abandoned.save()().unwrap();
         }

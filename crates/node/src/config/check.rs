@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The hint where no better one is known.
+/// The default hint.
 fn sample_hint() -> Option<String> {
     Some("`chappe config sample` prints every key with its meaning and its default".to_owned())
 }

@@ -1,4 +1,5 @@
-//! Faults that no single key shows: keys that contradict each other, and access that is open by accident.
+//! Detects faults across keys: keys that contradict each other, and access that is open by
+//! accident.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

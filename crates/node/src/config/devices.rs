@@ -20,8 +20,8 @@ pub struct DeviceRules {
     /// refused, and its elements are counted as lost.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
-    /// Elements per second from one device, averaged over five seconds; 0: no limit. A waveform has one
-    /// element per stretch of samples: ten leads in stretches of 25 ms make 400 elements per second.
+    /// Elements per second from one device, averaged over five seconds; 0: no limit. A waveform has
+    /// one element per block of samples: ten leads in blocks of 25 ms make 400 elements per second.
     #[schemars(range(min = 0), extend("x-unit" = "elements/s"))]
     pub max_elements_per_s: u64,
     /// Bytes per second from one device, averaged over five seconds, measured as size in memory (about
@@ -29,10 +29,10 @@ pub struct DeviceRules {
     /// per second need about 0.1 MB/s.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub max_bytes_per_s: u64,
-    /// Bytes per day from one device, measured like `max_bytes_per_s`; 0: no limit. It bounds how fast one
-    /// device displaces the elements of others from a full log (`log.max_bytes`). `"auto"` is half of
-    /// `log.max_bytes`, at least 64 GiB: a patient monitor with 24 leads at 1,000 samples per second sends
-    /// 27 GiB per day in stretches of 25 ms, 45 GiB in stretches of 10 ms.
+    /// Bytes per day from one device, measured like `max_bytes_per_s`; 0: no limit. It bounds how
+    /// fast one device displaces the elements of others from a full log (`log.max_bytes`). `"auto"`
+    /// is half of `log.max_bytes`, at least 64 GiB: a patient monitor with 24 leads at 1,000
+    /// samples per second sends 27 GiB per day in blocks of 25 ms, 45 GiB in blocks of 10 ms.
     pub max_bytes_per_day: MaxBytes,
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for Problem {
 /// An invalid configuration, with all its faults in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// At least one.
+    /// There is at least one.
     pub problems: Vec<Problem>,
 }
 

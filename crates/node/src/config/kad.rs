@@ -17,9 +17,10 @@ pub struct Kad {
     /// certificate, or `kad.open = true`.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub listen: String,
-    /// Addresses of nodes through which this node joins the network, in addition to those of the last run
-    /// and those that answer multicast. The first node of a network has none. Name several, such as eight:
-    /// a node whose only entrance is dishonest sees nothing but what that entrance shows.
+    /// Addresses of nodes through which this node joins the network, in addition to those of the
+    /// last run and those that answer multicast. The first node of a network has none. List
+    /// several, such as eight: if the only entrance is dishonest, the node sees only the part of
+    /// the network that it shows.
     #[schemars(extend("items" = {"type": "string", "format": "socket-address"}))]
     pub entrances: Vec<SocketAddr>,
     /// Take part beyond loopback without a certificate: everyone may join, publish and read.

@@ -193,8 +193,8 @@ impl Merge {
         let names: Vec<String> = self.keys.iter().map(Key::variable).collect();
         match names.iter().position(|known| known == name) {
             Some(index) => self.set_from_text(index, text, Origin::Environment(name.to_owned())),
-            // Related programs have variables of their own, so only a likely misspelling of one of
-            // this program's variables is refused.
+            // Related programs have variables with this prefix, so only a likely misspelling of one
+            // of this program's variables is refused.
             None => {
                 if let Some(near) = nearest(name, names.iter().map(String::as_str))
                     .filter(|near| near.len().abs_diff(name.len()) <= 2)

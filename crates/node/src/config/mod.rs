@@ -5,7 +5,7 @@
 //! description of the keys: the JSON Schema for editors ([`schema`]), the sample ([`sample`]), the
 //! environment variables and the loader's checks are derived from them.
 //!
-//! Not here: sensor files (`chappe-stream`) and the keys of a link (`chappe-links`).
+//! Sensor files are in `chappe-stream`, the keys of a link in `chappe-links`.
 
 mod check;
 mod contradictions;
@@ -72,8 +72,8 @@ pub struct Config {
     pub log: Log,
     /// Access for other nodes.
     pub exchange: Exchange,
-    /// Links, which copy streams of other nodes to this node. Each is a table of its own, `[[links]]`;
-    /// `chappe link add` adds links to a running node.
+    /// Links, which copy streams of other nodes to this node. Each is a separate table,
+    /// `[[links]]`; `chappe link add` adds links to a running node.
     pub links: Vec<LinkConfig>,
     /// DDS topics: streams published to topics, and topics read into streams.
     #[cfg(feature = "dds")]
@@ -98,9 +98,9 @@ pub struct Http {
     /// set. An unlisted proxy counts as the client itself.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub trusted_proxies: Vec<String>,
-    /// Concurrent connections; for one more, the connection that has been idle longest is closed. At most
-    /// half of them may be endless answers to other nodes (links of kind `http_pull`); one more of these
-    /// is refused with status 503.
+    /// Concurrent connections; for one more, the connection that has been idle longest is closed.
+    /// At most half of them may be endless answers to other nodes (links of kind `http_pull`);
+    /// further ones are refused with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
     /// Concurrent clients of live data; one more is refused with status 503.
@@ -194,14 +194,15 @@ pub struct Discovery {
     /// important. A device may order its sinks by it.
     #[schemars(range(min = 0, max = 255))]
     pub tree_criticality: u8,
-    /// Devices known at once; one more is dropped and counted.
+    /// Maximum number of known devices; further ones are dropped and counted.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices: u32,
-    /// Devices known at once per address, or per IPv6 network of 64 bits; one more is dropped and counted.
-    /// The default is half of `max_devices`, so that one host leaves room for others; raise both for a
-    /// gateway or an IPv6 network with more devices. When the table is full, a device of another address
-    /// replaces the newest device of the address that has most. Set `max_devices` above the number of
-    /// devices of the plant, and no device is ever replaced.
+    /// Maximum number of known devices per address, or per IPv6 network of 64 bits; further ones
+    /// are dropped and counted. The default is half of `max_devices`, so that one host leaves room
+    /// for others; raise both for a gateway or an IPv6 network with more devices. When the table is
+    /// full, a device of another address replaces the newest device of the address with the most
+    /// devices. If `max_devices` exceeds the number of devices of the plant, no device is ever
+    /// replaced.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_devices_per_address: u32,
 }
@@ -244,8 +245,8 @@ pub struct Log {
     /// One MiB per second is 84 GiB per day.
     #[schemars(range(min = 0), extend("x-unit" = "bytes/s"))]
     pub scrub_bytes_per_s: u64,
-    /// Time after which a device's stream is removed if it stays empty while its device is absent, added
-    /// up over all runs of the node; 0: never.
+    /// Time after which a device's stream is removed if it stays empty while its device is absent,
+    /// in total over all runs of the node; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
     /// Streams at once; one more is refused and counted. Each takes memory even when it is silent: see

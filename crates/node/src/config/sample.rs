@@ -42,7 +42,7 @@ pub fn sample() -> String {
         comment(&mut text, key);
         let _ = writeln!(text, "#{name} = {}", literal(&key.default));
     }
-    text.push_str("\n# Each link is a table of its own:\n#\n");
+    text.push_str("\n# Each link is a separate table:\n#\n");
     text.push_str(LINK);
     text.push_str("#\n# The keys of a link:\n");
     describe_links(&mut text);

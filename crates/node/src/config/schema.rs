@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Config;
 
-/// One key of node.toml that holds a value.
+/// A key of node.toml that holds a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// The key in full, with dots (`http.listen`).

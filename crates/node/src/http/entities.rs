@@ -299,7 +299,7 @@ fn sparql_problem(error: &SparqlError) -> Problem {
     let detail = error.to_string();
     match error {
         SparqlError::Evaluation(_) => Problem::internal(detail),
-        SparqlError::NotOffered(_) => {
+        SparqlError::Unsupported(_) => {
             Problem::bad_request(detail).hint("use SELECT or ASK over the registry")
         }
         SparqlError::Interrupted => {

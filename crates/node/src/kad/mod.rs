@@ -73,7 +73,7 @@ fn check_certificate(
     let (public, certificate) = (key.public(), membership.certificate);
     let hint = format!("on the owner's host: chappe key admit {public}");
     let now_s = u64::try_from(clock::now().0 / 1_000_000_000).unwrap_or(0);
-    // The check needs some key to run as; any will do.
+    // The check needs any key to run.
     let judge = NodeKey::new(chappe_identity::Key::from_seed([1; 32]));
     if !certificate.is_of(&judge, &membership.owner, &public) {
         let reason = "kad.certificate is not for this node's key, or not of kad.owner";

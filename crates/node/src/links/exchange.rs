@@ -19,7 +19,7 @@ pub(crate) struct Exchange {
     pub(super) serving: Mutex<Vec<AbortHandle>>,
     pub(super) kept: StateFile<LinkConfig>,
     pub(super) opening: Arc<PendingOpens>,
-    /// The links added at run time, as saved; locked while the file is written.
+    /// The links added at run time, as saved; locked while the file is being written.
     pub(super) added: Mutex<Vec<LinkConfig>>,
 }
 

@@ -41,10 +41,10 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
         }
     }
 
-    /// Reads its items; none when there is no file.
+    /// Reads the items; none if there is no file.
     ///
     /// # Errors
-    /// When it cannot be read, or has another format.
+    /// The file cannot be read, or has another format.
     pub(crate) fn read(&self) -> Result<Vec<T>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", self.path.display());
         let file = match File::open(&self.path) {
@@ -58,7 +58,7 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
         let content: Content<Vec<T>> =
             serde_json::from_str(&text).map_err(|error| failed(&error))?;
         if content.version != VERSION {
-            return Err(failed(&format!("version {} is unknown", content.version)));
+            return Err(failed(&format!("unknown version {}", content.version)));
         }
         Ok(content.items)
     }

@@ -9,7 +9,7 @@ use crate::metrics::{
     LinkLabel, LinkReasonLabels, LinkStreamLabels, Metrics, PacerStateLabel, ReaderLabel,
 };
 
-/// Readers with a label of their own in metrics; reason: each costs six lines per scrape.
+/// Readers with their own label in metrics; reason: each costs six lines per scrape.
 const READERS_NAMED_MAX: usize = 256;
 
 impl Exchange {

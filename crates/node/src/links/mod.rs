@@ -68,7 +68,7 @@ pub(crate) async fn add(app: &App, link: LinkConfig, owner: &str) -> Result<(), 
     .await
 }
 
-/// Removes a link; its streams stay.
+/// Removes a link; its streams are kept.
 pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
     let exchange = app.exchange.get().ok_or(ChangeError::Starting)?;
     exchange.links.show(name)?;
@@ -85,7 +85,7 @@ pub(crate) async fn remove(app: &App, name: &str) -> Result<(), ChangeError> {
             if let Some(exchange) = app.exchange.get() {
                 exchange.opening.forget(&key);
             }
-            // Its streams stay in the log but are unregistered.
+            // The streams stay in the log but are unregistered.
             let entries = app.catalogue.entries();
             let streams = entries.iter().filter(|entry| entry.source() == key);
             let mut keys: Vec<String> = streams.map(|entry| entry.key()).collect();
@@ -167,7 +167,7 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
         opening,
         added: Mutex::new(added.clone()),
     };
-    // Links use it as soon as they run.
+    // Links use it as soon as they start.
     let exchange = app.exchange.get_or_init(|| exchange);
     for link in &app.config.links {
         let ready = with_token(link).and_then(|link| Ok(exchange.links.add(link)?));

@@ -76,7 +76,7 @@ pub(crate) fn id(place: Option<Place>, vector: &Vector) -> String {
 pub(crate) enum Wanted {
     /// All streams, including future ones.
     All,
-    /// These streams, whether they exist yet or not.
+    /// These streams, whether or not they exist yet.
     Names(BTreeSet<String>),
 }
 

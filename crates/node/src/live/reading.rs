@@ -17,7 +17,7 @@ use crate::view::ElementView;
 
 /// Bytes of records in one read, and in one event.
 pub(super) const EVENT_BYTES: usize = 256 << 10;
-/// Lag in elements from which a client counts as slow and is notified of it.
+/// Lag in elements from which a client counts as slow and receives a notice.
 const LAG: u64 = 5_000;
 
 /// A client's position in each of its streams.
@@ -63,8 +63,8 @@ struct Gathered {
     elements: Vec<StreamElement>,
 }
 
-/// The position before the element with number `next`, in the epoch of that element: a client that comes
-/// back with it goes on at `next`, whatever epochs follow.
+/// The position before the element with number `next`, in the epoch of that element: a client that
+/// reconnects with it continues at `next`, whatever epochs follow.
 fn before(entry: &Entry, next: u64) -> Position {
     Position {
         sequence: next.saturating_sub(1),
@@ -167,7 +167,7 @@ impl Cursors {
 
     /// The next elements of any stream. The search starts after the stream `last`, so that none starves.
     fn next(&mut self) -> Option<(String, Result<Vec<StreamElement>, StoreError>)> {
-        // `ready` leaves the waker.
+        // `ready` registers the waker.
         let mut context = Context::from_waker(Waker::noop());
         for round in [true, false] {
             for (name, cursor) in &mut self.of_stream {

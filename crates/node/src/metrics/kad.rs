@@ -25,24 +25,32 @@ pub(crate) struct KadMetrics {
 
 impl KadMetrics {
     pub(crate) fn register(&self, r: &mut Registry) {
-        r.register("kad_contacts", "Known nodes", self.contacts.clone());
-        let text = "Estimated nodes of the network";
+        r.register(
+            "kad_contacts",
+            "Number of nodes in the routing table",
+            self.contacts.clone(),
+        );
+        let text = "Estimated number of nodes in the network";
         r.register("kad_network_nodes", text, self.network_nodes.clone());
-        let text = "Records stored for others";
+        let text = "Number of records stored for other nodes";
         r.register("kad_records", text, self.records.clone());
-        let (text, bytes) = ("Size of the records stored for others", Unit::Bytes);
+        let (text, bytes) = ("Size of the records stored for other nodes", Unit::Bytes);
         r.register_with_unit("kad_record", text, bytes, self.record_bytes.clone());
-        let text = "Devices published";
+        let text = "Number of devices published";
         r.register("kad_publications", text, self.publications.clone());
         r.register("kad_searches", "Searches started", self.searches.clone());
-        r.register("kad_requests", "Requests to others", self.requests.clone());
+        r.register(
+            "kad_requests",
+            "Requests sent to other nodes",
+            self.requests.clone(),
+        );
         let text = "Requests that timed out";
         r.register("kad_timeouts", text, self.timeouts.clone());
-        let text = "Answered requests of others";
+        let text = "Requests of other nodes that were answered";
         r.register("kad_served", text, self.served.clone());
-        let (text, bytes) = ("Sent to other nodes", Unit::Bytes);
+        let (text, bytes) = ("Data sent to other nodes", Unit::Bytes);
         r.register_with_unit("kad_sent", text, bytes, self.sent.clone());
-        let (text, bytes) = ("Received from other nodes", Unit::Bytes);
+        let (text, bytes) = ("Data received from other nodes", Unit::Bytes);
         r.register_with_unit("kad_received", text, bytes, self.received.clone());
     }
 

@@ -98,35 +98,38 @@ pub(crate) struct LinkMetrics {
 
 impl LinkMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        let text = "1 while the link carries elements";
+        let text = "Whether the link is established (1) or not (0)";
         r.register("link_connected", text, self.connected.clone());
-        let text = "Reconnections of a link";
+        let text = "Reconnections of the link";
         r.register("link_reconnects", text, self.reconnects.clone());
-        let (text, bytes) = ("Received by a link", Unit::Bytes);
+        let (text, bytes) = ("Data received over the link", Unit::Bytes);
         r.register_with_unit("link_received", text, bytes, self.received_bytes.clone());
-        let text = "Elements per second received by a link, over the last seconds";
+        let text = "Elements received over the link per second, averaged over the last seconds";
         r.register("link_elements_per_second", text, self.rate.clone());
-        let text = "Stored dead letters";
+        let text = "Elements stored as dead letters";
         r.register("link_dead_letters", text, self.dead_letters.clone());
         let text = "Elements stored and acknowledged";
         r.register("link_acknowledged", text, self.acknowledged.clone());
         let text = "Dropped duplicates";
         r.register("link_repeated", text, self.repeated.clone());
-        let text = "Elements at the origin that are not here yet";
+        let text = "Elements at the origin that this node has not received yet";
         r.register("link_lag_elements", text, self.lag_elements.clone());
-        let (text, seconds) = ("From source time to arrival", Unit::Seconds);
+        let (text, seconds) = (
+            "Time from the source time of an element to its arrival",
+            Unit::Seconds,
+        );
         r.register_with_unit("link_lag", text, seconds, self.lag.clone());
-        let (text, bytes) = ("Received and not yet stored", Unit::Bytes);
+        let (text, bytes) = ("Data received but not yet stored", Unit::Bytes);
         r.register_with_unit("link_held", text, bytes, self.held.clone());
-        let text = "Occupation of the window, 0 to 1";
+        let text = "Share of the window in use, 0 to 1";
         r.register("link_window_occupation", text, self.occupation.clone());
         let text = "Elements that could not be stored";
         r.register("link_refused", text, self.refused.clone());
-        let text = "Sessions and subscriptions of others";
+        let text = "Sessions and subscriptions of other nodes";
         r.register("link_peers", text, self.peers.clone());
-        let text = "Elements sent to others and not acknowledged";
+        let text = "Elements sent to other nodes but not yet acknowledged";
         r.register("link_peers_in_flight", text, self.peers_in_flight.clone());
-        let text = "Elements per second sent to a reader, over the last seconds";
+        let text = "Elements sent to a reader per second, averaged over the last seconds";
         let rate = self.reader_rate.clone();
         r.register("link_reader_elements_per_second", text, rate);
         let text = "Elements sent to a reader since it connected";
@@ -134,19 +137,19 @@ impl LinkMetrics {
         let text = "Elements retransmitted to a reader";
         let again = self.reader_sent_again.clone();
         r.register("link_reader_sent_again", text, again);
-        let text = "Elements here that a reader does not have yet";
+        let text = "Elements of this node that a reader has not received yet";
         let lag = self.reader_lag_elements.clone();
         r.register("link_reader_lag_elements", text, lag);
-        let text = "Elements in flight to a reader, as its pacer counts them";
+        let text = "Elements in flight to a reader, as counted by its pacer";
         r.register("link_pacer_occupation", text, self.pacer_occupation.clone());
-        let text = "Between two frames to a reader; 0 without pacing";
+        let text = "Pause between two frames to a reader; 0 without pacing";
         r.register_with_unit(
             "link_pacer_period",
             text,
             Unit::Seconds,
             self.pacer_period.clone(),
         );
-        let text = "Pacers by state";
+        let text = "Number of pacers by state";
         r.register("link_pacers", text, self.pacer_states.clone());
     }
 

@@ -1,8 +1,8 @@
 //! The metrics of the node, for Prometheus.
 //!
 //! Names have the prefix `chappe_`, times are in seconds, sizes in bytes, counters end in `_total`.
-//! Labels have few values: there are none for routes and peers, and at most `limits.metric_streams`
-//! for streams.
+//! Labels have few values: there are no labels for routes and peers, and at most
+//! `limits.metric_streams` for streams.
 
 mod kad;
 mod links;
@@ -93,7 +93,7 @@ pub(crate) struct LostLabels {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// Streams with a label of their own.
+    /// Streams with their own label.
     named: Mutex<BTreeSet<String>>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
@@ -210,7 +210,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "http_request_duration",
-            "Time to the head of the answer",
+            "Time until the head of the response was sent",
             Unit::Seconds,
             self.request_seconds.clone(),
         );
@@ -221,17 +221,17 @@ impl Metrics {
         );
         r.register(
             "live_clients",
-            "Clients of live data",
+            "Number of clients of live data",
             self.live_clients.clone(),
         );
         r.register(
             "live_elements",
-            "Elements sent live",
+            "Elements sent to clients of live data",
             self.live_elements.clone(),
         );
         r.register(
             "live_lagged",
-            "Number of times that a live client lagged",
+            "Number of times that a client of live data lagged",
             self.live_lagged.clone(),
         );
         r.register(
@@ -249,7 +249,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "log_scrubbed",
-            "Read by the scrub to find damage",
+            "Data read by the scrub to find damage",
             Unit::Bytes,
             self.scrubbed.clone(),
         );
@@ -258,8 +258,12 @@ impl Metrics {
             "Messages dropped by hop and reason",
             self.dropped.clone(),
         );
-        r.register("devices", "Devices by state", self.devices.clone());
-        let text = "Number of times that a device was slowed down, by the exceeded quota";
+        r.register(
+            "devices",
+            "Number of devices by state",
+            self.devices.clone(),
+        );
+        let text = "Number of times that a device was slowed down, by exceeded quota";
         r.register("devices_slowed", text, self.devices_slowed.clone());
         r.register(
             "tree_events",
@@ -268,10 +272,14 @@ impl Metrics {
         );
         r.register(
             "virtual_sensors",
-            "Virtual sensors by state",
+            "Number of virtual sensors by state",
             self.sensors.clone(),
         );
-        r.register("streams", "Streams of the log", self.streams.clone());
+        r.register(
+            "streams",
+            "Number of streams in the log",
+            self.streams.clone(),
+        );
         r.register(
             "log_healthy",
             "1 while the log accepts records",
@@ -286,14 +294,14 @@ impl Metrics {
         let bytes = Unit::Bytes;
         r.register_with_unit(
             "log_written",
-            "Written by the log",
+            "Data written by the log",
             bytes,
             self.log_bytes.clone(),
         );
         let bytes = Unit::Bytes;
         r.register_with_unit(
             "disk_free",
-            "Free on the disk",
+            "Free space on the disk",
             bytes,
             self.disk_free.clone(),
         );
@@ -301,13 +309,13 @@ impl Metrics {
         r.register_with_unit("resident_memory", "Resident", bytes, self.resident.clone());
         r.register_with_unit(
             "start_time",
-            "Start of the process since 1970",
+            "Start time of the process since 1970",
             Unit::Seconds,
             self.start_time.clone(),
         );
         r.register_with_unit(
             "certificate_end",
-            "Expiry of the HTTP certificate since 1970; 0: never",
+            "Expiry time of the HTTP certificate since 1970; 0: none",
             Unit::Seconds,
             self.certificate_ends.clone(),
         );

@@ -42,14 +42,14 @@ pub(crate) struct TopicMetrics {
 
 impl TopicMetrics {
     pub(crate) fn register(&self, r: &mut Registry) {
-        let text = "Samples written and not acknowledged by all reliable readers";
+        let text = "Samples written but not yet acknowledged by all reliable readers";
         r.register("dds_unacknowledged", text, self.unacknowledged.clone());
-        let text = "Readers of a written topic, writers of a read one";
+        let text = "Matched readers of a published topic, or writers of a subscribed one";
         r.register("dds_matched", text, self.matched.clone());
         r.register("dds_sent", "Samples written", self.sent.clone());
         let text = "Samples acknowledged by all reliable readers";
         r.register("dds_acknowledged", text, self.acknowledged.clone());
-        let text = "Samples abandoned for a reader that acknowledged nothing";
+        let text = "Samples given up because a reader acknowledged nothing";
         r.register("dds_given_up", text, self.given_up.clone());
         r.register("dds_received", "Samples received", self.received.clone());
         let text = "Samples skipped, by the writers' sequence numbers";
@@ -58,25 +58,29 @@ impl TopicMetrics {
         r.register("dds_mismatches", text, self.mismatches.clone());
         let text = "Number of times that a reader acknowledged nothing";
         r.register("dds_reader_stalls", text, self.stalls.clone());
-        let (text, unit) = ("Time that a sample waited for room", Unit::Seconds);
+        let (text, unit) = ("Time that samples waited for room", Unit::Seconds);
         r.register_with_unit("dds_blocked", text, unit, self.blocked.clone());
         let text = "Deadlines that passed without a sample while endpoints matched";
         let missed = self.deadlines_missed.clone();
         r.register("dds_deadlines_missed", text, missed);
-        let text = "Samples in flight, as the writer's pacer counts them";
+        let text = "Samples in flight, as counted by the writer's pacer";
         let occupation = self.pacer_occupation.clone();
         r.register("dds_pacer_occupation", text, occupation);
-        let (text, unit) = ("Time between two samples", Unit::Seconds);
+        let (text, unit) = ("Pause between two samples", Unit::Seconds);
         let period = self.pacer_period.clone();
         r.register_with_unit("dds_pacer_period", text, unit, period);
-        let text = "Pacers of writers by state";
+        let text = "Number of writers' pacers by state";
         r.register("dds_pacers", text, self.pacer_states.clone());
         let text = "Restarts of the participant";
         r.register("dds_restarts", text, self.restarts.clone());
-        r.register("dds_panics", "Panics of the library", self.panics.clone());
-        let text = "Number of times that the library stalled";
+        r.register(
+            "dds_panics",
+            "Panics of the DDS library",
+            self.panics.clone(),
+        );
+        let text = "Number of times that the DDS library stalled";
         r.register("dds_stalls", text, self.library_stalls.clone());
-        let text = "Remote participants";
+        let text = "Number of remote participants";
         r.register("dds_peers", text, self.peers.clone());
     }
 }

@@ -5,8 +5,8 @@ use chappe_stream::VirtualSensor;
 /// Reasons counted per window: the element was late, or the window reached a size limit and removed
 /// elements early.
 const WINDOW_REASONS: [&str; 3] = ["late", "window_elements", "window_bytes"];
-/// Reasons counted per sensor: the element's structure differs from the bound schema or is too long for
-/// a table, or its stream is no longer bound.
+/// Maximum number of reasons counted per sensor: the element's structure differs from the bound
+/// schema or is too long for a table, or its stream is no longer bound.
 const SENSOR_REASONS: [&str; 2] = ["misfit", "not_bound"];
 
 /// The last known counters of a sensor.

@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError, Problem};
 
 /// Largest file in bytes; a larger one is refused unread.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// Maximum of files in the directory; reason: each is a task with its own windows.
+/// Maximum number of files in the directory; reason: each is a task with its own windows.
 const FILES_MAX: usize = 1_000;
 
 /// The result of checking a configuration with all its files.
@@ -111,7 +111,7 @@ pub(super) struct Stamp {
     inode: u64,
 }
 
-/// The files of a directory; none when there is no such directory.
+/// The files of a directory; none if it does not exist.
 pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     use std::os::unix::fs::MetadataExt as _;
     let mut found = BTreeMap::new();

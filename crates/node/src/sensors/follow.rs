@@ -22,8 +22,8 @@ const RECALLED_MAX: u64 = 65_536;
 const RECALL_STEP: u64 = 1_024;
 
 impl Running {
-    /// Follows exactly the bound streams, each from its last position in this or an earlier run, or from
-    /// now on. Returns the earlier elements that the windows must hold.
+    /// Follows exactly the bound streams, each from its last position in this or an earlier run,
+    /// otherwise from now on. Returns the earlier elements that the windows must hold.
     pub(super) async fn follow_bound(&mut self) -> Vec<SensorMachineInput> {
         let mut wanted: Vec<String> = Vec::new();
         for binding in &self.bindings {

@@ -1,9 +1,9 @@
 //! The progress of a virtual sensor on its streams, from which it resumes after a restart.
 //!
 //! Each output of a sensor with one stream carries the position of its newest input. For several
-//! streams, and for inputs without output, a progress record is stored in a log stream of its own,
-//! of which only the newest is kept. It is written after the outputs that it covers, so that a crash
-//! in between repeats an evaluation rather than omits one.
+//! streams, and for inputs without output, a progress record is stored in a separate log stream, of
+//! which only the newest record is kept. It is written after the outputs that it covers, so a crash
+//! in between repeats an evaluation rather than omitting one.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use chappe_log::{Appended, Error, Level, Store, Stream};
 use chappe_stream::{Epoch, Position};
 use serde::{Deserialize, Serialize};
 
-/// Maximum of positions kept for a sensor; reason: a thousand rebindings are enough history.
+/// Maximum number of positions kept for a sensor; reason: a thousand rebindings are enough history.
 const STREAMS_MAX: usize = 1_024;
 /// The version of the record.
 const FORMAT: u8 = 1;

@@ -205,8 +205,8 @@ pub(super) struct Running {
     pub(super) slow_evaluations: u32,
     /// The reported counts of unused elements.
     pub(super) dropped: Dropped,
-    /// Whether it reads elements before they are safe. False at level `memory`, where outputs would be
-    /// acknowledged before their inputs are stored.
+    /// Whether it reads elements before they are durable. False at level `memory`, where outputs
+    /// would be acknowledged before their inputs are stored.
     pub(super) reads_uncommitted: bool,
     /// Appended batches of the output that are not yet acknowledged.
     pub(super) offered: VecDeque<Appended>,
@@ -432,7 +432,7 @@ impl Running {
         self.step(commands).await;
     }
 
-    /// Runs the machine, on this thread while that is cheap, and stores its outputs.
+    /// Runs the machine, on this thread if that is cheap, and stores its outputs.
     async fn step(&mut self, inputs: Vec<SensorMachineInput>) {
         let mut events = Vec::new();
         let mut inputs = VecDeque::from(inputs);
@@ -517,7 +517,7 @@ impl Running {
         }
     }
 
-    /// Shows how the statement is evaluated.
+    /// Publishes how the statement is evaluated.
     fn show_plan(&self, machine: &VirtualSensor) {
         let plan = machine.plan().map(ToString::to_string);
         self.app.sensors.update(&self.name, |sensor| {

@@ -32,7 +32,7 @@ pub(crate) struct Sensor {
     pub(crate) fields: Vec<FieldView>,
     /// Its sources with their bindings.
     pub(crate) sources: Vec<Source>,
-    /// Elements that it did not use since the node started or its file changed, by reason: `late` (arrived
+    /// Elements not used since the node started or its file changed, by reason: `late` (arrived
     /// after its window had moved on), `misfit` (another structure, or too long), `not_bound`,
     /// `window_elements` and `window_bytes` (its window reached a size limit).
     pub(crate) dropped: BTreeMap<String, u64>,

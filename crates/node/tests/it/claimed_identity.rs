@@ -15,10 +15,10 @@ use chappe_node::Node;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Connections of a look that runs to its end: three attempts, with two connections each.
+/// Connections of a complete check: three attempts, with two connections each.
 const FULL_LOOK: usize = 6;
 
-/// A host that takes connections and answers none.
+/// A host that accepts connections and answers none.
 struct Silent {
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -85,8 +85,8 @@ fn a_device_that_leaves_while_its_predecessor_is_looked_for_delays_no_other() {
     });
 }
 
-/// A device was here, and so was a claimant of its identity; both have left, and the address of the
-/// claimant is that of a silent host. The node has started again.
+/// A device was present, and so was a claimant of its identity; both have left, and the address of
+/// the claimant is that of a silent host. The node has restarted.
 async fn after_a_claim(
     directory: &tempfile::TempDir,
     product: &Product,

@@ -1,7 +1,7 @@
 //! Goal: a device that keeps leaving and returning is usable when it stays, under the same streams; no
 //! acknowledged state is lost or stored twice, and nothing of it remains when it is gone.
-//! Method: a real device of this process on loopback that restarts again and again, sometimes faster than it
-//! can be attached, and a node.
+//! Method: a real device of this process on loopback that restarts repeatedly, sometimes faster
+//! than it can be attached, and a node.
 
 use crate::common::devices::{looking, until};
 use crate::common::linked::stored;

@@ -18,7 +18,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn nowhere() -> String {
     format!("http://{}:9", own_address())
 }
@@ -105,8 +105,7 @@ fn links_are_added_and_removed_and_survive_a_restart() {
     });
 }
 
-/// The file of the links is a pipe here, which takes nothing before somebody reads it, as a disk does
-/// that is slow.
+/// The file of the links is a pipe here, which accepts nothing before it is read, like a slow disk.
 #[test]
 fn a_node_answers_while_the_disk_takes_a_link() {
     let directory = tempfile::tempdir().unwrap();
@@ -265,8 +264,8 @@ fn the_directory_tells_each_stream_with_its_structure() {
     });
 }
 
-/// Contact points on this host: refused unless they are named, and never for a client that a
-/// trusted proxy says is elsewhere.
+/// Contact points on this host: refused unless they are allowed, and never for a client that a
+/// trusted proxy reports as remote.
 #[test]
 fn a_proxy_opens_no_port_of_this_host() {
     let directory = tempfile::tempdir().unwrap();

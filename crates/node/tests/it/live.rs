@@ -36,7 +36,7 @@ async fn store_padded(
     }
 }
 
-/// Reads until `count` elements have come; their values, and the last event's id.
+/// Reads until `count` elements have arrived; returns their values, and the last event's id.
 async fn take(live: &mut Live, count: usize) -> (Vec<i64>, String) {
     let (mut values, mut id) = (Vec::new(), String::new());
     while values.len() < count {
@@ -116,7 +116,7 @@ fn a_client_that_comes_back_gets_what_it_missed_once() {
         let (values, id) = take(&mut live, 10).await;
         assert_eq!(values, (10..20).collect::<Vec<_>>(), "live data begins now");
         drop(live);
-        // While nobody listens, the stream goes on and another begins.
+        // Without listeners the stream continues and another starts.
         store(&node, "a.x", 20..2_500).await;
         store(&node, "b.y", 0..5).await;
         let mut live = Live::open(&node, "streams=*", Some(&id)).await;

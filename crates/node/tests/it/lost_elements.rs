@@ -11,11 +11,12 @@ use crate::common::{elements, get};
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 
-/// Elements that are stored in all, in batches, and how many of them the subscriber gets at first.
+/// Total number of elements stored, in batches, and the number that the subscriber receives at
+/// first.
 const ALL: i64 = 200;
 const BATCH: i64 = 5;
 const FIRST: i64 = 20;
-/// The first number that is kept by the trim.
+/// The first number kept by the trim.
 const KEPT_FROM: u64 = 41;
 const STREAM: &str = "ward.bed1";
 

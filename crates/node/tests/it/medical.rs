@@ -34,7 +34,7 @@ async fn attention(node: &Node, monitor: &Monitor, why: &str) {
     until(node, &monitor.path(), is_so).await;
 }
 
-/// The values of a metric, once there are so many.
+/// The values of a metric, once there are this many.
 async fn values(node: &Node, monitor: &Monitor, handle: &str, count: usize) -> Vec<i64> {
     let there = |held: &[chappe_stream::StreamElement]| held.len() >= count;
     let held = stored(node, &monitor.stream(handle), there).await;
@@ -45,7 +45,7 @@ async fn values(node: &Node, monitor: &Monitor, handle: &str, count: usize) -> V
     held.iter().map(value).collect()
 }
 
-/// What was lost, by reason, of streams of this device.
+/// The losses of this device's streams, by reason.
 async fn lost(node: &Node, monitor: &Monitor) -> BTreeMap<String, u64> {
     let metrics = get(node, "/metrics").await.body;
     let of_device = format!("chappe_lost_total{{stream=\"{}", monitor.name);
@@ -108,7 +108,7 @@ fn the_description_of_another_device_is_found_out_by_the_first_report() {
     });
 }
 
-/// Metrics that come and go, and one that stays: every state that is sent is stored once.
+/// Metrics that appear and disappear, and one that stays: every state sent is stored once.
 fn changes_and_keeps_all(address: &str, hosting: Hosting) {
     let directory = tempfile::tempdir().unwrap();
     block(async {

@@ -164,7 +164,7 @@ fn files_of_sensors_take_effect_while_the_node_runs() {
         })
         .await;
 
-        // By hand, mended, with another query.
+        // Corrected by hand, with another query.
         std::fs::write(sensors.join("mean.toml"), sensor("mean", "urn:example:b")).unwrap();
         until(&node, path, |sensor| {
             let query = sensor["sources"][0]["query"].as_str().unwrap_or_default();

@@ -21,13 +21,13 @@ use serde_json::Value as Json;
 const PLAIN: u32 = 262_656;
 /// Metrics of the flood and of the backlog, which are all in each report.
 const METRICS: u64 = 50;
-/// Elements a second that are allowed, and the most that the other device sends: it may bring those of
-/// five seconds at once.
+/// Allowed elements per second, and the maximum that the other device sends: a burst of five
+/// seconds is allowed.
 const ALLOWED: u64 = 250;
 const CALM_MOST: i64 = 4 * ALLOWED as i64;
-/// Reports of a backlog: more than the five seconds that may come at once.
+/// Reports of a backlog: more than the allowed burst of five seconds.
 const BACKLOG: i64 = 100;
-/// Reports that the flood is to have stored before it ends: three times those of five seconds.
+/// Reports of the flood to store before it ends: three times those of five seconds.
 const FLOOD: i64 = 75;
 
 fn looking(directory: &tempfile::TempDir) -> Config {
@@ -109,14 +109,15 @@ fn a_flood_is_slowed_to_its_quota_and_others_lose_nothing() {
     });
 }
 
-/// Only one test of this process at a time: the nodes of the others would subscribe to its devices, too,
-/// and what a device delivered is counted over all its subscribers.
+/// Only one test of this process at a time: otherwise the nodes of other tests would subscribe to
+/// its devices too, and the delivery counts include all subscribers.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device with many metrics that holds a backlog and sends each report when the one before is answered.
+/// A device with many metrics that holds a backlog and sends each report when the previous one is
+/// answered.
 fn with_backlog() -> Monitor {
     let name = format!("backlog-{}", crate::common::devices::unique());
     let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());

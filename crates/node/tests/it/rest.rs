@@ -63,7 +63,7 @@ fn the_description_names_every_route_and_no_other() {
         let description = get(&node, "/api/v1/openapi.json").await.json();
         assert_eq!(description, chappe_node::openapi());
         let paths = description["paths"].as_object().unwrap();
-        // Live data does not end by itself.
+        // Live data has no end.
         for (path, operations) in paths.iter().filter(|(path, _)| !path.ends_with("/live")) {
             let path = path.replace("{name}", "none").replace("{key}", "none");
             for method in operations.as_object().unwrap().keys() {

@@ -9,7 +9,7 @@ use chappe_log::Level;
 use chappe_node::Node;
 use chappe_stream::StreamSchema;
 
-/// Less than the minute between two looks: without the first of them it takes longer.
+/// Less than the minute between two checks: without the first of them it takes longer.
 const SOON: Duration = Duration::from_secs(58);
 
 #[test]

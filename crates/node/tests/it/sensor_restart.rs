@@ -14,7 +14,7 @@ use chappe_stream::{Field, FieldType, StreamElement, StreamLog, StreamSchema, Ti
 const EACH: i64 = 57;
 const NODES: i64 = 6;
 const SLIDE: i64 = 10;
-/// What the alarm looks for: seldom, and not in each window.
+/// The condition of the alarm: rare, and not in each window.
 const HIGH: i64 = 57;
 
 fn schema() -> StreamSchema {
@@ -85,7 +85,7 @@ async fn reaches(node: &Node, stream: &str, any: &[i64]) {
     assert!(outcome.is_ok(), "{stream} does not reach {any:?}");
 }
 
-/// What the statement says at an element; it is evaluated at the first and after each slide.
+/// The result of the statement at an element; it is evaluated at the first and after each slide.
 fn sum(end: i64) -> i64 {
     ((end - SLIDE + 1).max(0)..=end).sum()
 }

@@ -1,7 +1,7 @@
 //! Goal: the endpoint address that a device chooses gives it no control over entities of others.
 //!
-//! Method: real devices on the loopback. One has a stream and a service; others call themselves by
-//! the keys of these. The entities of the stream and of the service stay as they were.
+//! Method: real devices on the loopback. One has a stream and a service; others use the keys of
+//! these as their own. The entities of the stream and of the service must not change.
 
 use crate::common::devices::{device, host_options, looking, unique, until};
 use crate::common::*;

@@ -26,7 +26,7 @@ use chappe_xml::{Element, Name};
 use insider::Insider;
 use serde_json::{Value, json};
 
-/// A device with a tree that sends what it is told to, and the stream that a node makes of it.
+/// A device with a tree that sends on request, and the node's stream of it.
 struct Source {
     device: FileDevice,
     namespace: String,
@@ -37,7 +37,7 @@ struct Source {
 impl Source {
     fn start(directory: &tempfile::TempDir, address: &str) -> Self {
         let name = format!("spread-{}", unique());
-        // What it says by itself it says at its start, and a day later.
+        // It sends unsolicited messages at its start, and a day later.
         let file = described(
             directory.path(),
             &name,
@@ -81,7 +81,7 @@ async fn start(directory: &tempfile::TempDir) -> Node {
     Node::start(config).await.unwrap()
 }
 
-/// The elements of a stream, once there are so many.
+/// The elements of a stream, once there are this many.
 async fn elements(node: &Node, stream: &str, count: usize) -> Vec<Value> {
     let path = format!("{stream}/elements?after=0:0&limit=1000");
     let there = |page: &Value| {
@@ -98,7 +98,7 @@ fn celsius(elements: &[Value]) -> Vec<u64> {
     elements.iter().map(one).collect()
 }
 
-/// How many a counter of the node's metrics counted.
+/// The value of a counter in the node's metrics.
 async fn counted(node: &Node, counter: &str) -> u64 {
     let metrics = get(node, "/metrics").await.body;
     let value = metrics.lines().find_map(|line| line.strip_prefix(counter));
@@ -136,8 +136,8 @@ async fn events(attachment: &mut Attachment, count: usize) -> Vec<StreamElement>
 
 #[test]
 fn a_stream_fed_by_a_tree_has_the_elements_of_the_typed_events() {
-    /// So many must have come by the tree; others may come as standard notifications, until the
-    /// device knows that the node is where it says, or on a slow machine.
+    /// This many must have arrived by the tree; others may arrive as standard notifications, until
+    /// the device has confirmed the node's address, or on a slow machine.
     const BY_TREE: u64 = 40;
     let directory = tempfile::tempdir().unwrap();
     block(async {
@@ -209,14 +209,14 @@ fn an_old_event_is_not_taken_again_after_a_restart() {
     });
 }
 
-/// The place of who has this key in a list.
+/// The position of the sink with this key in a list.
 fn place(list: &Membership, key: &PublicKey) -> Option<u32> {
     let mut sinks = list.sinks().iter();
     let at = sinks.position(|sink| sink.key == *key.as_bytes())?;
     u32::try_from(at).ok()
 }
 
-/// An event that the insider was sent, newer than `before`, when it and who has this key are on the
+/// An event sent to the insider, newer than `before`, once it and the sink with this key are on the
 /// tree.
 async fn next_with(
     source: &Source,

@@ -24,7 +24,7 @@ async fn is_registered(operated: &Operated, stream: &str) -> bool {
     get(&operated.node, &path).await.status == 200
 }
 
-/// Removes a stream again and again until it is registered; nothing may remove it.
+/// Removes a stream repeatedly until it is registered; nothing may be removed.
 async fn cannot_remove_until_registered(operated: &Operated, stream: &str) {
     let mut refused = false;
     while !(refused && is_registered(operated, stream).await) {

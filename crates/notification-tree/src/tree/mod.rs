@@ -3,7 +3,7 @@
 //! [`Tree`] routes between its parts. [`Hops`] gives ranges to heads and collects their answers; [`Source`]
 //! numbers events and plans their rounds; [`Sink`] verifies and delivers; [`Repairs`] pulls missed events;
 //! [`Proofs`] asks sinks for their address. The parts do not know each other: each works on the [`Node`] that it
-//! is given and returns what is to be done next.
+//! is given and returns the next actions.
 //!
 //! The order of work makes events fast: forwarding comes first, then the signature is verified, then the event
 //! is delivered, then answers are sent.

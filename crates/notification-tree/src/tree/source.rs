@@ -78,7 +78,7 @@ impl Source {
         node.topics.adopt(membership, Some(SOURCE), &contact)
     }
 
-    /// The plan for so many sinks. A measured one follows the network when its delay has changed by half.
+    /// The plan for this number of sinks. A measured one follows the network when its delay has changed by half.
     fn plan(&mut self, choice: Choice, sinks: u32, cost: Cost) -> Plan {
         let cap = match choice {
             Choice::Fixed(plan) => return plan,
@@ -315,7 +315,7 @@ fn make_room<G>(node: &mut Node<G>, at: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the list fits into an event with a body of so many bytes.
+/// Whether the list fits into an event with a body of this size.
 fn fits_inline(membership: &Membership, body: usize, keyed: bool, bytes_max: usize) -> bool {
     let head = 30 + 5 + if keyed { SIGNATURE_BYTES } else { 0 };
     // Each sink has more than one byte.

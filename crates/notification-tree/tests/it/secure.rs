@@ -392,7 +392,7 @@ fn forged_lists_cannot_keep_a_sink_busy_with_key_agreement() {
     assert_eq!(net.delivered[..4], [[b"true"]; 4]);
 }
 
-/// Gives all nodes a second list with the sinks in reverse order.
+/// Passes all nodes a second list with the sinks in reverse order.
 fn reversed(net: &mut crate::net::Net<Keys>, sinks: usize) -> Arc<Membership> {
     let contacts: Vec<_> = net.contacts[..sinks].iter().rev().copied().collect();
     let list = Arc::new(Membership::new(TOPIC, 2, contacts).expect("apart"));

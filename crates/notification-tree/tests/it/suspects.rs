@@ -11,7 +11,7 @@ use chappe_notification_tree::{Choice, Command, Config, Contact, Keys, Membershi
 /// The sinks of the first list, and one that is added later.
 const SINKS: usize = 41;
 const LATER: usize = 40;
-/// A tenth. By two halves the first one is the first head of all, and the others are heads below it.
+/// A tenth. With two halves the first one is the first head of all, and the others are heads below it.
 const DEAD: [usize; 4] = [0, 10, 20, 30];
 /// Heads that only forwarders send to.
 const DEAD_BELOW: [usize; 4] = [1, 11, 21, 31];
@@ -32,7 +32,7 @@ fn network(dead: [usize; 4]) -> Net<Keys> {
     net
 }
 
-/// Gives all nodes a list.
+/// Passes all nodes a list.
 fn list(net: &mut Net<Keys>, version: u32, sinks: &[Contact]) {
     let list = Arc::new(Membership::new(TOPIC, version, sinks.to_vec()).expect("apart"));
     for node in 0..net.nodes.len() {
@@ -52,7 +52,7 @@ fn with_later(net: &Net<Keys>) -> Vec<Contact> {
     sinks
 }
 
-/// Publishes an event; returns the time until the last of so many live sinks has it.
+/// Publishes an event; returns the time until the last of the live sinks has it.
 fn event(net: &mut Net<Keys>, live: usize) -> Duration {
     let began = net.now;
     let had = |net: &Net<Keys>| net.delivered.iter().map(Vec::len).sum::<usize>();

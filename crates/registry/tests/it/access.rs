@@ -1,6 +1,6 @@
-//! Goal: an answer is as if what the asker may not see did not exist: rows, counts, order, errors.
+//! Goal: an answer is the same as if hidden entities did not exist: rows, counts, order, errors.
 //! Method: random entities with random rights, and queries of every kind, answered by the registry
-//! and by the standard evaluator with its own optimizer over the graph with the forbidden deleted.
+//! and by the standard evaluator with its own optimizer over the graph without the hidden triples.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ enum Answer {
     Ordered(Vec<Vec<String>>),
 }
 
-/// Rows as text with blank nodes alike: their labels differ between the two.
+/// Rows as text with all blank nodes alike: their labels differ between the two.
 fn rows(rows: Vec<Vec<Option<Term>>>, ordered: bool) -> Answer {
     let text = |term: Option<Term>| match term {
         None => String::new(),

@@ -1,7 +1,7 @@
-//! Goal: on a disk that stays full a publication is refused instead of waiting for ever, reading
-//! goes on, and publishing resumes by itself when there is room.
-//! Method: a simulated disk is filled up under a registry; publications, removals and a compaction
-//! are waited for on this thread while nobody makes room, and again once there is.
+//! Goal: while a disk is full, a publication is refused instead of waiting forever, and reading
+//! works; publishing resumes automatically once there is room.
+//! Method: a simulated disk is filled up under a registry; this thread waits for publications,
+//! removals and a compaction, first without and then with room.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! Goal: no query takes the registry down; each ends with an answer or an error that names its limit.
-//! Method: queries that multiply rows, recurse, grow texts or run on, on a thread with the stack of
-//! an ordinary worker (2 MiB), with limits far below what they would need.
+//! Goal: no query takes the registry down; each ends with an answer or an error that names its
+//! limit.
+//! Method: queries that multiply rows, recurse, grow texts or run long, on a thread with the stack
+//! of an ordinary worker (2 MiB), with limits far below their needs.
 
 use chappe_registry::oxrdf::{NamedNode, Triple};
 use chappe_registry::{
@@ -9,7 +10,7 @@ use chappe_registry::{
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A ring of things that all know their next, and some more.
+/// A ring of things, each linked to the next.
 fn registry() -> Registry {
     static SHARED: LazyLock<Registry> = LazyLock::new(ring);
     SHARED.clone()
@@ -112,14 +113,14 @@ fn texts_that_grow_end() {
         format!("SELECT * {{ ?s ?p ?o FILTER({open}STR(?o){close} = \"\") }}")
     };
     assert_eq!(limit_of(&nested(1)), "answered");
-    assert_eq!(limit_of(&nested(8)), "bytes an expression may make");
+    assert_eq!(limit_of(&nested(8)), "bytes made by an expression");
 }
 
 #[test]
 fn regular_expressions_are_literals_and_stop_when_told() {
     let query = "SELECT * { ?s ?p ?o FILTER REGEX(?o, ?o) }";
-    assert!(limit_of(query).contains("no literal"));
-    // A slow match is followed by a question to the interrupt at once, not after many of them.
+    assert!(limit_of(query).contains("not a literal"));
+    // A slow match is followed by an evaluation of the interrupt at once, not after many matches.
     let bomb = "SELECT * { ?s ?p ?o FILTER REGEX(STR(?o), \"(a|aa)+(a*)*(.{0,20}){0,20}$\") }";
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     let third = Interrupt::when(|| LOOKS.fetch_add(1, Ordering::Relaxed) >= 2);
@@ -179,7 +180,7 @@ fn deep_queries_fit_the_stack_or_are_refused() {
             chain("", "{ SELECT * { ?s <http://e/none> ?x } } ", "", size),
             chain("FILTER(?o IN (1", ", 1", "))", size),
         ] {
-            // Whatever the answer: it is one, and the stack holds.
+            // Every query gets an answer, and the stack suffices.
             let _ = ask(query);
         }
     }
@@ -211,7 +212,7 @@ fn what_is_not_offered_is_refused() {
     ] {
         let error = ask(query.to_owned()).unwrap_err();
         assert!(
-            matches!(&error, SparqlError::NotOffered(refused) if refused.starts_with(what)),
+            matches!(&error, SparqlError::Unsupported(refused) if refused.starts_with(what)),
             "{error}: {query}"
         );
     }
@@ -263,8 +264,8 @@ fn answers_and_queries_are_bounded_and_the_interrupt_is_heard() {
     assert_eq!(ask(many, third), SparqlError::Interrupted);
 }
 
-/// Text between `<` and `>` that the grammar takes as an IRI and the parser, after an operand, as an
-/// expression: it must not hide nesting from the check.
+/// Text between `<` and `>` that the grammar parses as an IRI and the parser, after an operand, as
+/// an expression: it must not hide nesting from the check.
 #[test]
 fn what_looks_like_an_iri_hides_no_nesting() {
     let deep = format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000));

@@ -1,4 +1,4 @@
-//! Goal: a query may name every IRI that metadata may, whatever signs it has.
+//! Goal: a query may name any IRI that metadata may contain, whatever its characters.
 //! Method: entities with such keys; each is found by a query that writes its key.
 
 use chappe_registry::{

@@ -1,4 +1,4 @@
-//! Goal: the order in which patterns are written does not decide what a query costs.
+//! Goal: the order in which patterns are written does not affect the cost of a query.
 //! Method: the same query in every order of its patterns, and the index entries each visits.
 
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
@@ -8,7 +8,7 @@ use chappe_registry::{
 
 const SERVICES: usize = 2_000;
 
-/// Services of which all say who made them and one in five hundred says that it is in the cellar.
+/// Services that all state their maker; one in five hundred states that it is in the cellar.
 fn registry() -> Registry {
     let registry = Registry::open(MemoryJournal::new()).unwrap();
     let iri = |text: &str| NamedNode::new(format!("http://e/{text}")).unwrap();
@@ -123,7 +123,7 @@ fn exists_and_ask_stop_at_the_first_match() {
     assert!(entries <= 20, "{entries}");
 }
 
-/// What nobody may see does not change the plan: the cost is that of the graph without it.
+/// Hidden entities do not change the plan: the cost is that of the graph without them.
 #[test]
 fn hidden_entities_do_not_change_the_cost() {
     let query = "SELECT * { ?s e:madeBy e:maker0 . ?s e:in e:cellar }";

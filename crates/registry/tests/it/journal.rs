@@ -50,7 +50,7 @@ proptest! {
         prop_assert_eq!((old.terms, old.triples), (new.terms, new.triples));
     }
 
-    /// What was removed leaves nothing behind: no term, no rule.
+    /// Removing everything leaves no term and no rule.
     #[test]
     fn removing_everything_empties_it(entities in proptest::collection::vec(entity(), 0..20)) {
         let registry = Registry::open(MemoryJournal::new()).unwrap();

@@ -1,8 +1,9 @@
-//! Goal: the registry on a durable log equals its journal whatever the moment of a power loss: what
-//! was acknowledged is there, nothing is half there, and a compaction cut short loses nothing.
+//! Goal: the registry on a durable log equals its journal whatever the moment of a power loss:
+//! acknowledged changes exist, no change is applied partly, and an interrupted compaction loses
+//! nothing.
 //! Method: a workload of publications, removals and compactions runs once for each boundary of the
 //! simulated disk with the power cut there; from each cut the disk is drawn, opened, and compared
-//! with the model after as many changes as the journal says it has.
+//! with the model after as many changes as the journal holds.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ fn entity(number: u64, step: u64) -> Entity {
     entity
 }
 
-/// What was acknowledged, and the model after each change offered.
+/// The acknowledged changes, and the model after each change offered.
 #[derive(Default)]
 struct History {
     acknowledged: usize,
@@ -51,7 +52,7 @@ struct History {
     states: Vec<Model>,
 }
 
-/// Runs until the disk goes off; each change waits for its acknowledgement.
+/// Runs until the disk's power is cut; each change waits for its acknowledgement.
 fn workload(disk: &SimDisk, seed: u64) -> History {
     let mut history = History {
         acknowledged: 0,

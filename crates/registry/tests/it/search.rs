@@ -1,5 +1,6 @@
-//! Goal: a search finds what the fields say and the asker may see, in the order of names.
-//! Method: random changes and random searches, compared with looking through all entities.
+//! Goal: a search finds the entities that match its fields and are visible to the requester, in the
+//! order of names.
+//! Method: random changes and random searches, compared with a scan of all entities.
 
 use crate::model::{Model, apply, key, principals, steps};
 use chappe_registry::{EntityKind, MemoryJournal, Registry, Search, vocabulary};
@@ -123,8 +124,8 @@ fn a_rare_field_among_many_names_is_found() {
     assert_eq!(registry.search(&prefix, &anyone).entities.len(), 10);
 }
 
-/// Two fields that many have, far more than the limit lets through: in the order of names all the
-/// same, whichever way they are found.
+/// Two fields that many entities have, far more than the limit: the result is in the order of
+/// names, whichever way they are found.
 #[test]
 fn fields_of_many_are_intersected() {
     let registry = Registry::open(MemoryJournal::new()).unwrap();

@@ -17,10 +17,10 @@ use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
 
-/// The maximum of elements read at once.
+/// Maximum number of elements read at once.
 pub(super) const ELEMENTS_PER_READ: u64 = 256;
 
-/// A batch on its way to the disk.
+/// A batch in flight to the disk.
 struct Pending {
     appended: Appended,
     first: At,

@@ -31,9 +31,9 @@ pub struct Series {
     pub lost: u64,
     /// The counts of events.
     pub sometimes: Sometimes,
-    /// Runs with violations, the first of them, by seed.
+    /// The first reports with violations, by seed.
     pub failed: Vec<Report>,
-    /// Runs with violations, all of them.
+    /// Number of runs with violations.
     pub failures: u64,
     /// The last run without violations.
     pub passed: Option<Report>,

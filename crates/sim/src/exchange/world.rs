@@ -24,7 +24,7 @@ pub(super) struct World {
     next_content: u64,
 }
 
-/// The purpose of a timer of a node; a number goes with it.
+/// The purpose of a node's timer, with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     Produce = 0,
@@ -93,7 +93,7 @@ impl World {
         self.network.set_timer(node, at, timer.key(number));
     }
 
-    /// A random time around a mean, at most ten times the mean.
+    /// A random time with a given mean, at most ten times the mean.
     pub(super) fn around(&mut self, mean: Duration) -> Duration {
         let times = -(1.0 - self.random.f64()).ln();
         mean.mul_f64(times.min(10.0))
@@ -116,7 +116,7 @@ impl World {
         Line::new(connection, machine, Timer::Session.key(serial))
     }
 
-    /// Gives a machine an input, sends its frames, checks it, and returns its events.
+    /// Passes a machine an input, sends its frames, checks it, and returns its events.
     pub(super) fn drive<M: Machine<Transmit = Bytes> + Invariant>(
         &mut self,
         line: &mut Line<M>,

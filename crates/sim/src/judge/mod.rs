@@ -46,7 +46,7 @@ pub struct At {
     pub number: u64,
 }
 
-/// Why numbers are lost.
+/// The reason why numbers are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The origin trimmed them.
@@ -103,7 +103,7 @@ pub enum Event {
     Trimmed {
         /// The stream.
         stream: usize,
-        /// The first number that is kept.
+        /// The first number kept.
         before: u64,
     },
     /// The origin's store starts at a number; everything before it counts as trimmed.

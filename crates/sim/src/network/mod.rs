@@ -1,4 +1,4 @@
-//! A network on a virtual clock: nodes, links and connections, from a seed, without input or output.
+//! A network on a virtual clock: nodes, links and connections, from a seed, without I/O.
 //!
 //! [`Network`] is a queue of events and the rules by which sending creates new ones. Its caller
 //! requests the [`Step`]s one by one, passes each to the node's machine, and sends the results.
@@ -158,17 +158,17 @@ impl<P> Step<P> {
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Steps handed out.
+    /// Steps returned.
     pub steps: u64,
     /// Raw messages sent.
     pub sent: u64,
     /// Raw messages that arrived, doubled ones twice.
     pub arrived: u64,
-    /// Raw messages lost on the way.
+    /// Raw messages lost on a link.
     pub lost: u64,
     /// Raw messages doubled.
     pub doubled: u64,
-    /// Raw messages held back.
+    /// Raw messages delayed.
     pub held_back: u64,
     /// Raw messages dropped because a queue was full.
     pub queue_full: u64,
@@ -404,7 +404,7 @@ impl<P> Network<P> {
             Event::Flight(connection, half) => self.flight(connection, half),
             Event::Retry(connection, half) => self.retry(connection, half),
             Event::Writable(connection, half) => self.writable(connection, half),
-            Event::Close(connection, end, reason) => self.close_arrives(connection, end, reason),
+            Event::Close(connection, end, reason) => self.on_peer_close(connection, end, reason),
         }
     }
 

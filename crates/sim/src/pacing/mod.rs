@@ -4,7 +4,7 @@
 //! sender: window, pacer --+                                       +-> receiver: buffer, service
 //!                         +-> queue -> bottleneck -> latency, loss+-> receiver ...
 //! sender ... -------------+                                       |
-//!        <---- acknowledgement of K samples, or after a delay; what is missing -----+
+//!        <---- acknowledgement of K samples, or after a delay; missing samples -----+
 //! ```
 //!
 //! The pacers are the product's. The rest is a model of reliable DDS, with the traits that make it
@@ -43,7 +43,7 @@ pub struct Bottleneck {
     pub bytes_per_s: f64,
     /// Latency in one direction, without the time on the bottleneck.
     pub latency: Duration,
-    /// Bytes that may wait; at least two samples.
+    /// Size of its queue in bytes; at least two samples.
     pub queue_bytes: u64,
     /// The share of samples that are lost after it, for each receiver.
     pub loss: f64,
@@ -60,7 +60,7 @@ pub struct Service {
     pub bytes_per_s: f64,
     /// The time differs from sample to sample by up to this share, evenly.
     pub jitter: f64,
-    /// Bytes that may wait; at least two samples.
+    /// Size of its buffer in bytes; at least two samples.
     pub buffer_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The command that runs a network again.
+//! The command that repeats a simulation.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -26,11 +26,11 @@ pub enum Lie {
     Floods,
 }
 
-/// Messages that a flooding sink sends for each that it gets.
+/// Number of messages that a flooding sink sends for each that it receives.
 const FLOOD: u32 = 16;
 
 impl Lie {
-    /// All of them.
+    /// All lies.
     pub const ALL: [Self; 7] = [
         Self::DropsPart,
         Self::ClaimsCoverage,
@@ -55,7 +55,7 @@ impl Lie {
         }
     }
 
-    /// The lie of this name.
+    /// The lie with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lie| lie.name() == name)

@@ -263,7 +263,7 @@ fn position(at: &str) -> String {
     format!(" at {at}")
 }
 
-/// Why a type is not flat.
+/// The reason why a type is not flat.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotFlatReason {

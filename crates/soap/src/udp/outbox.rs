@@ -106,7 +106,7 @@ impl Outbox {
         Some(datagram)
     }
 
-    /// When the next copy is due.
+    /// The time when the next copy is due.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.queue.keys().next().map(|(at, _)| *at)

@@ -1,4 +1,4 @@
-//! Checking the bytes of a record against a schema without making an element of them.
+//! Validates the bytes of a record against a schema without decoding the element.
 //!
 //! Records received over a link are stored unchanged after this check. It accepts what
 //! [`decode_element`](crate::decode_element) and [`StreamSchema::check`] accept together, and
@@ -29,7 +29,7 @@ pub(crate) fn validate_body(body: &[u8], schema: &StreamSchema) -> Result<(), Co
     match walk.byte("the key")? {
         0 => {}
         1 => walk.text("the key")?,
-        _ => return Err(malformed("the key is neither there nor absent")),
+        _ => return Err(malformed("the key is neither present nor absent")),
     }
     let values = walk.varint("the number of values")?;
     let fields = schema.fields.len();
@@ -46,7 +46,7 @@ pub(crate) fn validate_body(body: &[u8], schema: &StreamSchema) -> Result<(), Co
     }
     match walk.rest.len() {
         0 => Ok(()),
-        more => Err(malformed(format!("{more} bytes too many"))),
+        more => Err(malformed(format!("{more} surplus bytes"))),
     }
 }
 

@@ -100,9 +100,9 @@ impl Place<'_> {
             let fault = DescriptorFault::UnknownKey;
             let hint = match nearest(unknown, known) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: {}", known.join(", ")),
+                None => format!("valid keys: {}", known.join(", ")),
             };
-            let message = "no such key".to_owned();
+            let message = "unknown key".to_owned();
             return self.error(fault, span.start, *unknown, message, Some(hint));
         }
         if message.starts_with("missing field") {

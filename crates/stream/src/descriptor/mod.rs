@@ -23,7 +23,7 @@
 //! ```
 //!
 //! A limit that raises an alarm is an expression of the statement in a field of type boolean:
-//! `avg(value) > 38.0 as alarm`. It needs no key of its own.
+//! `avg(value) > 38.0 as alarm`. It needs no separate key.
 //!
 //! Parsing checks everything that needs no stream: keys, types, names, durations, and that the
 //! statement is one allowed SELECT over the aliases. Columns are checked when the sources are
@@ -37,10 +37,11 @@ pub use raw::descriptor_json_schema;
 
 use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};
 
-/// Most sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far fewer.
+/// Maximum number of sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far
+/// fewer.
 pub const SOURCES_MAX: usize = 16;
 
-/// Longest descriptor in bytes. 256 KiB: the statement is at most 32.
+/// Maximum length of a descriptor in bytes. 256 KiB: the statement has at most 32.
 pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
 
 /// A virtual sensor as described.
@@ -167,7 +168,7 @@ impl StreamQuery {
         }
         Err(match other_unit {
             Some(field) => format!(
-                "its field {} is in {:?}, asked for is {:?}",
+                "its field {} has the unit {:?}, not {:?}",
                 field.name,
                 field.unit.as_deref().unwrap_or(""),
                 self.unit.as_deref().unwrap_or("")

@@ -26,12 +26,12 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Virtual sensor")]
 struct RawDescriptor {
-    /// Its name, and that of its output stream: lower case, dots between parts.
+    /// The name, also of the output stream: lower case, with dots between parts.
     #[schemars(with = "String")]
     name: Spanned<String>,
     /// Its purpose.
     description: Option<String>,
-    /// Its sources.
+    /// The sources.
     #[schemars(with = "Vec<RawSource>")]
     source: Spanned<Vec<Spanned<RawSource>>>,
     /// Its output.
@@ -42,7 +42,7 @@ struct RawDescriptor {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawSource {
-    /// Its name in the statement.
+    /// The name in the statement.
     #[schemars(with = "String")]
     alias: Spanned<String>,
     /// The stream of this name. Either this or `query`.
@@ -133,12 +133,12 @@ struct RawRetention {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawField {
-    /// Its name: a column of the statement.
+    /// The name: a column of the statement.
     name: String,
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     field_type: RawType,
-    /// Its unit, a UCUM code.
+    /// The unit, a UCUM code.
     unit: Option<String>,
     /// The observed property, a URI.
     observed_property: Option<String>,
@@ -207,7 +207,7 @@ fn sources(
 ) -> Result<Vec<Source>, DescriptorError> {
     let count = raw.get_ref().len();
     if count == 0 || count > SOURCES_MAX {
-        let message = format!("there are {count} sources, allowed are 1 to {SOURCES_MAX}");
+        let message = format!("there are {count} sources; 1 to {SOURCES_MAX} are allowed");
         let at = raw.span().start;
         return Err(place.error(DescriptorFault::Value, at, "source", message, None));
     }
@@ -298,8 +298,9 @@ fn stream_query(
         return Err(place.error(fault, at, key, "the query is empty", hint));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
-        let message = "`unit` is that of the field that observes `observed_property`";
-        let hint = Some("give observed_property too".to_owned());
+        let message =
+            "`unit` applies to the field that observes `observed_property`, which is not given";
+        let hint = Some("set observed_property as well".to_owned());
         return Err(place.error(fault, at, key, message, hint));
     }
     Ok(query)
@@ -349,7 +350,7 @@ fn output_schema(
         let name = format!("output.field[{index}].name");
         if RESERVED_COLUMNS.contains(&raw.name.as_str()) {
             let message = format!("every element has {:?} besides its fields", raw.name);
-            let hint = Some("give the field another name".to_owned());
+            let hint = Some("rename the field".to_owned());
             return Err(place.error(fault, at, name, message, hint));
         }
         schema.fields.push(Field {

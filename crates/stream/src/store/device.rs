@@ -1,12 +1,12 @@
-//! Which device a stream's elements come from, apart from the address that it has chosen for itself.
+//! The device that a stream's elements come from, apart from its self-chosen endpoint address.
 
 use serde::{Deserialize, Serialize};
 
-/// A device that is recognized when it comes under another endpoint address.
+/// The identity by which a device is recognized under another endpoint address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceIdentity {
-    /// What it is by its manufacturer: the same text is the same device.
+    /// The manufacturer's identity: equal texts mean the same device.
     pub identity: String,
-    /// The transport address at which it answered last, an http URI.
+    /// The transport address of its last answer, an http URI.
     pub address: String,
 }

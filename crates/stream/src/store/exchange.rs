@@ -1,5 +1,5 @@
-//! Records as they travel between nodes: read without making elements of them, stored after a check
-//! of their bytes.
+//! Records in transit between nodes: read without decoding elements, and stored after a check of
+//! their bytes.
 
 use std::future::poll_fn;
 use std::iter::Peekable;
@@ -12,37 +12,37 @@ use super::{OpeningIntake, StoreError, StreamLog, batch_of};
 use crate::codec::{RecordHead, record_version, validate_body, write_body};
 use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp};
 
-/// How many records are read at once at most; reason: what does not fit the bytes asked for is read
+/// Maximum number of records read at once; reason: records that exceed the requested bytes are read
 /// again.
 const READ_RECORDS_MAX: usize = 1024;
 
-/// Elements without an origin that are passed over to find one with it; reason: damaged ones, and those
-/// that an operator sent again, are few in a row.
+/// Maximum number of elements without an origin to skip while looking for one with it; reason:
+/// damaged ones, and those that an operator sent again, rarely follow each other.
 const WITHOUT_ORIGIN_MAX: usize = 1_024;
-/// Parts of a stream that are looked at for earlier epochs; reason: a copy that lacks many elements has as
-/// many parts, and each link looks at its streams when it begins.
-const LOOKS_MAX: usize = 512;
+/// Maximum number of parts of a stream searched for earlier epochs; reason: a copy that lacks many
+/// elements has as many parts, and each link searches its streams when it starts.
+const PARTS_MAX: usize = 512;
 
-/// Bytes that a record's head takes at most: version, epoch, number.
+/// Maximum length of a record's head in bytes: version, epoch, number.
 const HEAD_BYTES: usize = 24;
-/// Bytes of a record of the usual size, for which there is room from the beginning.
+/// Usual length of a record in bytes, for the initial capacity.
 const RECORD_BYTES_USUAL: usize = 96;
 
 /// Consecutive records of one epoch and one version of the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawRecords {
-    /// Where the first one stands.
+    /// Position of the first record.
     pub first: Position,
-    /// The version of the schema that all of them have.
+    /// The version of the schema of all records.
     pub schema_version: u32,
     /// Source time and bytes: the version and the element's body, without any origin.
     pub records: Vec<(Timestamp, Vec<u8>)>,
 }
 
 impl StreamLog {
-    /// How far the node that the elements come from was read: where the newest of them stands there, or
-    /// what [`StreamLog::set_origin`] said since. Neither retention nor the log's size limit takes it.
-    /// The log must have been opened with [`origin_cursor`].
+    /// The position up to which the origin was read: that of the newest element there, or the one
+    /// last passed to [`StreamLog::set_origin`]. Neither retention nor the log's size limit removes
+    /// it. The log must have been opened with [`origin_cursor`].
     #[must_use]
     pub fn newest_origin(&self) -> Option<Position> {
         let both = u128::from_be_bytes(self.stream.cursor()?);
@@ -52,21 +52,21 @@ impl StreamLog {
         })
     }
 
-    /// Remembers how far the origin was read, when there is no element to say so. `retractions` as in
+    /// Records how far the origin was read when no element states it. `retractions` as in
     /// [`Intake::append`].
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     pub fn set_origin(&self, retractions: u64, at: Position) -> Result<Trimmed, StoreError> {
         Ok(self.stream.set_cursor(retractions, cursor(at))?)
     }
 
-    /// The newest element here of each epoch of the origin but that of [`StreamLog::newest_origin`], the
-    /// newest first, at most `most`. Few elements are read: where as many numbers of an epoch are passed at
-    /// the origin as here, no other epoch stands between.
+    /// The newest element here of each epoch of the origin except that of
+    /// [`StreamLog::newest_origin`], newest first, at most `most`. Reads few elements: if an epoch
+    /// advanced by as many numbers at the origin as here, no other epoch lies in between.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     pub fn earlier_origins(&self, most: usize) -> Result<Vec<Position>, StoreError> {
         let mut found: Vec<Position> = Vec::new();
         let all = self.stream.first()..self.stream.last() + 1;
@@ -104,14 +104,14 @@ impl StreamLog {
                 None => note(&mut found, at_first),
             }
             looks += 1;
-            if found.len() >= most || looks >= LOOKS_MAX {
+            if found.len() >= most || looks >= PARTS_MAX {
                 break;
             }
         }
         Ok(found)
     }
 
-    /// The first of these numbers whose element came over a link, and where that stands at the origin.
+    /// The first of these numbers whose element came over a link, and its position at the origin.
     fn first_with_origin(&self, range: Range<u64>) -> Result<Option<(u64, Position)>, StoreError> {
         self.with_origin(range.take(WITHOUT_ORIGIN_MAX))
     }
@@ -132,12 +132,13 @@ impl StreamLog {
         found.transpose()
     }
 
-    /// Consecutive records from number `from` on (0: from the first kept), for sending: at most
-    /// `count`, and one more than fits `bytes` at most. Fewer where an epoch ends or the version of the
-    /// schema changes; none at the end of the stream.
+    /// Consecutive records from number `from` (0: from the first kept), for sending: at most
+    /// `count`, and at most one more than fits `bytes`. Fewer if an epoch ends or the version of
+    /// the schema changes; none at the end of the stream.
     ///
     /// # Errors
-    /// A gap, with where to go on; a record whose head does not decode, or of an unknown version.
+    /// A gap, with the number to continue at; a record whose head does not decode, or of an unknown
+    /// version.
     pub fn read_raw(
         &self,
         from: u64,
@@ -149,7 +150,7 @@ impl StreamLog {
         self.raw(&mut records.into_iter().peekable(), bytes)
     }
 
-    /// Follows from number `from` on (0: from the first kept), for sending.
+    /// Follows from number `from` (0: from the first kept), for sending.
     #[must_use]
     pub fn follow_raw(&self, from: u64) -> RawFollower {
         RawFollower {
@@ -165,8 +166,8 @@ impl StreamLog {
         metadata.versions.get(version as usize).cloned()
     }
 
-    /// The version of the schema of the first element from number `from` on: that which a reader needs
-    /// first. The current one when there is none yet.
+    /// The version of the schema of the first element from number `from`, which a reader needs
+    /// first. The current one if there is no such element yet.
     #[must_use]
     pub fn version_at(&self, from: u64) -> u32 {
         let records = match self.stream.read_within(from, 1, 1) {
@@ -178,7 +179,8 @@ impl StreamLog {
         version.unwrap_or_else(|| self.schema_version())
     }
 
-    /// Takes records of one epoch and one version, up to and including the one that reaches `bytes`.
+    /// Collects records of one epoch and one version, up to and including the one that reaches
+    /// `bytes`.
     fn raw(
         &self,
         records: &mut Peekable<impl Iterator<Item = Record>>,
@@ -192,7 +194,8 @@ impl StreamLog {
             epoch: Epoch(first.position.epoch),
             sequence: first.position.sequence,
         };
-        // A record whose head does not decode is consumed too, so that a follower goes on after it.
+        // A record whose head does not decode is consumed too, so that a follower continues after
+        // it.
         let version = record_version(&first.payload);
         let mut gathered = 0;
         while let Some(record) = records.next_if(|record| {
@@ -209,19 +212,19 @@ impl StreamLog {
             gathered += payload.len();
             raw.records.push((Timestamp(record.time), payload));
         }
-        // After the read: by now the version is known, if it ever will be.
+        // After the read: by now the version is known if it exists.
         let is_known = self.snapshot().versions.len() > raw.schema_version as usize;
         is_known
             .then_some(raw)
             .ok_or(StoreError::UnknownVersion(version?))
     }
 
-    /// Prepares for storing elements that another node sends under `schema`. It becomes a version of the
-    /// schema here, if it is none, and not the current one. Does not wait for the disk: the result
-    /// resolves when the version is safe.
+    /// Prepares for storing elements that another node sends under `schema`. If the schema is new,
+    /// it becomes a version here, but not the current one. Does not wait for the disk: the result
+    /// resolves when the version is durable.
     ///
     /// # Errors
-    /// A schema that is none, too many versions, or what the log says; the log's queue may be full.
+    /// An invalid schema, too many versions, or the log's error; the log's queue may be full.
     pub fn intake(&self, schema: &StreamSchema) -> Result<OpeningIntake, StoreError> {
         schema.check_names().map_err(StoreError::Schema)?;
         let mut version = 0;
@@ -239,15 +242,15 @@ impl StreamLog {
     }
 }
 
-/// Hands out a stream's records in order, as they are stored, for sending.
+/// Returns a stream's records in order, as they are stored, for sending.
 pub struct RawFollower {
     follower: Follower,
     log: StreamLog,
 }
 
 impl RawFollower {
-    /// The next records; never empty, more than one only where epochs or versions change. After a gap
-    /// it goes on behind the gap.
+    /// The next records; never empty, more than one group only where epochs or versions change.
+    /// After a gap it continues after the gap.
     ///
     /// # Errors
     /// A gap, or a record whose head does not decode, or of an unknown version.
@@ -260,7 +263,7 @@ impl RawFollower {
         Ok(all)
     }
 
-    /// If records wait for the next commit: lets it come at once, and waits for it. May be dropped.
+    /// If records wait for the next commit, requests and awaits it. May be dropped.
     pub async fn committed(&mut self) {
         let seen = self.log.log().last();
         if self.log.log().skip_commit_pause() {
@@ -268,38 +271,38 @@ impl RawFollower {
         }
     }
 
-    /// The number that it will hand out next.
+    /// The number of the next record.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.follower.next_sequence()
     }
 }
 
-/// Stores what another node sent, record by record as [`StreamLog::read_raw`] gave it there.
+/// Stores records from another node, one by one as [`StreamLog::read_raw`] returned them there.
 ///
-/// Made by [`StreamLog::intake`] for one version of the sender's schema.
+/// Created by [`StreamLog::intake`] for one version of the sender's schema.
 #[derive(Clone)]
 pub struct Intake {
     pub(super) log: StreamLog,
     schema: Arc<StreamSchema>,
     /// The version of the schema here.
     version: u32,
-    /// When records are received; `None`: the sender's receive times stay.
+    /// The time of receipt; `None`: the sender's receive times are kept.
     received: Option<Timestamp>,
 }
 
-/// A record that was not taken, with all of its batch.
+/// A record that was rejected, with its entire batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {index}: {error}")]
 pub struct IntakeError {
     /// Its index in the batch.
     pub index: usize,
-    /// What does not fit.
+    /// The reason.
     pub error: CodecError,
 }
 
 impl Intake {
-    /// The stream that it stores in.
+    /// The stream in which it stores.
     #[must_use]
     pub fn log(&self) -> &StreamLog {
         &self.log
@@ -317,25 +320,25 @@ impl Intake {
         self.version
     }
 
-    /// Whether that is the current version here.
+    /// Whether that version is current here.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.log.schema_version() == self.version
     }
 
-    /// From here on, records are stored as received at `now` by this node's clock. Retention by age
-    /// goes by it: the sender's clock may be years off.
+    /// From now on, records are stored as received at `now` by this node's clock. Retention by age
+    /// uses it: the sender's clock may be years off.
     #[must_use]
     pub fn received_at(self, now: Timestamp) -> Self {
         let received = Some(now);
         Self { received, ..self }
     }
 
-    /// What is to be stored for a record that stands at `origin` at the sender with time `source_time`,
-    /// of the sender's version `sent_version`.
+    /// The record to store for one that is at `origin` at the sender with time `source_time`, of
+    /// the sender's version `sent_version`.
     ///
     /// # Errors
-    /// Bytes that are no record, one of another version, or values that do not fit the schema.
+    /// Bytes that are not a record, another version, or values that do not fit the schema.
     pub fn check(
         &self,
         origin: Position,
@@ -348,7 +351,7 @@ impl Intake {
         Ok(bytes)
     }
 
-    /// As [`Intake::check`], behind what is in `bytes`.
+    /// Like [`Intake::check`], appended to `bytes`.
     fn write(
         &self,
         origin: Position,
@@ -363,7 +366,7 @@ impl Intake {
         }
         if head.schema_version != sent_version || head.origin.is_some() {
             let found = head.schema_version;
-            let why = format!("it is of version {found} of the schema, not {sent_version}");
+            let why = format!("the record has schema version {found}, not {sent_version}");
             return Err(CodecError::Malformed(why));
         }
         validate_body(body, self.schema())?;
@@ -379,13 +382,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Queues consecutive records whose first one stands at `origin` at the sender. Storing them and
-    /// remembering how far the sender was read is one: each record carries its origin. `retractions` is
-    /// what [`chappe_log::Store::retractions`] said before the first append of the caller: behind a batch
-    /// that the log refused later, none is queued.
+    /// Queues consecutive records; the first is at `origin` at the sender. One operation stores
+    /// them and records how far the sender was read: each record carries its origin. `retractions`
+    /// is the result of [`chappe_log::Store::retractions`] before the caller's first append: after
+    /// a batch that the log refused later, none is queued.
     ///
     /// # Errors
-    /// The first record that does not fit ([`StoreError::Intake`]), or what the log says; then none
+    /// The first record that does not fit ([`StoreError::Intake`]), or the log's error; then none
     /// is queued.
     pub fn append<T: AsRef<[u8]>>(
         &self,
@@ -408,11 +411,11 @@ impl Intake {
         Ok(self.log.queued(appended))
     }
 
-    /// Queues elements in the shape of the schema, behind what the same caller queued before, as in
-    /// [`Intake::append`].
+    /// Queues elements in the shape of the schema, after those that the same caller queued before,
+    /// as in [`Intake::append`].
     ///
     /// # Errors
-    /// The first element that does not fit ([`StoreError::Element`]), or what the log says; then none
+    /// The first element that does not fit ([`StoreError::Element`]), or the log's error; then none
     /// is queued.
     pub fn append_elements(
         &self,
@@ -426,11 +429,11 @@ impl Intake {
 }
 
 impl Intake {
-    /// Puts damaged records of a copy back: they stand from `here` on in this stream and from `origin`
-    /// on at the sender.
+    /// Restores damaged records of a copy: they have numbers from `here` in this stream and from
+    /// `origin` at the sender.
     ///
     /// # Errors
-    /// As [`Intake::append`]; or the numbers are not damaged.
+    /// Like [`Intake::append`]; or the numbers are not damaged.
     pub fn put_back<T: AsRef<[u8]>>(
         &self,
         here: Position,
@@ -451,7 +454,7 @@ impl Intake {
     }
 }
 
-/// The cursor of a stream of elements: where the element stands at the node that it came from. For
+/// The cursor of a stream of elements: the position of the element at its origin. For
 /// [`chappe_log::Options::cursor_of`].
 #[must_use]
 pub fn origin_cursor(record: &[u8]) -> Option<Cursor> {
@@ -463,7 +466,7 @@ fn cursor(at: Position) -> Cursor {
     (u128::from(at.epoch.0) << 64 | u128::from(at.sequence)).to_be_bytes()
 }
 
-/// A record of a head and a body.
+/// A record from a head and a body.
 fn with_head(
     schema_version: u32,
     origin: Option<Position>,

@@ -1,4 +1,4 @@
-//! A stream that is being made or described otherwise, or is to take elements of another schema, without
+//! Streams that are being created or redefined, or prepared for elements of another schema, without
 //! waiting for the disk.
 
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use chappe_log::Defining;
 
 use super::{Intake, StoreError, StreamLog, StreamStore};
 
-/// A stream on its way: resolves when it can be used. Dropping it does not take it back.
+/// A stream being opened: resolves when it can be used. Dropping it does not cancel it.
 #[must_use = "a stream can be used when this resolves"]
 pub struct Opening {
     pub(super) store: StreamStore,
@@ -16,10 +16,10 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Waits on this thread.
+    /// Blocks this thread.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     pub fn wait(self) -> Result<StreamLog, StoreError> {
         self.store.opened(self.defining.wait()?)
     }
@@ -34,19 +34,19 @@ impl Future for Opening {
     }
 }
 
-/// An [`Intake`] on its way: resolves when the version of its schema is safe, since records may name it
-/// only then. Dropping it does not take the version back.
-#[must_use = "records can be taken when this resolves"]
+/// An [`Intake`] being opened: resolves when the version of its schema is durable, since records
+/// may name it only then. Dropping it does not remove the version.
+#[must_use = "records can be stored when this resolves"]
 pub struct OpeningIntake {
     pub(super) intake: Intake,
     pub(super) defining: Defining,
 }
 
 impl OpeningIntake {
-    /// Waits on this thread.
+    /// Blocks this thread.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     pub fn wait(self) -> Result<Intake, StoreError> {
         self.defining.wait()?;
         self.intake.log.renew()?;

@@ -1,5 +1,5 @@
-//! Putting back what was damaged: a stream and its copy on another node have the same elements, so
-//! that the holes of one are filled from the other.
+//! Restores damaged elements: a stream and its copy on another node have the same elements, so the
+//! holes of one are filled from the other.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::{RawRecords, StoreError, StreamLog};
 use crate::codec::{RecordHead, validate_body};
 use crate::{CodecError, Epoch, IntakeError, Position, Timestamp};
 
-/// Numbers that are damaged here, and where the same elements stand at the origin.
+/// Damaged numbers, and the positions of the same elements at the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// The first number here.
     pub here: Position,
-    /// Where that element stands at the origin: for a copy, at the node that it came from; for a
-    /// stream of this node, the same as `here`.
+    /// Position of that element at the origin: for a copy, at the node it came from; for a stream
+    /// of this node, the same as `here`.
     pub origin: Position,
-    /// How many.
+    /// The number of elements.
     pub count: u64,
 }
 
@@ -48,7 +48,7 @@ impl StreamLog {
     /// The damaged numbers of a stream that came over a link, and the positions that the elements may
     /// have at their origin ([`chappe_log::Stream::copied_holes`]).
     ///
-    /// # Errors
+    /// The log's errors.
     /// Those of the log.
     pub fn copied_holes(&self) -> Result<Vec<Hole>, StoreError> {
         let holes = self.stream.copied_holes(|number| {
@@ -61,11 +61,11 @@ impl StreamLog {
         Ok(holes.into_iter().map(Hole::from).collect())
     }
 
-    /// Records of one epoch out of a range of numbers: the first that are here, and those behind them
-    /// without a hole and of the same version of the schema.
+    /// Records of one epoch from a range of numbers: the first that exists, and those that follow
+    /// without a hole and with the same version of the schema.
     ///
     /// # Errors
-    /// What the log says; none of the range are no error.
+    /// The log's error. An empty result is not an error.
     pub fn read_epoch(
         &self,
         epoch: Epoch,
@@ -92,12 +92,12 @@ impl StreamLog {
         }
     }
 
-    /// Records that came from consecutive numbers of the origin from `from` on, in its newest epoch
-    /// here: the first of at most `count` that is here, and those behind it without a hole and of the
-    /// same version of the schema. Their position is that at the origin.
+    /// Records that came from consecutive numbers of the origin from `from`, in its newest epoch
+    /// here: the first of at most `count` that exists, and those that follow without a hole and
+    /// with the same version of the schema. Their position is that at the origin.
     ///
     /// # Errors
-    /// What the log says.
+    /// The log's error.
     pub fn read_copied(
         &self,
         from: Position,
@@ -142,12 +142,12 @@ impl StreamLog {
         Ok(all)
     }
 
-    /// Puts damaged records back that a reader of this stream has. The result resolves when they are
+    /// Restores damaged records from a reader of this stream. The result resolves when they are
     /// stored.
     ///
     /// # Errors
-    /// A record that does not fit its version of the schema, numbers that are not damaged, or what the
-    /// log says.
+    /// A record that does not fit its version of the schema, numbers that are not damaged, or the
+    /// log's error.
     pub fn put_back<T: AsRef<[u8]>>(
         &self,
         first: Position,
@@ -163,7 +163,7 @@ impl StreamLog {
         self.fill(first, batch)
     }
 
-    /// Puts checked records back.
+    /// Stores checked records at damaged numbers.
     pub(super) fn fill(
         &self,
         first: Position,
@@ -182,20 +182,20 @@ impl StreamLog {
         let schema = schema.ok_or(CodecError::Version(head.schema_version))?;
         if head.origin.is_some() {
             return Err(CodecError::Malformed(
-                "it has an origin of elsewhere".into(),
+                "the record has an origin at another node".into(),
             ));
         }
         validate_body(body, &schema)
     }
 
-    /// The position of the element with this number, whether it is there or to come.
+    /// The position of the element with this number, whether it exists yet or not.
     #[must_use]
     pub fn position_of(&self, sequence: u64) -> Position {
         position(self.stream.position_of(sequence))
     }
 
-    /// The numbers from `from` up to `next`, a part for each epoch that has some of them: the position of
-    /// its first number, and the number behind its last.
+    /// The numbers from `from` up to `next`, one part for each epoch: the position of its first
+    /// number, and the number after its last.
     #[must_use]
     pub fn by_epoch(&self, from: u64, next: u64) -> Vec<(Position, u64)> {
         let epochs = self.stream.epochs();
@@ -214,8 +214,8 @@ impl StreamLog {
         parts
     }
 
-    /// Where the element of a number stands at the origin; none if it is not there, or did not come
-    /// over a link.
+    /// The position of an element at the origin; none if it does not exist, or did not come over a
+    /// link.
     pub(super) fn origin_of(&self, number: u64) -> Result<Option<Position>, StoreError> {
         if number == 0 {
             return Ok(None);
@@ -231,14 +231,14 @@ impl StreamLog {
         }
     }
 
-    /// The first number here whose element stands at `from` or behind it at the origin, in the
-    /// origin's newest epoch; and where.
+    /// The first number here whose element is at or after `from` at the origin, in the origin's
+    /// newest epoch; and its position there.
     fn first_copied(&self, from: Position) -> Result<Option<(u64, Position)>, StoreError> {
         let (mut low, mut high) = (self.stream.first(), self.stream.last() + 1);
         let mut found = None;
         while low < high {
             let middle = low + (high - low) / 2;
-            // The next one with an origin, at `middle` or behind it.
+            // The next one with an origin, at or after `middle`.
             let mut at = middle;
             let mut origin = None;
             while at < high && origin.is_none() {
@@ -261,8 +261,7 @@ impl StreamLog {
 }
 
 impl RawRecords {
-    /// The same records under another number of the same version of the schema: that of the node that
-    /// they are sent to.
+    /// The same records under the receiving node's number for this version of the schema.
     ///
     /// # Errors
     /// A record that does not decode, or a number beyond the limit.

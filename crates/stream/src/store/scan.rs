@@ -1,5 +1,5 @@
-//! Reading a stretch of a stream piece by piece, so that memory is bounded by a piece, however many
-//! elements there are and however large they are.
+//! Reads a range of a stream piece by piece, so that memory is bounded by a piece, whatever the
+//! number and size of the elements.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use chappe_log::GapReason;
 use super::{Metadata, StoreError, StreamLog, decode_record};
 use crate::{StreamElement, StreamSchema, Timestamp};
 
-/// Most elements of a piece; reason: one look at the log's index serves so many.
+/// Maximum number of elements of a piece; reason: one lookup in the log's index serves this many.
 const PIECE_ELEMENTS: usize = 1_024;
-/// Bytes after which a piece ends, as stored and as decoded. 1 MiB: the log reads a batch whole, of up
-/// to 4 MiB, for each piece of it.
+/// Bytes after which a piece ends, as stored and as decoded. 1 MiB: for each piece of a batch the
+/// log reads the whole batch, of up to 4 MiB.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Reads elements in the order of their numbers, up to the newest that there was at its beginning.
+/// Reads elements in the order of their numbers, up to the newest at the time it started.
 #[derive(Clone)]
 pub struct Scan {
     log: StreamLog,
     next: u64,
     last: u64,
     times: Option<Range<Timestamp>>,
-    /// Whether something was read.
+    /// Whether anything was read.
     begun: bool,
-    /// As it was when the newest piece was decoded.
+    /// The schema when the newest piece was decoded.
     metadata: Arc<Metadata>,
 }
 
@@ -40,11 +40,11 @@ impl Scan {
         }
     }
 
-    /// The next elements, at most `most` and about 1 MiB of them; `None` at the
-    /// end. A piece may be empty where elements of other times lie in between.
+    /// The next elements, at most `most` and about 1 MiB of them; `None` at the end. A piece may be
+    /// empty where elements of other times lie in between.
     ///
     /// # Errors
-    /// A gap, after which the next call goes on; elements that do not decode; what the log says.
+    /// A gap, after which the next call continues; elements that do not decode; the log's error.
     pub fn next_piece(&mut self, most: usize) -> Result<Option<Vec<StreamElement>>, StoreError> {
         let Some(from) = self.seek() else {
             self.next = self.last + 1;
@@ -88,19 +88,19 @@ impl Scan {
         }
     }
 
-    /// The schema whose shape the elements of the newest piece have. The stream may have another one by
-    /// the time they are used.
+    /// The schema of the elements of the newest piece. The stream may have another one by the time
+    /// they are used.
     #[must_use]
     pub fn schema(&self) -> &StreamSchema {
         self.metadata.current()
     }
 
-    /// As [`Scan::next_piece`], but passes over damaged elements, which [`StreamLog::damaged`] counts.
-    /// Elements that retention removes before the first one is read are not there; later ones are an
+    /// Like [`Scan::next_piece`], but skips damaged elements, which [`StreamLog::damaged`] counts.
+    /// Elements that retention removes before the first one is read are skipped; later ones are an
     /// error, since those before them were read.
     ///
     /// # Errors
-    /// As [`Scan::next_piece`].
+    /// Like [`Scan::next_piece`].
     pub fn next_undamaged(
         &mut self,
         most: usize,
@@ -115,7 +115,7 @@ impl Scan {
         }
     }
 
-    /// The number to read from, if there is one.
+    /// The number to read from, if any.
     fn seek(&self) -> Option<u64> {
         let from = match &self.times {
             None => self.next,

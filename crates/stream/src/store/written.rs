@@ -1,5 +1,5 @@
-//! Elements in the shape in which they were written, for copies: in the shape of the current schema,
-//! values of fields that it lacks would be lost to a copy for good.
+//! Elements in the schema in which they were written, for copies: with the current schema, a copy
+//! would lose the values of fields that it lacks.
 
 use std::iter::Peekable;
 
@@ -9,7 +9,7 @@ use super::{StoreError, StreamLog, decode_written};
 use crate::codec::record_version;
 use crate::{StreamElement, StreamSchema};
 
-/// Consecutive elements of one version of the schema, in its shape.
+/// Consecutive elements of one version of the schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Written {
     /// The version.
@@ -20,17 +20,17 @@ pub struct Written {
     pub elements: Vec<StreamElement>,
 }
 
-/// Hands out a stream's elements in order, as they are stored, in the shape in which they were
+/// Returns a stream's elements in order, as they are stored, in the schema in which they were
 /// written.
 pub struct WrittenFollower {
     follower: Follower,
     log: StreamLog,
-    /// Records that were read and not handed out.
+    /// Records that were read and not returned yet.
     waiting: Peekable<std::vec::IntoIter<Record>>,
 }
 
 impl StreamLog {
-    /// Follows from number `from` on (0: from the first kept), in the shape in which elements were
+    /// Follows from number `from` (0: from the first kept), with the schemas in which elements were
     /// written.
     #[must_use]
     pub fn follow_written(&self, from: u64) -> WrittenFollower {
@@ -43,8 +43,8 @@ impl StreamLog {
 }
 
 impl WrittenFollower {
-    /// The next elements, of one version; never empty. After a gap it goes on behind the gap. Nothing
-    /// is lost when the future is dropped.
+    /// The next elements, of one version; never empty. After a gap it continues after the gap.
+    /// Dropping the future loses nothing.
     ///
     /// # Errors
     /// A gap, or an element that does not decode.
@@ -55,7 +55,7 @@ impl WrittenFollower {
                 None => self.waiting = self.follower.next().await?.into_iter().peekable(),
             }
         };
-        // After the read: it knows the versions of all records.
+        // After the read: by now the versions of all records are known.
         let metadata = self.log.snapshot();
         let mut elements = Vec::with_capacity(self.waiting.len());
         while let Some(record) = self

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chappe_stream::sqlite::SqliteQuery;
 use chappe_stream::*;
 
-/// Statements. A few seconds; 60,000 from seed 100,000 on were run once.
+/// Number of statements. Takes a few seconds; 60,000 from seed 100,000 were run once.
 const CASES: u64 = 1_500;
 
 /// Values that are rounded, for each number of digits.
@@ -590,7 +590,7 @@ fn paths(text: &str) -> (PlannedQuery, SqliteQuery) {
     (planned, sqlite)
 }
 
-/// A window that holds these and held nothing before.
+/// A window that holds these elements and held none before.
 fn window_of(values: impl IntoIterator<Item = f64>) -> WindowChange {
     let schema = StreamSchema {
         fields: vec![field("a".into(), FieldType::Double)],

@@ -441,7 +441,7 @@ fn records_of_before_links_are_read() {
     assert_eq!(element.values, [Value::Integer(21)]);
 }
 
-/// A log that is written only when the test does it.
+/// A log that is written only when the test commits.
 #[test]
 fn an_intake_does_not_wait_for_the_disk_and_takes_nothing_before_its_version_is_safe() {
     use std::pin::Pin;

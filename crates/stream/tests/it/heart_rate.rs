@@ -1,7 +1,7 @@
 //! Goal: a virtual sensor computes a heart rate from an electrocardiogram's waveform, whatever the
-//! device calls it and however it cuts it, and a windowed mean raises its alarm. Method: synthetic
-//! waveforms of a known rate, with T waves, a wandering baseline, noise and ventricular beats, as
-//! elements of a second each; the rate must be right within three in a hundred.
+//! names and the block size of the device, and a windowed mean raises its alarm.
+//! Method: synthetic waveforms of a known rate, with T waves, a wandering baseline, noise and
+//! ventricular beats, in elements of one second; the rate must be within three percent.
 
 use std::sync::Arc;
 

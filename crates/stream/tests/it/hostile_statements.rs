@@ -75,7 +75,7 @@ fn change() -> WindowChange {
     }
 }
 
-/// The error of a statement, or `None` when it gave rows.
+/// The error of a statement, or `None` if it returned rows.
 fn verdict(statement: &str) -> Option<QueryError> {
     let limits = QueryLimits {
         steps: 2_000_000,

@@ -104,7 +104,7 @@ fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     }
 }
 
-/// Each element that is there, by its number.
+/// All readable elements, by number.
 fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
     let numbers = log.log().first()..=log.log().last();
     let read = numbers.filter_map(|number| log.read(number, 1).ok()?.pop());

@@ -12,7 +12,7 @@ use hyper::header::CONTENT_ENCODING;
 use super::room::{Room, RoomPermit, SMALL_BYTES};
 use crate::Parsers;
 
-/// Why a body is refused.
+/// The reason why a body is refused.
 #[derive(Debug)]
 pub(super) enum BodyError {
     /// It exceeds the limit, compressed or decompressed.

@@ -48,7 +48,7 @@ impl Room {
         }
     }
 
-    /// Waits for room; `None` if there is never as much.
+    /// Waits for room; `None` if the request exceeds the total.
     pub(super) async fn take(&self, peer: SocketAddr, bytes: usize) -> Option<RoomPermit> {
         let bytes = permits_for(bytes).min(self.peer_bytes).min(self.bytes);
         let of_peer = self.peer_share(neighbourhood(peer));

@@ -337,7 +337,7 @@ pub fn prepare(stream: &TcpStream, write_deadline: Duration) -> io::Result<Socke
     stream.local_addr()
 }
 
-/// Why a request is refused before it reaches the handler.
+/// The reason why a request is refused before it reaches the handler.
 struct Refusal {
     status: StatusCode,
     reason: &'static str,

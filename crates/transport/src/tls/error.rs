@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use super::Fingerprint;
 use crate::key_file;
 
-/// Why a certificate, a key or a file of authorities is refused.
+/// The reason why a certificate, a key or a file of authorities is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -63,7 +63,7 @@ impl FileError {
     }
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -177,7 +177,7 @@ impl Error {
     }
 }
 
-/// Why a certificate is not accepted, with its fingerprint.
+/// The reason why a certificate is not accepted, with its fingerprint.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// The reason.

@@ -153,7 +153,7 @@ impl Server {
         self.fingerprint
     }
 
-    /// When the first certificate of its chain ends, in seconds since 1970. `None`: never.
+    /// The end of the first certificate of its chain, in seconds since 1970. `None`: never.
     #[must_use]
     pub fn ends_s(&self) -> Option<i64> {
         self.ends

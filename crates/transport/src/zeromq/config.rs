@@ -214,7 +214,7 @@ pub struct Limits {
     pub receive_messages: usize,
     /// Their bytes, plus 64 for each frame. Default 4 MiB; one message always fits.
     pub receive_bytes: usize,
-    /// Which message is dropped if a subscriber is too slow. Default: the newest.
+    /// The message dropped if a subscriber is too slow. Default: the newest.
     pub dropping: Dropping,
     /// Active subscriptions of one peer. Default 4,096.
     pub subscriptions: usize,

@@ -86,7 +86,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The side at fault.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {

@@ -40,7 +40,7 @@ struct Held<T> {
     closed: bool,
 }
 
-/// Which message is dropped if there is no room.
+/// The message dropped if there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dropping {
     /// The new one.

@@ -47,7 +47,7 @@ pub(super) struct Medical {
     contradictions: u32,
     held: VecDeque<(Notification, usize)>,
     held_bytes: usize,
-    /// Why the description is unknown.
+    /// The reason why the description is unknown.
     trouble: Option<Trouble>,
     /// Whether no further description is read.
     is_closing: bool,
@@ -138,7 +138,7 @@ impl Medical {
         self.is_complete = is_complete;
     }
 
-    /// Why the description is unknown.
+    /// The reason why the description is unknown.
     pub(super) fn missing(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }

@@ -45,7 +45,7 @@ pub struct Attachment {
     offers: Offers,
     subscriptions: Vec<Subscribed>,
     medical: Option<Medical>,
-    /// Why some events are unknown or could not be subscribed.
+    /// The reason why some events are unknown or could not be subscribed.
     subscribe_failed: Option<Trouble>,
     pending: Vec<AttachmentEvent>,
     turn: usize,
@@ -60,7 +60,7 @@ struct Subscribed {
     actions: Vec<String>,
     feed: Feed,
     stage: Stage,
-    /// Why it is not granted, as far as known.
+    /// The reason why it is not granted, as far as known.
     trouble: Option<Trouble>,
 }
 
@@ -82,7 +82,7 @@ enum Stage {
     Answered,
     /// It is replaced or superfluous, and ends once others have been answered.
     Retiring,
-    /// It is closed; events that arrived before may be left.
+    /// It is closed; events that arrived before may remain.
     Closed,
 }
 
@@ -235,7 +235,7 @@ impl Attachment {
         self.medical.as_ref().and_then(Medical::meta_data)
     }
 
-    /// Why some events or streams of the device are missing; `None` if all are subscribed.
+    /// The reason why some events or streams of the device are missing; `None` if all are subscribed.
     #[must_use]
     pub fn missing(&self) -> Option<&Trouble> {
         let in_use = |one: &&Subscribed| matches!(one.stage, Stage::Asked | Stage::Answered);

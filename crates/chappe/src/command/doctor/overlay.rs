@@ -15,7 +15,7 @@ use crate::output::Failure;
 
 /// Time for an entrance to answer; a second attempt follows after one second.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Most bytes received in the search, which only shows that a network exists.
+/// Maximum number of bytes received in the search, which only shows that a network exists.
 const SEARCH_BYTES: u64 = 64 << 10;
 /// Time for the search.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(20);

@@ -48,7 +48,7 @@ pub(crate) struct Common {
     /// Over DDS the subscriber's reader keeps eight times its own number in memory.
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub window: Option<u32>,
-    /// How long to wait for the other end.
+    /// Time to wait for the other end.
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION")]
     pub wait: Duration,
     /// Time between two rows.

@@ -245,10 +245,7 @@ impl SdcMapping {
             return Reported::NeedsDescription(Trouble::new("sdc_not_read", detail));
         };
         if let Some(other) = sequence(body).filter(|sequence| *sequence != mdib.sequence) {
-            let detail = format!(
-                "a report of sequence {other:?}, known is {:?}",
-                mdib.sequence
-            );
+            let detail = format!("a report of sequence {other:?}, not {:?}", mdib.sequence);
             return Reported::NeedsDescription(Trouble::new("sdc_other_sequence", detail));
         }
         let (described, newest) = (mdib.described, mdib.newest);

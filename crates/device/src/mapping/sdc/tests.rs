@@ -55,7 +55,7 @@ impl Device {
         }
     }
 
-    /// Elements by the names of their streams, and the reasons of troubles.
+    /// Elements by the names of their streams, and the reasons of problems.
     fn summary(&self, mapped: &Mapped) -> (Vec<(String, Value)>, Vec<&'static str>) {
         let name = |number: &usize| self.offers.get(*number).expect("is known").name.clone();
         let value = |element: &StreamElement| element.values[0].clone();

@@ -127,7 +127,7 @@ pub enum Command {
         types: Vec<Name>,
         /// Each must match one of the target's scopes, by the default rule.
         scopes: Vec<Str>,
-        /// How long answers are accepted.
+        /// Time for which answers are accepted.
         timeout: Duration,
     },
     /// Probe one host by unicast.
@@ -140,7 +140,7 @@ pub enum Command {
         types: Vec<Name>,
         /// As in [`Command::Probe`].
         scopes: Vec<Str>,
-        /// How long answers are accepted.
+        /// Time for which answers are accepted.
         timeout: Duration,
     },
     /// Resolve the transport addresses of an endpoint by multicast.

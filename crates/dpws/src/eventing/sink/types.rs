@@ -178,7 +178,7 @@ pub enum SinkEvent {
     },
 }
 
-/// Why a subscription ended.
+/// The reason why a subscription ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndReason {
@@ -199,7 +199,7 @@ pub enum EndReason {
     Replaced,
 }
 
-/// Why a subscription fails.
+/// The reason why a subscription fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TroubleReason {
@@ -252,7 +252,7 @@ impl TroubleReason {
     }
 }
 
-/// Why a posted message is rejected.
+/// The reason why a posted message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SinkRefusal {

@@ -89,7 +89,7 @@ pub enum SourceReceive {
     },
 }
 
-/// Why a notification was not accepted.
+/// The reason why a notification was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// No connection, no answer, or an error of the sink (HTTP status 5xx): retried.
@@ -302,7 +302,7 @@ pub enum SourceEvent {
     },
 }
 
-/// Why notifications are dropped.
+/// The reason why notifications are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -314,7 +314,7 @@ pub enum DropReason {
     Ended,
 }
 
-/// Why a request is rejected.
+/// The reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SourceRefusal {

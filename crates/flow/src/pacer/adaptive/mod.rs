@@ -20,12 +20,12 @@
 //! control periods; and as long as more in flight raises the delivery rate, it rises, whatever
 //! seems to be queued.
 //!
-//! | state | what it does | until |
+//! | state | action | until |
 //! |---|---|---|
-//! | measuring | twice as many in flight in each control period | samples stand in flight (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
-//! | holding | sends at [`CRUISE`] of C | now and then; or something is queued on the path |
+//! | measuring | twice the amount in flight in each control period | samples are queued on the path (with many acknowledged at once: and the rate no longer grows), or it did not grow for three of them |
+//! | holding | sends at [`CRUISE`] of C | at intervals; or a queue on the path |
 //! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
-//! | draining | sends less than C | nothing is queued on the path |
+//! | draining | sends less than C | the queue on the path is empty |
 //!
 //! A sender that takes over a collapsed window drains it first, and a sender that retransmits more
 //! than can have been lost drains its own.

@@ -1,4 +1,4 @@
-//! The surroundings of a task: settings, table and randomness; and the start of walks from them.
+//! The context of a task: settings, table and randomness; also starts walks.
 
 use crate::gather::Gather;
 use crate::node::question::{Answer, Purpose};
@@ -7,11 +7,11 @@ use crate::table::Table;
 use crate::walk::{Walk, WalkConfig};
 use crate::{Config, Key};
 
-/// Nearest nodes that a lookup returns, and from which the size of the network is estimated.
+/// Number of nearest nodes that a lookup returns and that the size estimate uses.
 pub(super) const CLOSEST: usize = 16;
 /// Nearest nodes that must have answered on each path.
 pub(super) const WIDTH: usize = 2;
-/// Contacts from anywhere in the table with which each path of a wary walk starts.
+/// Contacts from anywhere in the table with which each path of a cautious walk starts.
 const FAR_PATH_SEEDS: usize = 4;
 
 /// Everything outside a task that its steps use.
@@ -33,14 +33,14 @@ impl Context<'_> {
         }
     }
 
-    /// A walk that starts at the nearest known nodes, dealt out to its paths.
+    /// A walk that starts at the nearest known nodes, distributed over its paths.
     pub(super) fn walk(&self, points: &[Key], config: WalkConfig) -> Walk {
         let mut walk = Walk::new(points, config);
         let nearest: Vec<_> = points
             .iter()
             .map(|point| self.table.closest(*point, 2 * CLOSEST))
             .collect();
-        // Each path in turn takes its nearest that no other path has.
+        // Each path in turn receives its nearest contact that no other path has.
         for rank in 0..2 * CLOSEST {
             for (path, contacts) in nearest.iter().enumerate() {
                 let at = match points.first() == points.last() {
@@ -49,7 +49,7 @@ impl Context<'_> {
                     false => rank,
                 };
                 if let Some((place, contact)) = contacts.get(at) {
-                    walk.begin(path, *place, *contact);
+                    walk.add_start(path, *place, *contact);
                 }
             }
         }
@@ -61,13 +61,13 @@ impl Context<'_> {
         let mut walk = Walk::new(points, config);
         let known = self.table.any(FAR_PATH_SEEDS * points.len(), self.random);
         for (at, (place, contact)) in known.into_iter().enumerate() {
-            walk.begin(at % points.len(), place, contact);
+            walk.add_start(at % points.len(), place, contact);
         }
         walk
     }
 
-    /// The gathering of the nodes that share `bits` bits with a place. `is_wary`: on paths from
-    /// afar, and through the surroundings.
+    /// Gathers the nodes that share `bits` bits with a place. `is_wary`: walks on paths from afar,
+    /// and through the surroundings.
     pub(super) fn gather(
         &mut self,
         (place, bits): (Key, u32),
@@ -87,19 +87,20 @@ impl Context<'_> {
     }
 }
 
-/// Nodes that share so many bits with a place, by the estimated size of the network.
+/// Expected number of nodes that share this many bits with a place, by the estimated size of the
+/// network.
 fn members_expected(size: &Size, bits: u32) -> f64 {
     let bits = i32::try_from(bits).unwrap_or(i32::MAX);
     size.nodes().unwrap_or(1.0) / f64::from(bits).exp2()
 }
 
-/// Hands the answer to a gathering's request to the gathering.
+/// Passes the answer to a gathering's request to the gathering.
 pub(super) fn on_gather_answer(gather: &mut Gather, purpose: Purpose, place: Key, answer: &Answer) {
     match (purpose, answer) {
-        (Purpose::Walk(_), Answer::Contacts(contacts)) => gather.walked(place, contacts),
-        (Purpose::Walk(_), _) => gather.walk_failed(place),
-        (Purpose::Probe(_), Answer::Contacts(contacts)) => gather.probed(place, contacts),
-        (Purpose::Probe(_), _) => gather.probe_failed(place),
+        (Purpose::Walk(_), Answer::Contacts(contacts)) => gather.on_walk_answer(place, contacts),
+        (Purpose::Walk(_), _) => gather.on_walk_failure(place),
+        (Purpose::Probe(_), Answer::Contacts(contacts)) => gather.on_probe_answer(place, contacts),
+        (Purpose::Probe(_), _) => gather.on_probe_failure(place),
         _ => {}
     }
 }

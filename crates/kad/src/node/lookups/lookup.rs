@@ -6,7 +6,7 @@ use crate::walk::Walk;
 use crate::{Contact, Key, LookupId};
 use crate::{config::FIND_CONTACTS, size::Size, types::Event};
 
-/// Nearest nodes from which the size is estimated: so near that none is missed.
+/// Number of nearest nodes for the size estimate: so near that none is missed.
 const SIZE_ESTIMATE_SAMPLES: usize = 8;
 
 /// The purpose of a lookup.
@@ -15,7 +15,7 @@ pub(in crate::node) enum LookupPurpose {
     Application(LookupId),
     /// Looks up this node's own place, to find the neighbours.
     Join,
-    /// Looks up a place of a bucket, to fill it.
+    /// Looks up a place in a bucket, to fill it.
     Refresh,
     /// Looks up a random place, to estimate the size of the network.
     Size,
@@ -30,7 +30,7 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// A lookup that starts at the nearest contacts of the table, and at `seeds`.
+    /// Starts at the nearest contacts of the table, and at `seeds`.
     pub(super) fn new(
         target: Key,
         purpose: LookupPurpose,
@@ -38,7 +38,7 @@ impl Lookup {
         context: &Context<'_>,
     ) -> Self {
         let paths = context.config.paths;
-        // A lookup that only fills a bucket needs neither all paths nor all of the nearest.
+        // A lookup that only fills a bucket needs neither all paths nor all of the nearest nodes.
         let (paths, finish) = match purpose {
             LookupPurpose::Refresh => (paths.min(2), None),
             LookupPurpose::Size => (paths, Some((target, SIZE_ESTIMATE_SAMPLES))),
@@ -48,7 +48,7 @@ impl Lookup {
         config.finish = finish;
         let mut walk = context.walk(&vec![target; paths], config);
         for (at, (place, contact)) in seeds.iter().enumerate() {
-            walk.begin(at % paths, *place, *contact);
+            walk.add_start(at % paths, *place, *contact);
         }
         Self {
             target,
@@ -75,12 +75,12 @@ impl Lookup {
 
     pub(super) fn on_answer(&mut self, place: Key, answer: &Answer) {
         match answer {
-            Answer::Contacts(contacts) => self.walk.answered(place, contacts),
-            _ => self.walk.failed(place),
+            Answer::Contacts(contacts) => self.walk.on_answer(place, contacts),
+            _ => self.walk.on_failure(place),
         }
     }
 
-    /// Adds the result to the estimate of the network's size, if the target says nothing about this
+    /// Adds the result to the estimate of the network's size, if the target is independent of this
     /// node's own place.
     pub(super) fn add_to_estimate(&self, size: &mut Size) {
         if self.purpose == LookupPurpose::Size
@@ -92,7 +92,7 @@ impl Lookup {
         }
     }
 
-    /// The application's event at the end.
+    /// The application's event when the lookup ends.
     pub(super) fn ended(&self, lookup: LookupId) -> Event {
         let closest = self.walk.closest(self.target, CLOSEST);
         Event::LookupEnded {

@@ -1,6 +1,6 @@
-//! Lookups, searches and the storing of records: walks through the network, and their purposes.
+//! Lookups, searches and storing of records: the tasks that walk the network.
 //!
-//! [`Lookups`] schedules tasks and steps them. A step says what the task needs: a request, a look at
+//! [`Lookups`] schedules tasks and steps them. A step names what the task needs: a request, a read of
 //! the own store, an event for the application. It sends nothing itself, so it is tested without a
 //! network.
 
@@ -34,12 +34,12 @@ const SIZE_LOOKUPS_MIN: usize = 5;
 /// Lookups after which a region is chosen even without an estimate: in a network where hardly any
 /// node answers.
 const SIZE_LOOKUPS_MAX: usize = 4 * SIZE_LOOKUPS_MIN;
-/// Jobs that wait.
+/// Maximum number of queued jobs.
 pub(super) const JOBS_MAX: usize = 4_096;
-/// Searches under way.
+/// Maximum number of concurrent searches.
 const SEARCHES_MAX: usize = 64;
 
-/// A job that waits to be started.
+/// A job in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Lookup { target: Key, purpose: LookupPurpose },
@@ -57,23 +57,23 @@ enum Task {
 /// The next step of a task.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Send this request. Then call [`Lookups::on_sent`] or [`Lookups::on_unsent`].
+    /// Sends this request. The caller then calls [`Lookups::on_sent`] or [`Lookups::on_unsent`].
     Ask {
         to: Contact,
         question: Question,
         purpose: Purpose,
     },
-    /// Read the own store at this place. Then call [`Lookups::on_own_page`].
+    /// Reads the own store at this place. The caller then calls [`Lookups::on_own_page`].
     ReadStore(Key),
-    /// Put an own record into the own store. Then call [`Lookups::on_stored_here`].
+    /// Puts an own record into the own store. The caller then calls [`Lookups::on_stored_here`].
     StoreHere(Key, Record),
-    /// Give this event to the application.
+    /// Passes this event to the application.
     Event(Event),
-    /// The lookup of the own place has ended.
+    /// The lookup of the node's own place has ended.
     NeighboursFound,
     /// A record was stored in its region.
     Stored(StoredRecord),
-    /// The task has ended, with nothing to report.
+    /// The task has ended without a result.
     Ended,
     /// The task waits for answers or credit, or has ended.
     Wait,
@@ -84,13 +84,13 @@ pub(super) enum Step {
 pub(super) struct Lookups {
     tasks: BTreeMap<TaskId, Task>,
     next_task: TaskId,
-    /// Tasks that may have a next step.
+    /// Tasks that may be ready for a step.
     awake: VecDeque<TaskId>,
     jobs: VecDeque<Job>,
     size: Size,
-    /// Lookups of random places made so far.
+    /// Number of lookups of random places so far.
     size_lookups: usize,
-    /// The end of each search that waits for credit.
+    /// Deadline of each search that waits for credit.
     timers: Timers<TaskId>,
     searches_started: u64,
 }
@@ -111,17 +111,17 @@ impl Lookups {
         self.size_lookups = 0;
     }
 
-    /// Whether there is an estimate to keep up to date.
+    /// Whether there is an estimate to keep current.
     pub(super) fn has_size(&self) -> bool {
         self.size.len() > 0
     }
 
-    /// Tasks under way and jobs that wait.
+    /// Number of tasks in progress and queued jobs.
     pub(super) fn len(&self) -> usize {
         self.tasks.len() + self.jobs.len()
     }
 
-    /// Searches under way.
+    /// Number of searches in progress.
     pub(super) fn searches(&self) -> usize {
         let is_search = |task: &&Task| matches!(task, Task::Search(_));
         self.tasks.values().filter(is_search).count()
@@ -132,14 +132,14 @@ impl Lookups {
         self.searches_started
     }
 
-    /// The earliest end of a search that waits for credit.
+    /// The earliest deadline of a search that waits for credit.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.timers.next()
     }
 
     // -- jobs --
 
-    /// Adds a job to the end of the queue. Says whether there was room.
+    /// Adds a job to the end of the queue. Returns whether there was room.
     pub(super) fn add_job(&mut self, job: Job) -> bool {
         let has_room = self.jobs.len() < JOBS_MAX;
         if has_room {
@@ -148,7 +148,7 @@ impl Lookups {
         has_room
     }
 
-    /// Adds a job that publishes a key, unless one is waiting.
+    /// Adds a job that publishes a key, unless one is queued.
     pub(super) fn add_publish_job(&mut self, slot: u16, key: Key) {
         let is_same = |job: &Job| match job {
             Job::Publish {
@@ -162,7 +162,7 @@ impl Lookups {
         }
     }
 
-    /// Takes the next job that may start: as many tasks are under way as the configuration allows, and
+    /// Removes and returns the next job that may start. The configuration limits the tasks in progress, and
     /// records wait until the size of the network is known.
     pub(super) fn next_job(&mut self, context: &mut Context<'_>) -> Option<Job> {
         let is_lookup = |job: &Job| matches!(job, Job::Lookup { .. });
@@ -176,8 +176,8 @@ impl Lookups {
         self.jobs.remove(at)
     }
 
-    /// Whether the size of the network is known well enough to choose regions. If it is not, and
-    /// `is_wanted`, lookups are started that find it.
+    /// Whether the size of the network is known well enough to choose regions. If not, and if `is_wanted`,
+    /// starts lookups that determine it.
     fn is_size_known(&mut self, is_wanted: bool, context: &mut Context<'_>) -> bool {
         let purpose = LookupPurpose::Size;
         let is_enough =
@@ -193,7 +193,7 @@ impl Lookups {
             let running = self.tasks.values().filter(runs).count();
             for _ in self.size.len() + waiting + running..SIZE_LOOKUPS_MIN {
                 let target = Key::new(context.random.u128(..));
-                // Ahead of all other jobs, which wait for it.
+                // Before all other jobs, which wait for it.
                 self.jobs.push_front(Job::Lookup { target, purpose });
                 self.size_lookups += 1;
             }
@@ -231,7 +231,7 @@ impl Lookups {
     /// Starts a search.
     ///
     /// # Errors
-    /// As many searches are under way as there may be, or one has this name.
+    /// The limit of searches is reached, or a search with this identifier exists.
     pub(super) fn start_search(
         &mut self,
         search: SearchId,
@@ -269,7 +269,7 @@ impl Lookups {
         self.end_search(id)
     }
 
-    /// Ends the next search that has waited for credit too long; returns its last event.
+    /// Ends the next search whose wait for credit has timed out; returns its last event.
     pub(super) fn time_out(&mut self, now: Instant) -> Option<Event> {
         let id = self.timers.pop(now)?;
         self.end_search(id)
@@ -285,7 +285,7 @@ impl Lookups {
 
     // -- steps --
 
-    /// The next task that may have a step.
+    /// The next task that may be ready for a step.
     pub(super) fn next_awake(&mut self) -> Option<TaskId> {
         self.awake.pop_front()
     }
@@ -376,14 +376,14 @@ impl Lookups {
         }
     }
 
-    /// A request of a task was sent: its answer may have so many bytes.
+    /// Records that a request of a task was sent, and the maximum length of its answer.
     pub(super) fn on_sent(&mut self, purpose: Purpose, granted: usize) {
         if let Some(search) = self.search_of(purpose) {
             search.grant(granted);
         }
     }
 
-    /// A request was answered, or not in time.
+    /// Records that a request was answered or timed out.
     pub(super) fn settle(&mut self, purpose: Purpose, granted: usize, arrived: usize) {
         if let Some(search) = self.search_of(purpose) {
             search.settle(granted, arrived);
@@ -397,7 +397,7 @@ impl Lookups {
         }
     }
 
-    /// A request of a task could not be sent.
+    /// Handles a request of a task that could not be sent.
     pub(super) fn on_unsent<C: Cryptography>(
         &mut self,
         purpose: Purpose,
@@ -407,7 +407,7 @@ impl Lookups {
         self.pass_answer(purpose, place, Answer::Nothing, notary);
     }
 
-    /// A request of a task has ended. Returns the records that a search has found.
+    /// Handles the end of a task's request. Returns the records that a search has found.
     pub(super) fn on_answer<C: Cryptography>(
         &mut self,
         purpose: Purpose,
@@ -442,7 +442,7 @@ impl Lookups {
         Vec::new()
     }
 
-    /// The own store was read for a search. Returns the records that are new to it.
+    /// Handles a page of the own store read for a search. Returns the records that are new to it.
     pub(super) fn on_own_page<C: Cryptography>(
         &mut self,
         id: TaskId,
@@ -458,7 +458,7 @@ impl Lookups {
         }
     }
 
-    /// The own store took or refused an own record.
+    /// Handles the verdict of the own store on an own record.
     pub(super) fn on_stored_here(&mut self, id: TaskId, verdict: Verdict) {
         if let Some(Task::Storing(storing)) = self.tasks.get_mut(&id) {
             storing.count(verdict);

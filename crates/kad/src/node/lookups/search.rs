@@ -1,13 +1,13 @@
-//! Searches, whose pace the searcher sets.
+//! Searches whose pace the searcher controls.
 //!
-//! A search has a credit of bytes. Each request says how long its answer may be, and that many bytes
-//! are taken off the credit when it is sent; bytes that the answer did not use are returned with it.
-//! One node at a time is asked for records, page by page; an answer longer than granted is not used.
-//! If the credit does not suffice for the next request, the search waits.
+//! A search has a credit in bytes. Each request states the maximum length of its answer, and that many
+//! bytes are deducted from the credit when it is sent; bytes that the answer did not use are refunded.
+//! The search asks one node at a time for records, page by page, and discards an answer longer than
+//! granted. If the credit does not suffice for the next request, the search waits.
 //!
-//! Nodes of all parts of the region are asked in turn until enough of them had records. A search
-//! concludes that there are no records when enough members deny them. The more members there are
-//! above the number expected from the size of the network, the more must deny.
+//! It asks nodes of all parts of the region in turn until enough of them had records. It concludes that
+//! there are no records when enough members deny them. The more members there are above the number
+//! expected from the size of the network, the more must deny.
 
 use std::collections::BTreeMap;
 
@@ -27,28 +27,28 @@ use crate::{Contact, Key, Record, Salt, SearchId};
 const REVISITS_MAX: u8 = 3;
 /// Bits by which the last visit is nearer to the key.
 const NEARER_BITS: u32 = 2;
-/// Records that a search remembers. Reason: 100,000 devices under one key, each once.
+/// Maximum number of records that a search remembers. Reason: 100,000 devices under one key, each once.
 const FOUND_MAX: usize = 131_072;
-/// Places that a search has yet to visit. Reason: all children of two levels.
+/// Maximum number of places that a search has yet to visit. Reason: all children of two levels.
 const SALTS_MAX: usize = 512;
-/// A region with this many times the expected members is crowded. Reason: the estimate is wrong by
-/// as much, or chance makes it so, in one of some tens of cases.
+/// A region with this many times the expected members is crowded. Reason: the estimate is wrong by as
+/// much, or chance makes it so, in one of some tens of cases.
 const CROWD: f64 = 1.5;
 
 /// A visit to one of the places of the key.
 #[derive(Debug)]
 struct Visit {
     salt: Salt,
-    /// Leading bits shared by the nodes that are asked.
+    /// Number of leading bits shared by the nodes asked.
     bits: u32,
-    /// Earlier visits that found nothing here.
+    /// Number of earlier visits here that found nothing.
     revisit: u8,
     gather: Gather,
     /// The member that was asked for records, and the identity after which its page starts.
     asking: Option<(Contact, u128)>,
     /// The member to ask for the next page once there is credit, and where that page starts.
     next_page: Option<(Contact, u128)>,
-    /// Records received from the member that is asked.
+    /// Number of records received from the member asked.
     received: usize,
     /// The digest of the records found at this place.
     digest: u64,
@@ -83,9 +83,9 @@ pub(super) struct Search {
 )]
 pub(super) enum SearchStep {
     Ask(Contact, Question, Purpose),
-    /// Read this node's own store at a place: that costs no credit.
+    /// Reads this node's own store at a place; costs no credit.
     ReadStore(Key),
-    /// The credit is spent: the search waits for more.
+    /// The credit is spent; the search waits for more.
     Paused,
     Wait,
     Ended,
@@ -111,7 +111,7 @@ impl Search {
         self.id
     }
 
-    /// The event at the end.
+    /// The event when the search ends.
     pub(super) fn ended(&self) -> Event {
         let mut report = self.report;
         report.found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
@@ -126,7 +126,7 @@ impl Search {
         self.is_paused = false;
     }
 
-    /// Takes the longest possible answer of a request off the credit.
+    /// Deducts the maximum length of a request's answer from the credit.
     pub(super) fn grant(&mut self, bytes: usize) {
         let bytes = bytes as u64;
         self.credit = self.credit.saturating_sub(bytes);
@@ -138,12 +138,12 @@ impl Search {
     /// Settles the grant of a request: `arrived` is 0 if it timed out.
     pub(super) fn settle(&mut self, granted: usize, arrived: usize) {
         let granted = granted as u64;
-        // An answer longer than granted is not used, and counted as overlong.
+        // An answer longer than granted is discarded and counted as overlong.
         let arrived = granted.min(arrived as u64);
         self.in_flight = self.in_flight.saturating_sub(granted);
         self.report.inflow += arrived;
         if arrived > 0 {
-            // A late answer may still arrive, so the grant of a request that timed out is spent.
+            // A late answer may still arrive, so the grant of a timed-out request counts as spent.
             self.credit += granted - arrived;
         }
     }
@@ -167,7 +167,7 @@ impl Search {
                 return SearchStep::Wait;
             }
             if self.credit < PACKET_BYTES_MAX as u64 {
-                // Answers that are awaited may return some credit.
+                // Outstanding answers may refund some credit.
                 if self.is_paused || self.in_flight > 0 {
                     return SearchStep::Wait;
                 }
@@ -209,7 +209,7 @@ impl Search {
         place
     }
 
-    /// One step of a visit; `None`: continue with the next.
+    /// One step of a visit; `None`: continue with the next visit.
     fn visit_step(&mut self, id: TaskId, context: &mut Context<'_>) -> Option<SearchStep> {
         let visit = self.visit.as_mut()?;
         if let Some((member, after)) = visit.next_page.take() {
@@ -220,7 +220,7 @@ impl Search {
             self.leave_visit();
             return None;
         }
-        // The number of members decides how many must deny, so all are gathered then.
+        // The number of members determines how many must deny, so all are gathered then.
         let is_denied = visit.denials >= config.search_denials;
         let members_wanted = if is_denied { usize::MAX } else { 1 };
         let (contact, target, count, purpose) = match visit
@@ -264,7 +264,7 @@ impl Search {
         Some(SearchStep::Ask(member, question, Purpose::Ask(id)))
     }
 
-    /// Ends the visit of the present place. If the place is split, its parts are visited next.
+    /// Ends the visit of the current place. If the place is split, its parts are visited next.
     fn leave_visit(&mut self) {
         let Some(visit) = self.visit.take() else {
             return;
@@ -272,9 +272,9 @@ impl Search {
         self.report.replicas += visit.replicas;
         self.report.denials += visit.denials;
         // Nothing was found. All paths may have ended among an attacker's nodes: try many paths from
-        // afar. Few nodes of the inner half may hold it: try the whole region. The publisher may
-        // estimate the network as larger, hence the region as smaller: try nearer. If all nodes of
-        // the network have denied it, no further visit helps.
+        // afar. Few nodes of the inner half may hold it: try the whole region. The publisher may estimate
+        // the network as larger, hence the region as smaller: try nearer. If all nodes of the network
+        // have denied it, no further visit helps.
         let all_denied = visit.bits == 0 && visit.denials as usize >= visit.gather.len();
         self.revisit = match visit.replicas {
             0 if !all_denied && visit.revisit < REVISITS_MAX => visit.revisit + 1,
@@ -310,7 +310,7 @@ impl Search {
         new
     }
 
-    /// Takes the answer to a request of this search; returns the records that are new.
+    /// Handles the answer to a request of this search; returns the records that are new.
     pub(super) fn on_answer<C: Cryptography>(
         &mut self,
         purpose: Purpose,
@@ -354,7 +354,7 @@ impl Search {
         for record in records {
             let identity = record.identity().number();
             if identity <= last && last != 0 || !self.accept(record, notary, &mut new) {
-                // Out of order, or not asked for: the rest of the page is ignored.
+                // Out of order, or not requested: the rest of the page is ignored.
                 break;
             }
             last = identity;
@@ -368,7 +368,7 @@ impl Search {
             visit.next_page = Some((member, last));
             return new;
         }
-        // A member whose records are all known already sends none of them.
+        // A member whose records are all known sends none of them.
         let has_records = visit.received > 0 || held > 0 && visit.digest != 0;
         visit.received = 0;
         match has_records {
@@ -381,7 +381,7 @@ impl Search {
         new
     }
 
-    /// Whether a record was asked for and is signed. If it is new, it is added to `new`.
+    /// Whether a record was requested and has a valid signature. If it is new, it is added to `new`.
     fn accept<C: Cryptography>(
         &mut self,
         record: Record,
@@ -436,8 +436,8 @@ impl Search {
     }
 }
 
-/// Leading bits of the inner half of the region: the publisher may have taken the region for half as
-/// large as it is here.
+/// Number of leading bits of the inner half of the region: the publisher may have estimated the region as
+/// half as large.
 fn search_bits(size: &Size, context: &Context<'_>) -> u32 {
     let nodes = size.nodes().unwrap_or(1.0);
     match size.region_bits(context.config.region_nodes) {

@@ -1,4 +1,4 @@
-//! A record on its way to the nodes of its region.
+//! Stores a record at the nodes of its region.
 
 use super::context::{Context, on_gather_answer};
 use crate::config::{FIND_CONTACTS, REGION_CONTACTS};
@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::types::{Event, Published};
 use crate::{Contact, Key, Record, SALT_LEVELS_MAX, Salt};
 
-/// A record to be stored: own ones only.
+/// A record to store: own ones only.
 #[derive(Debug)]
 pub(in crate::node) struct NewRecord {
     pub(in crate::node) slot: u16,
@@ -30,7 +30,7 @@ pub(in crate::node) struct StoredRecord {
 }
 
 impl StoredRecord {
-    /// Nodes that answered.
+    /// Number of nodes that answered.
     pub(in crate::node) fn answers(&self) -> u32 {
         let Published {
             kept,
@@ -51,8 +51,8 @@ impl StoredRecord {
         }
     }
 
-    /// Whether the record is to be stored one level of salt down as well. More than a third must say
-    /// that they are full: a few may lie. A node that has stored the record keeps it.
+    /// Whether the record must also be stored one level of salt down. More than a third must report that
+    /// they are full: a few may lie. A node that has stored the record keeps it.
     pub(super) fn must_go_deeper(&self) -> bool {
         self.outcome.full * 3 > self.answers() && self.level < SALT_LEVELS_MAX
     }
@@ -61,7 +61,7 @@ impl StoredRecord {
 /// The next step of storing a record.
 pub(super) enum StoringStep {
     Ask(Contact, Question, Purpose),
-    /// This node belongs to the region itself.
+    /// This node is itself in the region.
     StoreHere(Key, Record),
     Wait,
     Ended(StoredRecord),
@@ -83,10 +83,10 @@ impl Storing {
             .record
             .key
             .salted(Salt::of_record(new.record.identity(), new.level));
-        // A path that asks an attacker's node may end among the attacker's nodes. A search that finds
-        // nothing continues elsewhere, but a record that went astray is missing until it is renewed.
+        // A path that asks an attacker's node may end among the attacker's nodes. A search that finds nothing
+        // continues elsewhere, but a misplaced record is missing until it is renewed.
         let paths = 4 * context.config.paths;
-        // A third more than searches count on: a searcher may estimate the network as smaller.
+        // A third more than searches expect: a searcher may estimate the network as smaller.
         let bits = size.region_bits(context.config.region_nodes * 4 / 3);
         let most = context.config.region_nodes_max;
         let gather = context.gather((place, bits), paths, true, most, size);

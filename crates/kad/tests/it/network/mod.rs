@@ -1,4 +1,4 @@
-//! A handful of real nodes, with real keys, joined by a queue of packets in place of a network.
+//! A few real nodes, with real keys, connected by a queue of packets instead of a network.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -10,13 +10,13 @@ use chappe_identity::{Key as IdentityKey, PublicKey};
 use chappe_kad::{Command, Config, Contact, Datagram, Entrance, Event, Kad, NodeKey};
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 
-/// How long a packet is on its way.
+/// Latency of a packet.
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// Seconds since 1970 at the beginning.
+/// Seconds since 1970 at the start.
 pub(crate) const UNIX_S: u64 = 1_800_000_000;
 
-/// The nodes and what is on the way between them.
+/// The nodes and the packets in flight between them.
 pub(crate) struct Network {
     pub(crate) nodes: Vec<Kad<NodeKey>>,
     pub(crate) now: Instant,
@@ -24,9 +24,9 @@ pub(crate) struct Network {
     pub(crate) events: Vec<(usize, Event)>,
     /// Everything that went to an address without a node.
     pub(crate) astray: Vec<(SocketAddr, Datagram)>,
-    /// Bytes that each node got from and sent to an address.
+    /// Bytes that each node received from and sent to an address.
     pub(crate) traffic: BTreeMap<(usize, SocketAddr), (usize, usize)>,
-    /// Nodes before this one and the others do not hear each other; 0: all do.
+    /// Nodes before this one and the others cannot reach each other; 0: all can.
     pub(crate) cut: usize,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn config(number: u8) -> Config {
 }
 
 impl Network {
-    /// So many nodes that know nobody.
+    /// This many nodes that know no other.
     pub(crate) fn new(count: u8, change: impl Fn(u8, &mut Config)) -> Self {
         let node = |number: u8| {
             let mut config = config(number);
@@ -174,7 +174,7 @@ impl Network {
         }
     }
 
-    /// The events of a node, taken out.
+    /// Removes and returns the events of a node.
     pub(crate) fn events_of(&mut self, index: usize) -> Vec<Event> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.events.drain(..).partition(|(of, _)| *of == index);

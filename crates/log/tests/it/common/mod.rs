@@ -17,7 +17,7 @@ pub(crate) fn fill(stream: &Stream, records: u64) {
     }
 }
 
-/// Everything from `first` to `last` is read, and nothing before.
+/// Checks that everything from `first` to `last` is read, and nothing before.
 pub(crate) fn holds(stream: &Stream, first: u64, last: u64) {
     assert_eq!((stream.first(), stream.last()), (first, last));
     let mut next = first;
@@ -37,7 +37,7 @@ pub(crate) fn holds(stream: &Stream, first: u64, last: u64) {
     }
 }
 
-/// Everything from the first record to `last` is read.
+/// Checks that everything from the first record to `last` is read.
 pub(crate) fn holds_all(stream: &Stream, last: u64) {
     holds(stream, 1, last);
 }

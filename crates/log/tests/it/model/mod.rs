@@ -1,5 +1,5 @@
 //! A workload over streams of all levels, trimmed as they grow, and the judge that compares a store
-//! with what was acknowledged. Kept apart from the store's own code.
+//! with the acknowledgements. Independent of the store's own code.
 
 use chappe_log::{CorruptRange, Cursor, Level, Options, Position, Store, Stream};
 use chappe_sim::SimDisk;
@@ -12,7 +12,7 @@ const STREAMS: [(&str, Level); 4] = [
     ("memory", Level::Memory),
 ];
 
-/// Everything that was acknowledged: stream, position, payload.
+/// All acknowledged records: stream, position, payload.
 #[derive(Default, Clone)]
 pub(crate) struct Model {
     pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
@@ -44,7 +44,7 @@ pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64)
     workload_with(options(), disk, model, seed, steps)
 }
 
-/// As [`workload`], with other options.
+/// Like [`workload`], with other options.
 pub(crate) fn workload_with(
     options: Options,
     disk: &SimDisk,
@@ -115,7 +115,7 @@ pub(crate) fn workload_with(
     store.close().is_ok()
 }
 
-/// Trims the streams to their newest few, or wholly.
+/// Trims the streams to their newest few records, or completely.
 fn trim(streams: &[Stream], model: &mut Model, keep: u64, silent: impl Fn(usize) -> bool) -> bool {
     for (s, stream) in streams.iter().enumerate().filter(|(s, _)| !silent(*s)) {
         let before = (stream.last() + 1).saturating_sub(keep);

@@ -1,4 +1,4 @@
-//! Real devices of this process on the loopback, and waiting for what a node makes of them.
+//! Real devices of this process on the loopback, and waits for the node's results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{config, get};
 
-/// What no other test on this host observes or is called.
+/// A name that no other test on this host observes or uses.
 pub(crate) fn unique() -> String {
     let seed = chappe_transport::seed().unwrap();
     seed[..6].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -26,7 +26,7 @@ pub(crate) fn looking(directory: &Path) -> Config {
     config
 }
 
-/// A thermometer that says two values in turn, every 20 ms.
+/// A thermometer that alternates between two values, every 20 ms.
 pub(crate) fn device(directory: &Path, name: &str, property: &str, address: &str) -> FileDevice {
     let file = described(directory, name, property, 20);
     file.start(host_options(address), Drops::default()).unwrap()

@@ -1,5 +1,5 @@
-//! Devices with a durable identity: real ones of this process on the loopback, and what a node has of
-//! them.
+//! Devices with a durable identity: real ones of this process on the loopback, and the node's data
+//! about them.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ pub(crate) fn product() -> Product {
     }
 }
 
-/// A device under an endpoint address of its own.
+/// A device with its own endpoint address.
 pub(crate) fn device(product: &Product, options: HostOptions) -> Monitor {
     let key = chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
     let endpoint = chappe_device::host::endpoint_of(&key);
@@ -45,7 +45,7 @@ pub(crate) async fn usable(node: &Node, monitor: &Monitor) -> Json {
     until(node, &monitor.path(), |device| device["state"] == "usable").await
 }
 
-/// The values of a stream, once there are so many.
+/// The values of a stream, once there are this many.
 pub(crate) async fn values(node: &Node, stream: &str, count: usize) -> Vec<i64> {
     values_until(node, stream, |held| held.len() >= count).await
 }
@@ -77,7 +77,7 @@ pub(crate) async fn streams(node: &Node, product: &Product) -> Vec<String> {
         .collect()
 }
 
-/// Whether a notice says all of this.
+/// Whether a notice contains all of this.
 pub(crate) async fn has_notice(node: &Node, parts: &[&str]) -> bool {
     let notices = get(node, "/api/v1/notices").await.json();
     let notices = notices["notices"].as_array().unwrap().iter();
@@ -85,7 +85,7 @@ pub(crate) async fn has_notice(node: &Node, parts: &[&str]) -> bool {
     texts.any(|text| parts.iter().all(|part| text.contains(part)))
 }
 
-/// Where a device answers.
+/// The address at which a device answers.
 pub(crate) async fn contact(node: &Node, monitor: &Monitor) -> SocketAddr {
     let shown = get(node, &monitor.path()).await.json();
     let address = shown["addresses"][0].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Two nodes that are linked, and waiting for what has to happen.
+//! Two linked nodes, and waits for expected results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) fn block<T>(future: impl Future<Output = T>) -> T {
     chappe_node::runtime().unwrap().block_on(future)
 }
 
-/// Asks until something is so.
+/// Polls until a condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let all = async {
         while !is_so().await {
@@ -27,7 +27,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
     assert!(done.is_ok(), "{what}: not within {PATIENCE:?}");
 }
 
-/// Waits until a stream holds what it is to hold; what it holds.
+/// Waits until a stream has the expected content; returns its content.
 pub(crate) async fn stored(
     node: &Node,
     stream: &str,
@@ -52,7 +52,8 @@ pub(crate) async fn stored(
     })
 }
 
-/// The origin listens at the same addresses after a restart: nobody takes its ports meanwhile.
+/// The origin listens at the same addresses after a restart: no other program takes its ports
+/// meanwhile.
 pub(crate) fn origin_config(directory: &Path) -> Config {
     let address = own_address();
     let mut config = config(directory);
@@ -68,7 +69,7 @@ pub(crate) fn origin_config(directory: &Path) -> Config {
     config
 }
 
-/// The subscriber's contact point, too, is the same after a restart.
+/// The subscriber's contact point is also the same after a restart.
 pub(crate) fn subscriber_config(directory: &Path) -> Config {
     let mut config = config(directory);
     config.http.listen = (own_address(), 0).into();
@@ -76,7 +77,7 @@ pub(crate) fn subscriber_config(directory: &Path) -> Config {
     config
 }
 
-/// Fixes the addresses that a node took, for its next start.
+/// Reuses the addresses that a node was assigned at its next start.
 pub(crate) fn fix(config: &mut Config, node: &Node) {
     config.http.listen = node.address();
     let address = |what: &str| {

@@ -27,20 +27,20 @@ const EVENTS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// How the device answers GetMdib.
+/// The device's answer to GetMdib.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// As it should.
+    /// The correct answer.
     Right,
     /// With a fault.
     Fault,
     /// Without its description.
     Half,
-    /// As if it were another device.
+    /// The description of another device.
     Other,
 }
 
-/// Which hosted services there are.
+/// The hosted services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hosting {
     /// One for all events.
@@ -55,17 +55,17 @@ pub(crate) struct Monitor {
     mdib: Arc<Mutex<Mdib>>,
 }
 
-/// What a device says of itself as a product.
+/// The device's product data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Product {
     pub(crate) name: String,
     pub(crate) model: Option<String>,
     pub(crate) serial_number: Option<String>,
-    /// What its description holds under MetaData.
+    /// The content of MetaData in its description.
     pub(crate) meta_data: String,
 }
 
-/// What the device knows of itself.
+/// The device's identity.
 struct Mdib {
     sequence: String,
     version: u64,
@@ -110,7 +110,7 @@ impl Monitor {
         Self::try_start(endpoint, product, hosting, options).unwrap()
     }
 
-    /// The same, unless its port is taken.
+    /// The same, unless its port is in use.
     pub(crate) fn try_start(
         endpoint: &str,
         product: &Product,
@@ -155,7 +155,7 @@ impl Monitor {
         })
     }
 
-    /// Its path in the node's interface.
+    /// The path in the node's interface.
     pub(crate) fn path(&self) -> String {
         let endpoint = self.host.endpoint().replace(':', "%3A");
         format!("/api/v1/devices/{endpoint}")
@@ -166,12 +166,12 @@ impl Monitor {
         format!("{}.{handle}", self.name)
     }
 
-    /// From now on it answers GetMdib so.
+    /// Sets its answer to GetMdib from now on.
     pub(crate) fn answer(&self, answer: Answer) {
         self.mdib.lock().unwrap().answer = answer;
     }
 
-    /// A metric comes, or has another unit or property.
+    /// Adds a metric, or changes its unit or property.
     pub(crate) async fn put(&self, handle: &str, unit: u32, property: u32) {
         let report = self.put_silently(handle, unit, property);
         self.notify("DescriptionEventService", report).await;
@@ -191,7 +191,7 @@ impl Monitor {
         mdib.change(kind, &descriptor)
     }
 
-    /// A metric goes.
+    /// Removes a metric.
     pub(crate) async fn remove(&self, handle: &str) {
         let report = {
             let mut mdib = self.mdib.lock().unwrap();
@@ -317,8 +317,8 @@ impl Metric {
     }
 }
 
-/// Whether each value that was sent is held once, in order but for one: the answer to GetMdib holds the
-/// newest state, and a report that was sent before the answer may arrive after it.
+/// Whether each value sent is stored once, in order with one exception: the answer to GetMdib holds
+/// the newest state, and a report that was sent before the answer may arrive after it.
 pub(crate) fn are_all_once(held: &[i64], sent: impl Iterator<Item = i64>) -> bool {
     let mut sorted = held.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! A node in this process on a free port, and an HTTP client that sends exactly what it is told.
+//! A node in this process on a free port, and an HTTP client that sends exactly the given bytes.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -23,11 +23,11 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long something may take that has to happen; generous, since tests share a machine.
+/// Time limit for an expected event; generous, since tests share a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// An address of this host that nothing else uses: a port of it that was given back is still free when
-/// it is taken again.
+/// An address of this host that nothing else uses: a released port of it is still free when it is
+/// bound again.
 pub(crate) fn own_address() -> Ipv4Addr {
     static GIVEN: AtomicU32 = AtomicU32::new(1);
     // Each process has 4,096 addresses from 127.1.0.0 on.
@@ -37,7 +37,7 @@ pub(crate) fn own_address() -> Ipv4Addr {
     Ipv4Addr::from_bits(0x7F01_0000 + (process << 12 | number))
 }
 
-/// The configuration of a node that lives in `directory` and looks for no devices.
+/// The configuration of a node in `directory` that looks for no devices.
 pub(crate) fn config(directory: &Path) -> Config {
     let mut config = Config {
         name: "test".into(),
@@ -57,7 +57,7 @@ pub(crate) async fn start(directory: &Path) -> Node {
     Node::start(config(directory)).await.unwrap()
 }
 
-/// Fills the log of a node that does not run.
+/// Fills the log of a node that is not running.
 pub(crate) fn prepare_log(directory: &Path, fill: impl FnOnce(&StreamStore)) {
     // The node makes its directories.
     block(async { start(directory).await.shutdown().await.unwrap() });
@@ -155,7 +155,7 @@ pub(crate) struct Operated {
 }
 
 impl Operated {
-    /// Starts a node, whose token an earlier run may have told.
+    /// Starts a node, whose token an earlier run may have printed.
     pub(crate) async fn start(config: &Config, token: Option<String>) -> Self {
         let node = Node::start(config.clone()).await.unwrap();
         let new = node.new_token().map(str::to_owned);

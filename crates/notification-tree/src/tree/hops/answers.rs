@@ -12,14 +12,14 @@ use crate::job::{Job, Part};
 use crate::message::{Body, Coverage, Response, Spread};
 use crate::topic::{micros, stamp};
 
-/// A head that waits for its parts responds again after so many timeouts.
+/// A head that waits for its parts responds again after this many timeouts.
 const PROGRESS_TIMEOUTS: u32 = 4;
 /// Responses to one message of a requester.
 ///
 /// Reason: the requester takes the range over after its patience, which is 16 of them; eight times that, for
 /// heads whose timeouts are shorter than the requester's.
 const RESPONSES_MAX: u8 = 128;
-/// The least timeout between responses, even if advice and configuration give none: with zero a head would
+/// The minimum timeout between responses, even if advice and configuration give none: with zero a head would
 /// respond without end.
 const RESPONSE_TIMEOUT_MIN: Duration = Duration::from_micros(10);
 

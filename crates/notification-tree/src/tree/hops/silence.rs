@@ -18,7 +18,7 @@ const SUSPECT_ATTEMPTS: u8 = 3;
 /// Silence of a head that has answered, in timeouts, after which it is asked again, and then its part is taken
 /// over.
 const SILENCE_TIMEOUTS: u32 = 12;
-/// The part of a head is taken over when it is not known after so many timeouts, even if the head responds.
+/// The part of a head is taken over if its outcome is unknown after this many timeouts, even if the head responds.
 const PATIENCE_TIMEOUTS: u32 = 64;
 
 impl Hops {

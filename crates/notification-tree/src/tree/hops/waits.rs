@@ -1,4 +1,4 @@
-//! How long a node waits for an answer before it sends again.
+//! Time that a node waits for an answer before a retransmission.
 
 use core::time::Duration;
 

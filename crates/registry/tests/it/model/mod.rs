@@ -1,5 +1,5 @@
-//! The registry in its plainest form, to compare with: a map of entities, looked through from end to
-//! end, and the standard dataset with the standard evaluator.
+//! The registry in its simplest form, for comparison: a map of entities, scanned completely, and
+//! the standard dataset with the standard evaluator.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -9,7 +9,7 @@ use chappe_registry::oxrdf::{
     BlankNode, Dataset, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple,
 };
 use chappe_registry::{
-    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Found, Principal, Search, vocabulary,
+    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Principal, Search, SearchResult, vocabulary,
 };
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ impl Model {
         dataset
     }
 
-    pub(crate) fn search(&self, search: &Search, principal: &Principal) -> Found {
+    pub(crate) fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
         let limit = search.limit.unwrap_or(DEFAULT_SEARCH_LIMIT);
         let mut entities: Vec<Entity> = self
             .visible(principal)
@@ -85,7 +85,7 @@ impl Model {
         entities.sort_by_key(|entity| (entity.name.to_lowercase(), entity.key.clone()));
         let truncated = entities.len() > limit;
         entities.truncate(limit);
-        Found {
+        SearchResult {
             entities,
             truncated,
         }
