@@ -143,7 +143,7 @@ impl Queue {
     }
 
     /// A definition is on its way.
-    pub(crate) fn defining(&mut self, core: &Arc<Core>, definition: Definition) {
+    pub(crate) fn on_definition_queued(&mut self, core: &Arc<Core>, definition: Definition) {
         self.counting(core, |queue| {
             if !queue.streams.contains_key(&definition.name) {
                 let name = definition.name.clone();
@@ -154,7 +154,7 @@ impl Queue {
     }
 
     /// Notes a safe definition.
-    pub(crate) fn defined(&mut self, core: &Arc<Core>, definition: Definition) {
+    pub(crate) fn on_defined(&mut self, core: &Arc<Core>, definition: Definition) {
         self.counting(core, |queue| {
             if let Some(core) = queue.creating.remove(&definition.name) {
                 queue.streams.insert(definition.name.clone(), core);
@@ -168,7 +168,7 @@ impl Queue {
     }
 
     /// Notes a refused definition: the stream is as before.
-    pub(crate) fn undefined(&mut self, core: &Arc<Core>) {
+    pub(crate) fn on_definition_refused(&mut self, core: &Arc<Core>) {
         self.counting(core, |queue| {
             let mut view = core.view();
             view.coming = None;
@@ -177,7 +177,7 @@ impl Queue {
     }
 
     /// Notes a safe removal: the name is free.
-    pub(crate) fn removed(&mut self, core: &Core) {
+    pub(crate) fn on_removed(&mut self, core: &Core) {
         self.counting(core, |queue| {
             let name = core.view().definition.name.clone();
             queue.streams.remove(&name);

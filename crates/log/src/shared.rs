@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// The disk has no room: refuses records until it does.
-    pub(crate) fn full(&self, free: u64) {
+    pub(crate) fn on_full_disk(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
         queue.free = free;

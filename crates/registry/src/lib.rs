@@ -58,6 +58,6 @@ pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use registry::{Publication, Registry, Statistics};
 pub use scope::is_in_scope;
-pub use search::{DEFAULT_SEARCH_LIMIT, Found, MAX_SEARCH_LIMIT, Search};
+pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlAnswer};
 pub use turtle::triples_from_turtle;

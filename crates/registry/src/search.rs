@@ -273,7 +273,7 @@ fn matching(
     principal: &Principal,
     limit: usize,
 ) -> Vec<(String, String, Id)> {
-    let Some(mut asked) = understand(state, search) else {
+    let Some(mut asked) = resolve(state, search) else {
         return Vec::new();
     };
     let mut matches = Vec::new();
@@ -296,10 +296,10 @@ fn collect(
 ) {
     let names = &partition.names;
     let named = names.rank(past(&asked.prefix)) - names.rank(before(&asked.prefix));
-    let fitting = asked.fitting(state, partition, named);
-    if let Some(fitting) = &fitting
-        && fitting.len().saturating_mul(WALKED_FOR_EACH)
-            <= named.saturating_mul(limit.saturating_add(1)) / fitting.len().max(1)
+    let candidates = asked.candidates(state, partition, named);
+    if let Some(candidates) = &candidates
+        && candidates.len().saturating_mul(WALKED_FOR_EACH)
+            <= named.saturating_mul(limit.saturating_add(1)) / candidates.len().max(1)
     {
         for entity in candidates {
             let Some(fields) = state.fields(*entity) else {

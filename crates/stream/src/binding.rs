@@ -126,11 +126,11 @@ impl Binding {
             .filter(|(stream, bound)| !chosen.get(*stream).is_some_and(|c| same(c, bound)))
             .map(|(stream, _)| stream.clone())
             .collect();
-        let matching: BTreeSet<&str> = match gone.is_empty() {
+        let matching: BTreeSet<&str> = match removed.is_empty() {
             true => BTreeSet::new(),
             false => candidates.iter().map(|c| &*c.stream).collect(),
         };
-        for stream in gone {
+        for stream in removed {
             let Some(bound) = self.bound.remove(&stream) else {
                 continue;
             };

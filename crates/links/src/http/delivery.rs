@@ -14,7 +14,7 @@ use super::outflow::Outflow;
 use super::subscriptions::Destination;
 use super::{CONTACT_ELEMENTS_MAX, ELEMENTS_MAX_HEADER, SENT_AGAIN};
 use crate::dead_letters::{Letter, Refused, fit, record_of};
-use crate::dial::Again;
+use crate::dial::RetryTimer;
 use crate::handle::Links;
 use crate::peers::Place;
 use crate::serialization::{
@@ -157,7 +157,9 @@ impl Push {
             }
             let outcome = self.send(bytes.clone()).await;
             if let Some(newest) = newest {
-                self.place.peer.behind(self.outflow.behind(newest), 0);
+                self.place
+                    .peer
+                    .behind(self.outflow.elements_after(newest), 0);
                 if matches!(outcome, Outcome::Stored(_)) {
                     self.place.peer.has(self.outflow.log().name(), newest);
                 }
@@ -189,7 +191,7 @@ impl Push {
                     self.outflow.forget_structure();
                     let why = "the contact point does not know the schema";
                     return self
-                        .bury(elements, schema, DeadLetterReason::Schema, why, again)
+                        .store_dead_letters(elements, schema, DeadLetterReason::Schema, why, retry)
                         .await;
                 }
                 Outcome::Refused(reason, why) => {

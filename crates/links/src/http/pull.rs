@@ -86,7 +86,7 @@ impl PullBody {
                         let count = elements.elements.len() as u64;
                         let newest = elements.elements.last();
                         let newest = newest.map(|it| it.position.sequence);
-                        let behind = newest.map_or(0, |it| self.outflow.behind(it));
+                        let behind = newest.map_or(0, |it| self.outflow.elements_after(it));
                         // Each in a document of its own, or all in one.
                         let each = match self.serialization {
                             Serialization::Xml => 1,

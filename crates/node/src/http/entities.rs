@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
-    DEFAULT_SEARCH_LIMIT, EntityKind, Found, Interrupt, MAX_SEARCH_LIMIT, Principal, Search,
+    DEFAULT_SEARCH_LIMIT, EntityKind, Interrupt, MAX_SEARCH_LIMIT, Principal, Search, SearchResult,
     SparqlError, SparqlLimits,
 };
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,7 @@ pub(super) async fn search(
 }
 
 /// The found entities that the caller may see.
-fn visible(app: &App, mut search: Search, caller: &Caller) -> Found {
+fn visible(app: &App, mut search: Search, caller: &Caller) -> SearchResult {
     let view = View::of_reader(app, caller);
     if view.is_whole() {
         return app.registry.search(&search, &caller.reader());

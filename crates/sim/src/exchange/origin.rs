@@ -436,7 +436,7 @@ impl Origin {
     }
 
     /// Reports its elements to the judge.
-    pub(super) fn testify(&self, world: &mut World) {
+    pub(super) fn report_to_judge(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
         };

@@ -163,7 +163,7 @@ impl Run {
     }
 
     /// All nodes report their elements to the judge.
-    fn testify(&mut self) {
+    fn report_to_judge(&mut self) {
         for origin in &self.origins {
             origin.report_to_judge(&mut self.world);
         }

@@ -556,7 +556,7 @@ impl Subscriber {
     }
 
     /// Reports its elements to the judge.
-    pub(super) fn testify(&self, world: &mut World) {
+    pub(super) fn report_to_judge(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
         };
