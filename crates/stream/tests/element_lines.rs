@@ -39,3 +39,26 @@ fn bodies_that_cost_much_stay_within_bounds() {
         element_lines::check(&body);
     }
 }
+
+#[test]
+fn memory_does_not_grow_with_the_body() {
+    use chappe_stream::lines::{ElementReader, Format};
+    use chappe_stream::{StreamSchema, Timestamp};
+    for format in [Format::Ndjson, Format::Csv] {
+        // The header names `key`, so that each line is a refused element.
+        let piece = "key\n".repeat(1_000);
+        let (bytes, ()) = bounds::peak_bytes(|| {
+            let schema = std::sync::Arc::new(StreamSchema::default());
+            let mut reader = ElementReader::new(format, schema, 0);
+            let mut lines = Vec::new();
+            for _ in 0..500 {
+                reader
+                    .push(piece.as_bytes(), Timestamp(0), &mut lines)
+                    .expect("the body has its structure");
+                assert!(lines.iter().all(|line| line.element.is_err()));
+                lines.clear();
+            }
+        });
+        assert!(bytes < 2 << 20, "{format:?} held {bytes} bytes");
+    }
+}
