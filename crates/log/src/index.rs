@@ -551,6 +551,40 @@ impl Index {
         ordered.into_iter().chain(fill).min()
     }
 
+    /// What is kept with a time in `[from_ns, to_ns)`: how many records are certainly so by the times of
+    /// their frames, and the ranges of numbers (first, and the one after the last) that have to be read.
+    pub(crate) fn count_times(&self, from_ns: i64, to_ns: i64) -> (u64, Vec<(u64, u64)>) {
+        let chunks = self.chunks.iter().map(|chunk| {
+            let numbers = (chunk.first.max(self.first), chunk.next);
+            (numbers, (chunk.time_min, chunk.time_max))
+        });
+        let tail = self.tail.iter().map(|frame| {
+            let numbers = (frame.first.max(self.first), frame.next());
+            (numbers, (frame.time_min, frame.time_max))
+        });
+        let fills = self.fills.iter().map(|fill| {
+            let numbers = (fill.from, fill.next);
+            (numbers, (fill.frame.time_min, fill.frame.time_max))
+        });
+        let (mut certain, mut unread) = (0, Vec::new());
+        for (numbers, (min, max)) in chunks.chain(tail).chain(fills) {
+            // A gap that was found by reading may lie within a chunk.
+            for (first, next) in self.gaps.iter().fold(vec![numbers], |kept, gap| {
+                match gap.0 < numbers.1 && gap.1 > numbers.0 {
+                    true => without(&kept, gap.0, gap.1),
+                    false => kept,
+                }
+            }) {
+                if min >= from_ns && max < to_ns {
+                    certain += next.saturating_sub(first);
+                } else if max >= from_ns && min < to_ns && first < next {
+                    unread.push((first, next));
+                }
+            }
+        }
+        (certain, unread)
+    }
+
     /// The place of the stream's last frame.
     pub(crate) fn last_place(&self) -> Option<(u32, u32)> {
         match self.tail.last() {

@@ -2,6 +2,7 @@
 //! files of their own.
 
 mod append;
+mod count;
 pub(crate) mod read;
 
 use crate::ack::{Ack, Trimmed};

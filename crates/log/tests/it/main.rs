@@ -2,6 +2,7 @@
 
 mod backup;
 mod common;
+mod count;
 mod cursor;
 mod definitions;
 mod driven;
