@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::function_table::FunctionTable;
+#[cfg(doc)]
+use super::function_table::table_calls;
 use super::names::resolve;
 use super::rows::{plain, row_bytes};
 use super::sandbox::{Prepared, Sandbox, StopHandle};
@@ -146,9 +149,26 @@ impl<'s> HistoryQuery<'s> {
         streams: &[&'s StreamLog],
         limits: HistoryLimits,
     ) -> Result<Self, QueryError> {
+        Self::with_tables(statement, streams, &[], limits)
+    }
+
+    /// As [`HistoryQuery::new`], with the tables of the calls that [`table_calls`] found.
+    ///
+    /// # Errors
+    /// Those of [`HistoryQuery::new`].
+    pub fn with_tables(
+        statement: &str,
+        streams: &[&'s StreamLog],
+        tables: &[FunctionTable],
+        limits: HistoryLimits,
+    ) -> Result<Self, QueryError> {
         let mut sandbox = Sandbox::open(&limits.query)?;
         let mut sources: Vec<Source<'s>> = Vec::new();
         let prepared = prepare(&mut sandbox, statement, |sandbox, name| {
+            if let Some(table) = tables.iter().find(|table| table.is_called(name)) {
+                table.create(sandbox, name)?;
+                return Ok(true);
+            }
             let Some((stream, part)) = resolve(name, streams)? else {
                 return Ok(false);
             };

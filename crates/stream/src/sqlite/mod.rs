@@ -20,6 +20,7 @@
 //! A statement is one SELECT without recursion, over these tables and listed functions. What keeps
 //! it within bounds is in [`crate::QueryLimits`] and in `sandbox.rs`.
 
+mod function_table;
 mod functions;
 mod history;
 mod names;
@@ -31,6 +32,7 @@ use std::collections::BTreeSet;
 
 pub use rusqlite::InterruptHandle;
 
+pub use function_table::{FunctionTable, table_calls};
 pub(crate) use functions::{MATHEMATICS, MATHEMATICS_OF_TWO};
 pub use history::{Answer, HistoryLimits, HistoryQuery, Loaded, Scope, query_streams};
 pub use names::table_name;

@@ -297,7 +297,7 @@ fn timed(samples: &Samples) -> impl Iterator<Item = (i64, f64)> {
         })
 }
 
-fn column(value: &Value) -> ToSqlOutput<'_> {
+pub(super) fn column(value: &Value) -> ToSqlOutput<'_> {
     ToSqlOutput::Borrowed(match value {
         Value::Null => ValueRef::Null,
         Value::Boolean(value) => ValueRef::Integer(i64::from(*value)),
