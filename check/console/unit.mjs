@@ -16,6 +16,7 @@ const format = await from('format.js');
 const drawing = await from('link-layout.js');
 const topics = await from('topic-words.js');
 const answers = await from('answer-words.js');
+const bands = await from('band-words.js');
 
 function random(seed) {
   let state = seed;
@@ -240,4 +241,26 @@ test('an answer to SQL says what it lacks', () => {
     'Up to 3 damaged elements of a are missing.',
     'More than these 2 rows exist.',
   ]);
+});
+
+test('bands show losses and absences, and words say how many', () => {
+  const whole = { lost: {}, refused: {}, away_s: 0, exact: true, gaps: [], away: [] };
+  assert.deepEqual(bands.bandsOf(whole), []);
+  assert.equal(bands.words(whole), '');
+  const answer = {
+    lost: { trimmed: { elements: 3, at_most: 3 }, damaged: { elements: 1, at_most: 2 } },
+    refused: { dead_letter_schema: { elements: 2, at_most: 2 } },
+    away_s: 12.4,
+    exact: false,
+    gaps: [{ kind: 'lost', from: null, to: '1970-01-01T00:00:09Z' }],
+    away: [{ from: '1970-01-01T00:00:10Z', to: null }],
+  };
+  assert.deepEqual(bands.bandsOf(answer), [
+    { kind: 'away', from: 10, to: Infinity },
+    { kind: 'lost', from: -Infinity, to: 9 },
+  ]);
+  assert.equal(
+    bands.words(answer),
+    '4 elements lost (trimmed, damaged), 2 refused, source away for 12 s, not exact',
+  );
 });

@@ -101,12 +101,18 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link list --watch"
     )]
     Link(Link),
-    /// Remove streams.
+    /// Show what streams lack, and remove streams.
     #[command(
         subcommand,
-        after_help = "Example:\n  chappe stream remove old-monitor.pulse"
+        after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
+    /// Explain why values do not arrive: the path of a value hop by hop, and the first hop that stands in
+    /// its way.
+    #[command(
+        after_help = "Examples:\n  chappe why heart-rate                 a stream\n  chappe why 'Body temperature'         a device by its name, endpoint or address\n  chappe why mean-temperature --kind sensor\n  chappe why ward-3 --json              a link\n\nExit code 1 when something stands in the way."
+    )]
+    Why(Why),
     /// Show DDS topics: published, read, and mismatched.
     #[command(after_help = "Examples:\n  chappe dds\n  chappe dds --json")]
     Dds(Dds),
@@ -614,11 +620,46 @@ pub(crate) struct LinkShow {
 /// Verbs of `stream`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Stream {
+    /// Show how many elements of a stream are stored, lost, refused and removed, and when its source was
+    /// away.
+    #[command(
+        after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream completeness heart-rate --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z\n  chappe stream completeness heart-rate --json\n\nExit code 1 when elements were lost or refused. Silence of a device that was away is no loss."
+    )]
+    Completeness(StreamCompleteness),
     /// Remove a stream with all its elements.
     #[command(
         after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nRefused while its source exists or another node reads it. A later stream of the same name\nstarts in a new epoch."
     )]
     Remove(StreamRemove),
+}
+
+/// Flags of `why`.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// A stream, a device (name, endpoint, key or address), a virtual sensor or a link.
+    pub name: String,
+    /// What the name is. Default: the first of stream, device, sensor and link that has it.
+    #[arg(long, value_parser = ["stream", "device", "sensor", "link"])]
+    pub kind: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `stream completeness`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamCompleteness {
+    /// The stream.
+    pub name: String,
+    /// Only elements with a source time from here on (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Only elements with a source time before this (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `stream remove`.

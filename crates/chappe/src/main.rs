@@ -56,6 +56,7 @@ fn run(cli: Cli) -> Outcome {
             }
         },
         Command::Stream(verb) => command::stream::run(verb, json),
+        Command::Why(flags) => command::why::run(flags, json),
         Command::Link(verb) => command::link::run(verb, json),
         Command::Dds(flags) => command::dds::run(flags, json),
         Command::Key(verb) => command::key::run(verb, json),

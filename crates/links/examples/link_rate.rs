@@ -65,7 +65,7 @@ impl LinkHost for Host {
     fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
         Vec::new()
     }
-    fn lost(&self, _: &str, _: &str, _: LossReason, _: u64) {}
+    fn lost(&self, _: &str, _: &str, _: LossReason, _: u64, _: (Position, u64)) {}
     fn notice(&self, notice: LinkNotice) {
         if !matches!(notice, LinkNotice::Connected { .. }) {
             println!("{notice}");

@@ -391,13 +391,13 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Stores a letter in its stream after all.
+    /// Stores a letter in its stream after all; returns the stream, and the position at the origin.
     pub(crate) async fn send_again(
         &self,
         store: &StreamStore,
         now: Timestamp,
         number: u64,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(String, Option<Position>), LinkError> {
         let letter = match self.entry(number)? {
             Entry::Letter(letter) => letter,
             _ => return Err(LinkError::NoLetter(number)),
@@ -415,7 +415,8 @@ impl DeadLetters {
             .append(&[element])
             .map_err(|error| still(error.to_string()))?;
         appended.await.map_err(chappe_stream::StoreError::from)?;
-        self.sent_again(number).await
+        self.sent_again(number).await?;
+        Ok((letter.stream, letter.origin))
     }
 }
 

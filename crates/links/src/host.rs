@@ -9,7 +9,7 @@ use chappe_log::Level;
 use chappe_stream::{Position, StreamLog, StreamSchema, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{HostError, LossReason, Serialization};
+use super::{DeadLetterReason, HostError, LossReason, Serialization};
 
 /// The node, as its links see it. All calls return soon; none is made for each element.
 pub trait LinkHost: Send + Sync + 'static {
@@ -41,8 +41,30 @@ pub trait LinkHost: Send + Sync + 'static {
     /// All streams that `reader` may read, by name.
     fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry>;
 
-    /// Elements of `stream` will never come.
-    fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64);
+    /// Elements of `stream` will never come: so many that were not reported before, among the numbers at
+    /// the origin from `from` up to before `next`.
+    fn lost(
+        &self,
+        link: &str,
+        stream: &str,
+        reason: LossReason,
+        elements: u64,
+        numbers: (Position, u64),
+    );
+
+    /// The element of `stream` with this position at the origin became a dead letter. It may be reported
+    /// again after a crash.
+    fn dead_letter(
+        &self,
+        _stream: &str,
+        _reason: DeadLetterReason,
+        _origin: Position,
+        _source_time: Timestamp,
+    ) {
+    }
+
+    /// A dead letter was sent again and is stored in `stream`.
+    fn sent_again(&self, _stream: &str, _origin: Position) {}
 
     /// Something happened that people should know.
     fn notice(&self, notice: LinkNotice);

@@ -163,6 +163,10 @@ impl Link {
 
     pub(crate) async fn send_again(&self, number: u64) -> Result<(), LinkError> {
         let (store, now) = (&self.shared.store, self.shared.host.now());
-        self.letters.send_again(store, now, number).await
+        let (stream, origin) = self.letters.send_again(store, now, number).await?;
+        if let Some(origin) = origin {
+            self.shared.host.sent_again(&stream, origin);
+        }
+        Ok(())
     }
 }

@@ -69,6 +69,7 @@ impl Peers {
             key: reader.key.map(|_| label.clone()),
             kind,
             streams: Vec::new(),
+            read: BTreeMap::new(),
             since_ns: now.0,
             rate_per_s: 0.0,
             sent: 0,
@@ -121,6 +122,15 @@ impl Peer {
         lock(&self.state).0.streams = streams;
     }
 
+    /// It has this stream up to a number.
+    pub(crate) fn has(&self, stream: &str, number: u64) {
+        let read = &mut lock(&self.state).0.read;
+        match read.get_mut(stream) {
+            Some(known) => *known = number,
+            None => drop(read.insert(stream.to_owned(), number)),
+        }
+    }
+
     /// Elements were sent, acknowledged or refused, by a kind that has no windows.
     pub(crate) fn add(&self, sent: u64, acknowledged: u64, refused: u64) {
         let mut state = lock(&self.state);
@@ -149,6 +159,7 @@ impl Peer {
     pub(crate) fn tell(
         &self,
         streams: Vec<String>,
+        read: BTreeMap<String, u64>,
         counters: &Counters,
         channels: &[SenderChannel],
         pacer: PacerStatus,
@@ -162,6 +173,7 @@ impl Peer {
         };
         let status = &mut state.0;
         status.streams = streams;
+        status.read = read;
         status.sent = counters.elements;
         status.acknowledged = counters.acknowledged;
         status.stalls = counters.stalls;

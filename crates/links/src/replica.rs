@@ -532,7 +532,9 @@ impl Replica {
             let refused = &mut stream.status.counts.refused;
             *refused.entry(shown.as_str().to_owned()).or_default() += 1;
         });
-        self.link.shared.host.notice(LinkNotice::DeadLetter {
+        let host = &self.link.shared.host;
+        host.dead_letter(&self.local, shown, at, source_time);
+        host.notice(LinkNotice::DeadLetter {
             link: self.link.config.name.clone(),
             stream: self.local.clone(),
             why: error.to_string(),
@@ -604,13 +606,13 @@ impl Replica {
         self.remember(Position { sequence, ..from })?;
         let elements = self.claim.count_lost(to_flow(from), next);
         if elements > 0 {
-            self.report_lost(reason, elements);
+            self.report_lost(reason, elements, (from, next));
         }
         Ok(())
     }
 
     /// So many elements will never come.
-    fn report_lost(&self, reason: LossReason, elements: u64) {
+    fn report_lost(&self, reason: LossReason, elements: u64, numbers: (Position, u64)) {
         let link = self.link.config.name.clone();
         self.count(|stream| {
             let lost = &mut stream.status.counts.lost;
@@ -618,7 +620,7 @@ impl Replica {
             *count = count.saturating_add(elements);
         });
         let host = &self.link.shared.host;
-        host.lost(&link, &self.local, reason, elements);
+        host.lost(&link, &self.local, reason, elements, numbers);
         host.notice(LinkNotice::Lost {
             link,
             stream: self.local.clone(),

@@ -201,6 +201,10 @@ pub struct PeerStatus {
     pub kind: LinkKind,
     /// The streams that it reads.
     pub streams: Vec<String>,
+    /// The number of the last element of each stream that it has, where that is known. Of `http_pull`: that
+    /// was given to its connection.
+    #[serde(default)]
+    pub read: BTreeMap<String, u64>,
     /// When it came, nanoseconds since 1970.
     pub since_ns: i64,
     /// Elements sent a second, lately.

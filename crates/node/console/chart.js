@@ -1,6 +1,7 @@
 // A live chart: uPlot with our axes, moving with the clock, readable by keyboard. The library draws
 // points and axes only; legend, pause and reading are ours.
 
+import { drawBands } from './bands.js';
 import { h, setText } from './dom.js';
 import { number, clock, unit as unitText } from './format.js';
 import { animate, colour, onScheme, series } from './frames.js';
@@ -152,7 +153,10 @@ export class Chart {
           },
         })),
       ],
-      hooks: { setCursor: [(plot) => this.read(plot)] },
+      hooks: {
+        setCursor: [(plot) => this.read(plot)],
+        draw: [(plot) => drawBands(plot, this.control)],
+      },
     };
     this.plotHolder.replaceChildren();
     this.plot = new globalThis.uPlot(options, [[], ...this.fields.map(() => [])], this.plotHolder);

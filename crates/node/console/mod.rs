@@ -16,6 +16,8 @@ macro_rules! assets {
 pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("answer-words.js", JS),
     ("api.js", JS),
+    ("band-words.js", JS),
+    ("bands.js", JS),
     ("buffer.js", JS),
     ("chart.js", JS),
     ("console.css", CSS),

@@ -3,6 +3,7 @@
 
 import { lacks } from './answer-words.js';
 import * as api from './api.js';
+import { Bands } from './bands.js';
 import { Chart } from './chart.js';
 import { facts, h, keyed, problem, replace, setAttribute, setText, table } from './dom.js';
 import { age, clock, count, moment, number, rate, short, unit, value } from './format.js';
@@ -179,6 +180,7 @@ function openOne(root, name) {
   const buffer = live.buffer(name);
   const hasWave = () => (buffer.fields ?? []).some((f) => f.type === 'samples');
   const control = { paused: false, seconds: 60 };
+  const bands = new Bands(name, control);
   const stamp = h('span', { class: 'stamp', role: 'status' });
   const lead = h('p', { class: 'lead' });
   const charts = h('div', { class: 'charts' });
@@ -207,6 +209,7 @@ function openOne(root, name) {
     lead,
     h('div', { class: 'bar' }, pause, choice, stamp),
     charts,
+    bands.node,
     values,
     about,
   );
@@ -393,6 +396,7 @@ function openOne(root, name) {
     streams: () => [name],
     close() {
       root.removeEventListener('keydown', onKey);
+      bands.end();
       drawn.forEach((chart) => chart.destroy());
     },
   };

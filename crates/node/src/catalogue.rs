@@ -3,7 +3,7 @@
 mod removal;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chappe_log::{Appended, Level, Store};
@@ -13,6 +13,7 @@ use chappe_stream::{
 };
 use tokio::sync::watch;
 
+use crate::completeness::{RunState, Slot};
 use crate::config::Config;
 
 pub(crate) use removal::{ABANDONED_CHECK_PERIOD, Abandoned, RemovalError, remove};
@@ -55,6 +56,9 @@ pub(crate) struct Entry {
     /// Its elements.
     pub(crate) log: StreamLog,
     meter: Mutex<Meter>,
+    /// Where it is noted how far a stream of level memory is acknowledged.
+    acknowledged: OnceLock<Slot>,
+    run_state: Arc<OnceLock<Arc<RunState>>>,
 }
 
 #[derive(Debug)]
@@ -66,7 +70,10 @@ struct Meter {
 }
 
 impl Entry {
-    fn new(log: StreamLog) -> Result<Arc<Self>, StoreError> {
+    fn new(
+        log: StreamLog,
+        run_state: &Arc<OnceLock<Arc<RunState>>>,
+    ) -> Result<Arc<Self>, StoreError> {
         let newest = log.newest(1)?;
         Ok(Arc::new(Self {
             name: log.name().to_owned(),
@@ -76,6 +83,8 @@ impl Entry {
                 rate: 0.0,
                 last_time: newest.last().map(|element| element.source_time),
             }),
+            acknowledged: OnceLock::new(),
+            run_state: run_state.clone(),
             log,
         }))
     }
@@ -136,6 +145,14 @@ impl Entry {
         meter.roll();
         meter.count += elements;
         meter.last_time = Some(newest);
+        drop(meter);
+        // What is acknowledged at this level before it is written can be lost, and is then counted.
+        let log = self.log.log();
+        if log.level() == Level::Memory
+            && let Some(state) = self.run_state.get()
+        {
+            self.acknowledged.get_or_init(|| state.slot()).note(log);
+        }
     }
 
     /// The current rate in elements per second.
@@ -280,6 +297,7 @@ pub(crate) struct Catalogue {
     level: Level,
     entries: RwLock<Entries>,
     changes: watch::Sender<u64>,
+    run_state: Arc<OnceLock<Arc<RunState>>>,
 }
 
 impl Catalogue {
@@ -292,8 +310,9 @@ impl Catalogue {
         };
         let store = StreamStore::with_retention(store, retention);
         let mut entries = Entries::default();
+        let run_state = Arc::<OnceLock<Arc<RunState>>>::default();
         for log in store.streams() {
-            entries.insert(Entry::new(log)?);
+            entries.insert(Entry::new(log, &run_state)?);
         }
         Ok(Self {
             store,
@@ -301,7 +320,14 @@ impl Catalogue {
             level,
             entries: RwLock::new(entries),
             changes: watch::Sender::new(0),
+            run_state,
         })
+    }
+
+    /// Sets where it is noted how far streams of level memory are acknowledged.
+    pub(crate) fn set_run_state(&self, state: Arc<RunState>) {
+        // It is set once, at the start.
+        let _ = self.run_state.set(state);
     }
 
     /// Opens the stream of `source`, creating it or updating its schema as needed; waits while a stream
@@ -433,7 +459,7 @@ impl Catalogue {
         if let Some(entry) = self.get(log.name()) {
             return Ok(entry);
         }
-        let entry = Entry::new(log)?;
+        let entry = Entry::new(log, &self.run_state)?;
         let entry = self.write().insert(entry);
         self.changes.send_modify(|number| *number += 1);
         Ok(entry)

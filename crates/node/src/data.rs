@@ -6,6 +6,7 @@
 //! http.pem    the self-signed certificate with its key, 0600, if configured
 //! token       the hash of the token, 0600; the next start creates a new token if you remove it
 //! new-token   the token itself, 0600, written when it is created; remove it once you have it
+//! run-state   when this run was last alive, and how far streams of level memory are acknowledged
 //! links.json, subscriptions.json
 //!             links and subscriptions added at run time, 0600
 //! log/        all streams

@@ -14,6 +14,7 @@
 mod catalogue;
 mod certificate;
 mod clock;
+mod completeness;
 pub mod config;
 #[path = "../console/mod.rs"]
 mod console;
@@ -43,6 +44,7 @@ mod storage;
 mod streams;
 mod tasks;
 mod view;
+mod why;
 
 pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};
 pub use error::StartError;

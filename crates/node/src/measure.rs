@@ -47,6 +47,8 @@ pub(crate) fn measure(app: &Shared) {
     let scrubbed = counters.scrubbed_bytes + app.storage.registry_log.counters().scrubbed_bytes;
     metrics.scrubbed.inner().store(scrubbed, Relaxed);
     measure_streams(app);
+    let readers = crate::completeness::readers(app, None);
+    metrics.readers.measure(readers);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

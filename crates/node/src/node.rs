@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::catalogue::Catalogue;
+use crate::completeness::Ledger;
 use crate::config::Config;
 use crate::data::{self, Lock, log_directory, registry_directory};
 use crate::devices::Devices;
@@ -74,7 +75,13 @@ impl Node {
                 reason: error.to_string(),
             })?;
         let (drain, draining) = watch::channel(false);
-        let observability = Arc::new(Observability::new(drops, config.limits.clone()));
+        let ledger = Ledger::open(&directory, &storage.log, recoveries.of_streams());
+        if let Some(state) = ledger.run_state() {
+            catalogue.set_run_state(state.clone());
+        }
+        let ledger = Arc::new(ledger);
+        let observability = Observability::new(drops, config.limits.clone(), ledger.clone());
+        let observability = Arc::new(observability);
         let registrar = Registrar::new(registry.clone(), observability.clone(), draining.clone());
         let identity = Identity::new(&config, key, address, tls);
         let app = Arc::new(Shared {
@@ -82,7 +89,7 @@ impl Node {
             trusted_proxies: config.http.proxies().collect(),
             token,
             permits: Permits::new(&config),
-            devices: Devices::new(&config, size_limit.bytes),
+            devices: Devices::new(&config, size_limit.bytes).recorded_in(ledger.clone()),
             sensors: Sensors::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
@@ -138,6 +145,7 @@ impl Node {
             app.drain.clone(),
         ));
         tasks.spawn(crate::certificate::watch(app.clone()));
+        tasks.spawn(ledger.keep(app.drain.clone()));
         Ok(Self {
             app,
             token: new_token.map(|token| token.reveal()),
@@ -302,6 +310,9 @@ impl Node {
             topics.close();
         }
         while self.tasks.join_next().await.is_some() {}
+        let ledger = self.app.observability.ledger.clone();
+        // It waits for the disk; if it fails, the next start records the end.
+        let _ = tokio::task::spawn_blocking(move || ledger.end()).await;
         self.app.storage.close().await
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chappe_transport::{Drops, Hop};
 
+use crate::completeness::{Ledger, Loss, LossKind};
 use crate::config::Limits;
 use crate::metrics::{LostLabels, Metrics};
 use crate::notices::Notices;
@@ -16,16 +17,19 @@ pub(crate) struct Observability {
     pub(crate) drops: Drops,
     /// Events for operators.
     pub(crate) notices: Notices,
+    /// The durable record of losses.
+    pub(crate) ledger: Arc<Ledger>,
     limits: Limits,
 }
 
 impl Observability {
     /// Starts with empty metrics and notices; `drops` may hold entries from the start of the node.
-    pub(crate) fn new(drops: Drops, limits: Limits) -> Self {
+    pub(crate) fn new(drops: Drops, limits: Limits, ledger: Arc<Ledger>) -> Self {
         Self {
             metrics: Arc::default(),
             drops,
             notices: Notices::default(),
+            ledger,
             limits,
         }
     }
@@ -48,9 +52,19 @@ impl Observability {
             .record(Hop::Element, reason, stream, detail.to_owned(), None);
     }
 
-    /// Counts lost elements in the metrics only.
-    pub(crate) fn count_loss(&self, stream: &str, elements: u64, reason: &'static str) {
-        let stream = self.stream_label(stream);
+    /// Counts lost elements in the metrics and in the record of losses.
+    fn count_loss(&self, stream: &str, elements: u64, reason: &'static str) {
+        let kind = match reason {
+            "does not fit" => LossKind::Refused,
+            _ => LossKind::Lost,
+        };
+        self.count(reason, Loss::now(stream, kind, reason, elements));
+    }
+
+    /// Counts a loss in the metrics and in the record of losses.
+    pub(crate) fn count(&self, reason: &'static str, loss: Loss) {
+        let (stream, elements) = (self.stream_label(&loss.stream), loss.elements);
+        self.ledger.note(loss);
         let labels = LostLabels { stream, reason };
         self.metrics.lost.get_or_create(&labels).inc_by(elements);
     }

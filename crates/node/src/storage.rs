@@ -120,6 +120,11 @@ impl Storage {
 }
 
 impl Recoveries {
+    /// The report of the log of streams.
+    pub(crate) fn of_streams(&self) -> &Recovery {
+        &self.log
+    }
+
     /// Reports findings of the recovery as notices.
     pub(crate) fn notify(&self, notices: &Notices) {
         notify_recovery(notices, "log", &self.log);

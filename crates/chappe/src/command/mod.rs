@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 mod client;
+mod completeness;
 pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod dds;
@@ -24,6 +25,7 @@ mod session;
 pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
+pub(crate) mod why;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};

@@ -1,7 +1,8 @@
-//! `chappe stream`: removes streams of a node.
+//! `chappe stream`: shows what streams of a node lack, and removes streams.
 
 use serde_json::json;
 
+use super::completeness;
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
@@ -14,6 +15,7 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
         tokio::select! {
             result = async {
                 match verb {
+                    Stream::Completeness(flags) => completeness::run(flags, json).await,
                     Stream::Remove(flags) => remove(flags, json).await,
                 }
             } => result,

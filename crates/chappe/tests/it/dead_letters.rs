@@ -38,6 +38,20 @@ fn link(node: &Node, token: &str, arguments: &[&str]) -> (Option<i32>, Json) {
     (output.status.code(), answer)
 }
 
+/// Runs `chappe stream completeness` of a stream on another thread: exit code and answer.
+async fn completeness(node: &Arc<Node>, stream: &'static str) -> (Option<i32>, Json) {
+    let url = node.url();
+    let running = tokio::task::spawn_blocking(move || {
+        let output = Command::new(env!("CARGO_BIN_EXE_chappe"))
+            .args(["stream", "completeness", stream, "--node", &url, "--json"])
+            .output()
+            .expect("the program starts");
+        let answer = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), answer)
+    });
+    running.await.expect("it runs")
+}
+
 /// [`link`] on another thread, while the node runs in this thread's runtime.
 async fn run_link(
     node: &Arc<Node>,
@@ -227,6 +241,23 @@ fn resending_stores_elements_once_the_stream_accepts_them() {
             "{shown}"
         );
         assert_eq!(shown["refused"], json!({ "schema": 1 }));
+        let (code, whole) = completeness(&node, "ward.a").await;
+        assert_eq!((code, &whole["stored"]), (Some(1), &json!(2)), "{whole}");
+        let refused = json!({ "dead_letter_schema": { "elements": 1, "at_most": 1 } });
+        assert_eq!(
+            (&whole["refused"], &whole["lost"], &whole["exact"]),
+            (&refused, &json!({}), &json!(true)),
+            "{whole}"
+        );
+        // A letter has its own source time.
+        assert_eq!(
+            whole["gaps"][0]["from"], "1970-01-01T00:00:00.000000002Z",
+            "{whole}"
+        );
+        assert_eq!(
+            (&whole["gaps"][0]["first"], &whole["gaps"][0]["next"]),
+            (&json!(2), &json!(3))
+        );
         let (code, refused) = run_link(&node, &token, &["resend", "far", "--all"]).await;
         assert_eq!((code, &refused["done"]), (Some(1), &json!(0)), "{refused}");
         assert!(
@@ -249,6 +280,10 @@ fn resending_stores_elements_once_the_stream_accepts_them() {
         );
         let (_, listed) = run_link(&node, &token, &["dead-letters", "far"]).await;
         assert_eq!(listed["dead_letters"], json!([]));
+        // It is stored now, so nothing is refused any more.
+        let (code, whole) = completeness(&node, "ward.a").await;
+        assert_eq!((code, &whole["stored"]), (Some(0), &json!(4)), "{whole}");
+        assert_eq!(whole["refused"], json!({}), "{whole}");
         drop(origin);
         Arc::into_inner(node).unwrap().shutdown().await.unwrap();
     });

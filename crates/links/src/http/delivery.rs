@@ -155,6 +155,9 @@ impl Push {
             let outcome = self.send(bytes.clone()).await;
             if let Some(newest) = newest {
                 self.place.peer.behind(self.outflow.behind(newest), 0);
+                if matches!(outcome, Outcome::Stored(_)) {
+                    self.place.peer.has(self.outflow.log().name(), newest);
+                }
             }
             match outcome {
                 Outcome::Stored(elements_max) => {

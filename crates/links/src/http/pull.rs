@@ -85,8 +85,8 @@ impl PullBody {
                     Document::Elements(mut elements) => {
                         let count = elements.elements.len() as u64;
                         let newest = elements.elements.last();
-                        let behind =
-                            newest.map_or(0, |it| self.outflow.behind(it.position.sequence));
+                        let newest = newest.map(|it| it.position.sequence);
+                        let behind = newest.map_or(0, |it| self.outflow.behind(it));
                         // Each in a document of its own, or all in one.
                         let each = match self.serialization {
                             Serialization::Xml => 1,
@@ -99,6 +99,9 @@ impl PullBody {
                         }
                         self.place.peer.add(count, 0, 0);
                         self.place.peer.behind(behind, 0);
+                        if let Some(newest) = newest {
+                            self.place.peer.has(self.outflow.log().name(), newest);
+                        }
                     }
                     other => {
                         self.encode(&other, &outgoing.schema, &mut bytes);

@@ -262,9 +262,16 @@ impl<C: FrameConnection> Session<C> {
     fn update_status(&mut self) {
         let sender = self.origin.sender();
         let channels: Vec<_> = sender.channels().map(|(_, channel)| channel).collect();
+        let read = sender.channels().filter_map(|(number, channel)| {
+            let log = &self.streams.get(&number)?.log;
+            // A position in an earlier epoch says nothing of the newest numbers.
+            let is_current = channel.epoch == log.log().epoch();
+            is_current.then(|| (log.name().to_owned(), channel.acknowledged))
+        });
+        let read = read.collect();
         let (counters, pacer) = (sender.counters(), sender.pacer());
         self.peer
-            .tell(self.stream_names(), &counters, &channels, pacer);
+            .tell(self.stream_names(), read, &counters, &channels, pacer);
     }
 }
 

@@ -204,7 +204,7 @@ impl LinkHost for Host {
         open.map(DirectoryEntry::of).collect()
     }
 
-    fn lost(&self, _: &str, stream: &str, reason: LossReason, elements: u64) {
+    fn lost(&self, _: &str, stream: &str, reason: LossReason, elements: u64, _: (Position, u64)) {
         let key = (stream.to_owned(), reason);
         *self.lost.lock().unwrap().entry(key).or_default() += elements;
         self.tell();

@@ -1,7 +1,7 @@
 //! The table of known devices.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use chappe_device::DeviceClient;
 use chappe_device::client::Way;
@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::quota::DeviceQuotas;
 use crate::clock;
+use crate::completeness::Ledger;
 use crate::config::Config;
 
 /// A device.
@@ -111,6 +112,8 @@ pub(crate) struct Devices {
     pub(super) quotas: DeviceQuotas,
     /// The client that finds devices, once it is started.
     pub(crate) client: OnceLock<Weak<DeviceClient>>,
+    /// Where it is recorded when a device is there.
+    ledger: Option<Arc<Ledger>>,
 }
 
 #[derive(Debug)]
@@ -156,6 +159,29 @@ impl Devices {
             }),
             quotas: DeviceQuotas::new(config, log_bytes),
             client: OnceLock::new(),
+            ledger: None,
+        }
+    }
+
+    /// Records from now on when devices become usable and when they are no longer.
+    pub(crate) fn recorded_in(mut self, ledger: Arc<Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// Records whether a device became usable, or is no longer.
+    fn record(&self, was: DeviceState, streams_before: usize, device: &Device) {
+        let was_usable = was == DeviceState::Usable;
+        let is_usable = device.state == DeviceState::Usable;
+        let has_left =
+            was != device.state && device.state == DeviceState::Gone && !device.streams.is_empty();
+        let Some(ledger) = &self.ledger else { return };
+        if is_usable && (!was_usable || device.streams.len() != streams_before) {
+            ledger.claimed(&device.key, device.streams.iter().map(String::as_str));
+        }
+        if was_usable != is_usable || has_left {
+            let cause = device.reason.as_deref().unwrap_or("usable");
+            ledger.changed(&device.key, is_usable, cause);
         }
     }
 
@@ -193,13 +219,25 @@ impl Devices {
             };
             devices.insert(key.to_owned(), device);
         }
-        table.change(key, change);
+        self.change(&mut table, key, change);
         true
     }
 
     /// Changes a device that is in the table; does not add one that was evicted.
     pub(crate) fn update(&self, key: &str, change: impl FnOnce(&mut Device)) {
-        self.lock().change(key, change);
+        self.change(&mut self.lock(), key, change);
+    }
+
+    fn change(&self, table: &mut Table, key: &str, change: impl FnOnce(&mut Device)) {
+        let before = table
+            .devices
+            .get(key)
+            .map(|device| (device.state, device.streams.len()));
+        table.change(key, change);
+        if let Some(device) = table.devices.get(key) {
+            let (was, streams) = before.unwrap_or_default();
+            self.record(was, streams, device);
+        }
     }
 
     /// Records another way in which a present device was found.
@@ -216,6 +254,11 @@ impl Devices {
         let mut table = self.lock();
         let (key, device) = table.devices.remove_entry(key)?;
         table.shares.forget(&key);
+        if let Some(ledger) = &self.ledger
+            && device.state == DeviceState::Usable
+        {
+            ledger.changed(&key, false, "another device took its place in the table");
+        }
         Some(device)
     }
 

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod client_address;
+mod completeness;
 mod console;
 mod dds;
 mod devices;
@@ -52,6 +53,12 @@ pub(crate) fn router(app: App) -> Router {
         .route("/streams/query", axum::routing::post(query::query))
         .route("/streams/{name}", get(streams::one).delete(streams::delete))
         .route("/streams/{name}/elements", get(streams::elements))
+        .route(
+            "/streams/{name}/completeness",
+            get(completeness::completeness),
+        )
+        .route("/readers", get(completeness::readers))
+        .route("/why/{name}", get(completeness::why))
         .route("/virtual-sensors", get(sensors::list))
         .route(
             "/virtual-sensors/{name}",

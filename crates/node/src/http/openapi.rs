@@ -5,7 +5,8 @@ use axum::extract::State;
 use utoipa::OpenApi;
 
 use super::{
-    dds, devices, directory, entities, exchange, kad, links, live, node, query, sensors, streams,
+    completeness, dds, devices, directory, entities, exchange, kad, links, live, node, query,
+    sensors, streams,
 };
 use crate::shared::App;
 
@@ -34,6 +35,9 @@ use crate::shared::App;
         streams::one,
         streams::delete,
         streams::elements,
+        completeness::completeness,
+        completeness::readers,
+        completeness::why,
         query::query,
         live::live,
         sensors::list,

@@ -8,12 +8,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use chappe_stream::sqlite::{Answer, HistoryLimits, HistoryQuery, Scope, StopHandle};
+use chappe_stream::sqlite::{
+    Answer, FunctionTable, HistoryLimits, HistoryQuery, Scope, StopHandle,
+};
 use chappe_stream::{QueryError, QueryLimits, StreamLog};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
+use super::completeness::completeness_calls;
 use super::params;
 use super::parts;
 use super::problem::Problem;
@@ -99,8 +102,11 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
     let permit = parts::query_permit(&app)?;
     let entries = app.catalogue.entries();
     let (handle_sender, handle) = oneshot::channel();
+    let ledger = app.observability.ledger.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let answer = run(&question.sql, &entries, rows, &scope, handle_sender);
+        let (sql, calls) =
+            completeness_calls(&question.sql, &entries, &ledger, &scope).map_err(query_problem)?;
+        let answer = run(&sql, &calls, &entries, rows, &scope, handle_sender);
         // Rows may be 64 MiB: encode them here, not on the serving thread.
         let answer = answer.map(response).map_err(query_problem);
         drop(permit);
@@ -119,6 +125,7 @@ pub(super) async fn query(State(app): State<App>, body: Body) -> Result<Response
 
 fn run(
     sql: &str,
+    calls: &[FunctionTable],
     entries: &[Arc<Entry>],
     rows: usize,
     scope: &Scope,
@@ -133,7 +140,7 @@ fn run(
         },
         ..defaults
     };
-    let query = HistoryQuery::new(sql, &streams, limits)?;
+    let query = HistoryQuery::with_tables(sql, &streams, calls, limits)?;
     // Fails when the client has disconnected; the query's own limits still stop it.
     let _ = handle.send(query.stop_handle());
     query.run(scope)

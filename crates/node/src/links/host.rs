@@ -5,19 +5,20 @@ use std::sync::{Arc, Weak};
 use chappe_identity::AddressPolicy;
 use chappe_links::http::KeptSubscription;
 use chappe_links::{
-    Arrivals, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice, LossReason, Opened,
-    Reader,
+    Arrivals, DeadLetterReason, DirectoryEntry, HostError, LinkConfig, LinkHost, LinkNotice,
+    LossReason, Opened, Reader,
 };
 use chappe_log::Level;
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
-use chappe_stream::{StoreError, StreamLog, StreamSchema, Timestamp};
+use chappe_stream::{Position, StoreError, StreamLog, StreamSchema, Timestamp};
 use chappe_transport::Hop;
 
 use super::kept::StateFile;
 use super::opening::PendingOpens;
 use super::{is_removed, link_key, link_name};
 use crate::catalogue::{CatalogueError, Entry};
+use crate::completeness::{Loss, LossKind};
 use crate::notices::NoticeKind;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, streams};
@@ -183,7 +184,14 @@ impl LinkHost for Host {
             .collect()
     }
 
-    fn lost(&self, link: &str, stream: &str, reason: LossReason, elements: u64) {
+    fn lost(
+        &self,
+        link: &str,
+        stream: &str,
+        reason: LossReason,
+        elements: u64,
+        (from, next): (Position, u64),
+    ) {
         let Some(app) = self.node.upgrade() else {
             return;
         };
@@ -192,15 +200,53 @@ impl LinkHost for Host {
             LossReason::Corrupt => "corrupt_at_origin",
             other => other.as_str(),
         };
-        app.observability.count_loss(stream, elements, label);
+        let numbers = Some((from.epoch.0, from.sequence, next));
+        let loss = Loss {
+            numbers,
+            is_of_origin: true,
+            ..Loss::now(stream, LossKind::Lost, label, elements)
+        };
+        app.observability.count(label, loss);
         let detail = format!("{elements} elements of {stream}");
         app.observability
             .drops
             .record(Hop::Exchange, reason.as_str(), link, detail, None);
     }
 
+    fn dead_letter(
+        &self,
+        stream: &str,
+        reason: DeadLetterReason,
+        origin: Position,
+        source_time: Timestamp,
+    ) {
+        if let Some(app) = self.node.upgrade() {
+            let reason = format!("dead_letter_{}", reason.as_str());
+            let mut loss = letter(stream, LossKind::Refused, &reason, origin);
+            loss.times = Some((source_time.0, source_time.0));
+            app.observability.ledger.note(loss);
+        }
+    }
+
+    fn sent_again(&self, stream: &str, origin: Position) {
+        if let Some(app) = self.node.upgrade() {
+            let loss = letter(stream, LossKind::Restored, "sent_again", origin);
+            app.observability.ledger.note(loss);
+        }
+    }
+
     fn notice(&self, notice: LinkNotice) {
         if let Some(app) = self.node.upgrade() {
+            let ledger = &app.observability.ledger;
+            match &notice {
+                LinkNotice::Connected { link } => {
+                    ledger.changed(&link_key(link), true, "connected")
+                }
+                LinkNotice::Disconnected { link, why, .. } => {
+                    ledger.changed(&link_key(link), false, why);
+                }
+                _ => {}
+            }
             let (link, text) = (notice.link(), notice.to_string());
             // A notice shows its subject separately.
             let rest = text.strip_prefix(&format!("link {link}"));
@@ -260,6 +306,16 @@ impl LinkHost for Host {
 
     fn random(&self) -> u64 {
         chappe_transport::seed_number().unwrap_or_default()
+    }
+}
+
+/// The record of one dead letter.
+fn letter(stream: &str, kind: LossKind, reason: &str, origin: Position) -> Loss {
+    let (first, next) = (origin.sequence, origin.sequence + 1);
+    Loss {
+        numbers: Some((origin.epoch.0, first, next)),
+        is_of_origin: true,
+        ..Loss::now(stream, kind, reason, 1)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod kad;
 mod links;
+mod readers;
 #[cfg(feature = "dds")]
 mod topics;
 
@@ -28,6 +29,7 @@ use kad::KadMetrics;
 pub(crate) use links::{
     LinkLabel, LinkMetrics, LinkReasonLabels, LinkStreamLabels, PacerStateLabel, ReaderLabel,
 };
+use readers::ReaderMetrics;
 #[cfg(feature = "dds")]
 pub(crate) use topics::measure as measure_topics;
 
@@ -137,6 +139,8 @@ pub(crate) struct Metrics {
     pub(crate) links: LinkMetrics,
     /// The distributed hash table.
     pub(crate) kad: KadMetrics,
+    /// Readers of streams.
+    pub(crate) readers: ReaderMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: topics::TopicMetrics,
@@ -178,6 +182,7 @@ impl Default for Metrics {
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
             kad: KadMetrics::default(),
+            readers: ReaderMetrics::default(),
             #[cfg(feature = "dds")]
             topics: topics::TopicMetrics::default(),
             disk_free: Gauge::default(),
@@ -194,6 +199,7 @@ impl Metrics {
     fn register(&mut self) {
         self.links.register(&mut self.registry);
         self.kad.register(&mut self.registry);
+        self.readers.register(&mut self.registry);
         #[cfg(feature = "dds")]
         self.topics.register(&mut self.registry);
         let r = &mut self.registry;

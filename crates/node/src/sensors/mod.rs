@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 pub(crate) use files::FileError;
 use files::Stamp;
 pub use files::{Checked, check};
-pub(crate) use table::{Sensor, Sensors};
-use table::{SensorError, SensorState};
+use table::SensorError;
+pub(crate) use table::{Sensor, SensorState, Sensors};
 
 use crate::config::Problem;
 use crate::notices::NoticeKind;

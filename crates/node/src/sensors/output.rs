@@ -81,6 +81,7 @@ impl Running {
     pub(super) fn flush_progress(&mut self) {
         self.settle();
         self.store_progress();
+        self.show_progress();
     }
 
     /// Stores the progress, unless the outputs carry it.

@@ -531,6 +531,21 @@ impl Running {
         self.history.push_back(Event { at, what });
     }
 
+    /// The number of the last element that was read of a stream.
+    fn read_of(&self, stream: &str) -> Option<u64> {
+        let follower = self.followers.get(stream)?;
+        Some(follower.next_sequence().saturating_sub(1))
+    }
+
+    /// Shows how far each stream was read.
+    pub(super) fn show_progress(&self) {
+        self.app.sensors.update(&self.name, |sensor| {
+            for bound in sensor.sources.iter_mut().flat_map(|it| &mut it.bound) {
+                bound.read = self.read_of(&bound.stream);
+            }
+        });
+    }
+
     fn show_bindings(&self) {
         self.app.sensors.update(&self.name, |sensor| {
             sensor.history = self.history.iter().cloned().collect();
@@ -539,6 +554,7 @@ impl Running {
                     stream: bound.candidate.stream.clone(),
                     since: rfc3339(bound.since),
                     why: bound.candidate.why.clone(),
+                    read: self.read_of(&bound.candidate.stream),
                 });
                 source.bound = bound.collect();
                 source.unbound_reason = binding.unbound_reason();

@@ -101,6 +101,8 @@ pub(crate) struct Bound {
     pub(crate) since: String,
     /// The reason why it matches.
     pub(crate) why: String,
+    /// The number of the last element that the sensor has read, as of the last second.
+    pub(crate) read: Option<u64>,
 }
 
 /// A change of a binding.

@@ -1,0 +1,130 @@
+//! The hops of a link: its connection, its streams, its lag.
+
+use chappe_links::{LinkState, LinkStatus, StreamStatus};
+
+use super::{HopState, Path};
+use crate::shared::Shared;
+
+/// A window this full means that this node stores more slowly than the origin sends.
+const FULL: f64 = 0.9;
+/// Seconds by which elements may arrive late.
+const LATE_S: f64 = 60.0;
+
+/// The link of this name.
+pub(super) fn find(app: &Shared, name: &str) -> Option<LinkStatus> {
+    app.exchange.get()?.links().show(name).ok()
+}
+
+impl Path<'_> {
+    /// A link with all its streams.
+    pub(super) fn link_with_streams(&mut self, status: &LinkStatus) {
+        self.link(status, None);
+        for stream in &status.streams {
+            if let Some(entry) = self.app.catalogue.get(&stream.local_name) {
+                self.stream_after_source(&entry);
+            }
+        }
+    }
+
+    /// A link, with one of its streams or all.
+    pub(super) fn link(&mut self, status: &LinkStatus, stream: Option<&str>) {
+        let name = status.config.name.as_str();
+        let is_new = self.enter("link", name);
+        if !is_new && stream.is_none() {
+            return;
+        }
+        let error = status.last_error.clone().unwrap_or_default();
+        let address = &status.config.address;
+        match status.state {
+            LinkState::Connected => {
+                let detail = format!("connected to {address}");
+                self.add("link", name, HopState::Ok, detail, None);
+            }
+            LinkState::Ended => {
+                let hint = Some("add it again with chappe link add".to_owned());
+                self.add("link", name, HopState::Blocked, "it was ended", hint);
+            }
+            LinkState::Connecting | LinkState::Waiting => {
+                let detail = match error.is_empty() {
+                    true => format!("is connecting to {address}"),
+                    false => format!("not connected to {address}: {error}"),
+                };
+                let hint = status.hint.clone().or_else(|| {
+                    Some("check that the other node runs and listens at this address".to_owned())
+                });
+                self.add("link", name, HopState::Blocked, detail, hint);
+            }
+        }
+        if status.streams.is_empty() {
+            let detail = "the origin offers no stream that the link selects";
+            let hint = Some(format!("chappe link show {name} lists what it selects"));
+            self.add("origin", name, HopState::Blocked, detail, hint);
+        }
+        let wanted = |one: &&StreamStatus| stream.is_none_or(|it| it == one.local_name);
+        for one in status.streams.iter().filter(wanted) {
+            self.link_stream(name, status, one);
+        }
+    }
+
+    fn link_stream(&mut self, link: &str, status: &LinkStatus, stream: &StreamStatus) {
+        let name = match stream.local_name.is_empty() {
+            true => stream.name.as_str(),
+            false => stream.local_name.as_str(),
+        };
+        if let Some(refusal) = &stream.refusal {
+            let hint = Some(format!("chappe link show {link}"));
+            return self.add("origin", name, HopState::Blocked, refusal.clone(), hint);
+        }
+        let letters: u64 = stream.counts.refused.values().sum();
+        if letters > 0 && status.dead_letters > 0 {
+            let detail = format!("{letters} elements became dead letters");
+            let hint = Some(format!("chappe link dead-letters {link}"));
+            self.add("storing", name, HopState::Degraded, detail, hint);
+        }
+        let lag = stream.lag_elements.unwrap_or(0);
+        if lag > 0 && stream.occupation >= FULL {
+            let detail = format!(
+                "lags {lag} elements; its window is full, so this node stores more slowly than the \
+                 origin sends"
+            );
+            let hint =
+                "check the disk of this node; log.commit_pause_ms lets more elements share a sync";
+            self.add(
+                "storing",
+                name,
+                HopState::Degraded,
+                detail,
+                Some(hint.to_owned()),
+            );
+        } else if lag > 0 {
+            let detail = format!("lags {lag} elements that the origin has and this node has not");
+            let hint = match status.state {
+                LinkState::Connected => {
+                    "it catches up at the connection's rate; compare the rates \
+                                         of both nodes with chappe link show"
+                }
+                _ => {
+                    "they are read when the link is connected again, unless retention at the origin \
+                      removes them first"
+                }
+            };
+            self.add(
+                "origin",
+                name,
+                HopState::Degraded,
+                detail,
+                Some(hint.to_owned()),
+            );
+        } else if stream.lag_s > LATE_S {
+            let detail = format!(
+                "the newest element arrived {:.0} s after its source time",
+                stream.lag_s
+            );
+            let hint = Some("compare the clocks of both nodes".to_owned());
+            self.add("origin", name, HopState::Degraded, detail, hint);
+        } else {
+            let detail = format!("{} elements received", stream.counts.received);
+            self.add("origin", name, HopState::Ok, detail, None);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The hops of a virtual sensor: its file, its bindings, its evaluation.
+
+use chappe_registry::Principal;
+use chappe_stream::descriptor::Source as Described;
+use chappe_stream::{Descriptor, Selection, StreamQuery};
+
+use super::{HopState, Path};
+use crate::catalogue::Entry;
+use crate::config::nearest;
+use crate::sensors::{Sensor, SensorState};
+
+impl Path<'_> {
+    /// A sensor with its sources and its output.
+    pub(super) fn sensor_with_output(&mut self, sensor: &Sensor) {
+        self.sensor(sensor);
+        if let Some(entry) = self.app.catalogue.get(&sensor.stream) {
+            self.stream_after_source(&entry);
+        }
+    }
+
+    /// A sensor after its sources.
+    pub(super) fn sensor(&mut self, sensor: &Sensor) {
+        if !self.enter("sensor", &sensor.name) {
+            return;
+        }
+        let name = sensor.name.as_str();
+        if sensor.state == SensorState::Failed {
+            let error = sensor.error.clone().unwrap_or_default();
+            let line = error
+                .line
+                .map_or(String::new(), |line| format!(", line {line}"));
+            let detail = format!("{}{line}: {}", sensor.file, error.message);
+            return self.add("sensor", name, HopState::Blocked, detail, error.hint);
+        }
+        let described = Descriptor::parse(&sensor.file, &sensor.toml).ok();
+        let described = described.map(|it| it.sources).unwrap_or_default();
+        for source in &sensor.sources {
+            for bound in &source.bound {
+                if let Some(entry) = self.app.catalogue.get(&bound.stream) {
+                    self.source(&entry);
+                }
+                let detail = format!(
+                    "{} is bound to {}: {}",
+                    source.alias, bound.stream, bound.why
+                );
+                self.add("binding", name, HopState::Ok, detail, None);
+            }
+            if let Some(reason) = &source.unbound_reason {
+                let of_alias = |it: &&Described| it.alias == source.alias;
+                let found = described.iter().find(of_alias);
+                let (detail, hint) = match found.map(|it| &it.selection) {
+                    Some(Selection::Stream(stream)) => self.missing_stream(stream),
+                    Some(Selection::Query(query)) => self.unmatched(query),
+                    None => (String::new(), None),
+                };
+                let detail = format!("{}: {reason}{detail}", source.alias);
+                self.add("binding", name, HopState::Blocked, detail, hint);
+            }
+        }
+        self.evaluation(sensor);
+    }
+
+    fn evaluation(&mut self, sensor: &Sensor) {
+        let dropped: Vec<String> = sensor
+            .dropped
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        let (state, detail, hint) = match (sensor.state, dropped.is_empty()) {
+            (SensorState::Waiting, _) => {
+                let detail = "waits for a stream for each of its sources".to_owned();
+                (HopState::Blocked, detail, None)
+            }
+            (_, true) => (HopState::Ok, format!("evaluates {}", sensor.window), None),
+            (_, false) => (
+                HopState::Degraded,
+                format!("did not use elements: {}", dropped.join(", ")),
+                Some("docs/virtual-sensors.md explains each reason".to_owned()),
+            ),
+        };
+        self.add("sensor", &sensor.name, state, detail, hint);
+    }
+
+    fn missing_stream(&self, stream: &str) -> (String, Option<String>) {
+        let entries = self.app.catalogue.entries();
+        if entries.iter().any(|entry| entry.name == stream) {
+            let text = format!("; the stream {stream} is stored, but its source is away");
+            return (text, Some(format!("chappe why {stream}")));
+        }
+        let names = entries.iter().map(|entry| entry.name.as_str());
+        let hint = nearest(stream, names).map(|near| format!("did you mean {near:?}?"));
+        (format!("; there is no stream {stream}"), hint)
+    }
+
+    /// Which condition of a query no stream meets: conditions are added one after another.
+    fn unmatched(&self, query: &StreamQuery) -> (String, Option<String>) {
+        let registry = &self.app.registry;
+        let entries = self.app.catalogue.entries();
+        let total = entries.len();
+        let registered = |entry: &Entry| registry.get(&entry.key(), &Principal::Operator);
+        let mut left: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| Some((entry, registered(entry)?)))
+            .collect();
+        let mut text = format!(
+            "; of {total} streams, {} have a source that is here",
+            left.len()
+        );
+        let local = |name: &str| name.rsplit_once('}').map_or(name, |(_, it)| it).to_owned();
+        let mut narrow = |what: &str,
+                          wanted: &Option<String>,
+                          meets: &dyn Fn(&Entry, &chappe_registry::Entity, &str) -> bool|
+         -> Option<String> {
+            let wanted = wanted.as_deref()?;
+            let before = left.len();
+            left.retain(|(entry, entity)| meets(entry, entity, wanted));
+            text.push_str(&format!(", {} of these {what} {wanted}", left.len()));
+            (left.is_empty() && before > 0)
+                .then(|| format!("no stream that is left {what} {wanted}"))
+        };
+        let observes = |entry: &Entry, _: &chappe_registry::Entity, wanted: &str| {
+            let schema = entry.log.schema();
+            let mut fields = schema.fields.iter();
+            fields.any(|field| field.observed_property.as_deref() == Some(wanted))
+        };
+        let in_unit = |entry: &Entry, _: &chappe_registry::Entity, wanted: &str| {
+            let schema = entry.log.schema();
+            let property = query.observed_property.as_deref();
+            let mut fields = schema.fields.iter();
+            fields.any(|field| {
+                field.unit.as_deref() == Some(wanted)
+                    && property.is_none_or(|it| field.observed_property.as_deref() == Some(it))
+            })
+        };
+        let has_type = |_: &Entry, entity: &chappe_registry::Entity, wanted: &str| {
+            let mut types = entity.types.iter();
+            types.any(|known| known == wanted || local(known) == wanted)
+        };
+        let in_scope = |_: &Entry, entity: &chappe_registry::Entity, wanted: &str| {
+            let under = format!("{}/", wanted.trim_end_matches('/'));
+            let mut scopes = entity.scopes.iter();
+            scopes.any(|scope| scope == wanted || scope.starts_with(&under))
+        };
+        let prefixed = |entry: &Entry, _: &chappe_registry::Entity, wanted: &str| {
+            entry
+                .name
+                .to_lowercase()
+                .starts_with(&wanted.to_lowercase())
+        };
+        let failed = [
+            narrow("observe", &query.observed_property, &observes),
+            narrow("are in unit", &query.unit, &in_unit),
+            narrow("have type", &query.entity_type, &has_type),
+            narrow("are in scope", &query.scope, &in_scope),
+            narrow("have the name prefix", &query.name_prefix, &prefixed),
+        ];
+        let hint = match failed.into_iter().flatten().next() {
+            Some(failed) => format!("{failed}: correct the query, or the device's description"),
+            None if query.sparql.is_some() => {
+                "try the SPARQL query with chappe query --sparql".to_owned()
+            }
+            None => "chappe find shows the devices of the network".to_owned(),
+        };
+        (text, Some(hint))
+    }
+}

@@ -1,0 +1,166 @@
+//! The hops of a stream: its source, its elements, and those that read it.
+
+use std::time::Duration;
+
+use chappe_stream::Timestamp;
+
+use super::{HopState, Path};
+use crate::catalogue::Entry;
+use crate::clock::{now, rfc3339};
+use crate::completeness;
+use crate::links::link_name;
+
+/// Losses of the last day count; older ones are history.
+const RECENT: Duration = Duration::from_secs(86_400);
+/// A reader this near to a loss is in danger.
+const DANGER_S: f64 = 3_600.0;
+
+impl Path<'_> {
+    /// A stream, from its source to its readers.
+    pub(super) fn stream(&mut self, entry: &Entry) {
+        self.source(entry);
+        self.stream_after_source(entry);
+    }
+
+    /// What produces the elements of a stream.
+    pub(super) fn source(&mut self, entry: &Entry) {
+        let source = entry.source();
+        if let Some(device) = self.app.devices.get(&source) {
+            self.device(&device);
+        } else if let Some(sensor) = self
+            .app
+            .sensors
+            .all()
+            .into_iter()
+            .find(|sensor| sensor.stream == entry.name || sensor.name == source)
+        {
+            self.sensor(&sensor);
+        } else if let Some(link) = link_name(&source) {
+            match super::link::find(self.app, link) {
+                Some(status) => self.link(&status, Some(&entry.name)),
+                None => {
+                    let detail = "the link that fed this stream was removed";
+                    let hint = format!("add it again with chappe link add {link}");
+                    self.add("link", link, HopState::Blocked, detail, Some(hint));
+                }
+            }
+        } else if source.starts_with("urn:uuid:") || source.starts_with("urn:chappe:device:") {
+            let detail = "the device that filled this stream is not known any more";
+            let hint = "check its power and network; chappe doctor checks this machine";
+            self.add(
+                "discovery",
+                &source,
+                HopState::Blocked,
+                detail,
+                Some(hint.to_owned()),
+            );
+        }
+    }
+
+    /// A stream with what happened to its elements and who reads them.
+    pub(super) fn stream_after_source(&mut self, entry: &Entry) {
+        if !self.enter("stream", &entry.name) {
+            return;
+        }
+        let (log, name) = (entry.log.log(), entry.name.as_str());
+        match entry.last_time() {
+            _ if log.last() == 0 => {
+                let detail = "no element was ever stored";
+                let hint = "chappe watch DEVICE shows what its source sends, without this node";
+                self.add(
+                    "stream",
+                    name,
+                    HopState::Blocked,
+                    detail,
+                    Some(hint.to_owned()),
+                );
+            }
+            time => {
+                let time = time.map_or("an unknown time".to_owned(), rfc3339);
+                let detail = format!(
+                    "element {} of {time} is the newest; {} elements per second",
+                    log.last(),
+                    entry.rate_per_s()
+                );
+                self.add("stream", name, HopState::Ok, detail, None);
+            }
+        }
+        self.losses(entry);
+        self.readers(name);
+    }
+
+    /// What the stream lost lately.
+    fn losses(&mut self, entry: &Entry) {
+        let since = now().0.saturating_sub_unsigned(RECENT.as_nanos() as u64);
+        let span = Timestamp(since)..Timestamp(i64::MAX);
+        let ledger = &self.app.observability.ledger;
+        let answer = match completeness::completeness(entry, ledger, Some(&span)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                let hint = Some("chappe data check".to_owned());
+                let detail = error.to_string();
+                return self.add(
+                    "completeness",
+                    &entry.name,
+                    HopState::Degraded,
+                    detail,
+                    hint,
+                );
+            }
+        };
+        let counts = answer.lost.iter().chain(&answer.refused);
+        let texts: Vec<String> = counts
+            .filter(|(_, count)| count.at_most != Some(0))
+            .map(|(reason, count)| match count.at_most {
+                Some(most) if most == count.elements => format!("{reason} {most}"),
+                Some(most) => format!("{reason} {} to {most}", count.elements),
+                None => format!("{reason} {} or more", count.elements),
+            })
+            .collect();
+        if !texts.is_empty() {
+            let detail = format!("lost or refused in the last day: {}", texts.join(", "));
+            let hint = Some(format!("chappe stream completeness {}", entry.name));
+            self.add(
+                "completeness",
+                &entry.name,
+                HopState::Degraded,
+                detail,
+                hint,
+            );
+        }
+    }
+
+    /// Those that read the stream.
+    fn readers(&mut self, stream: &str) {
+        for reader in completeness::readers(self.app, Some(stream)) {
+            let hop = match reader.kind {
+                "sensor" => "sensor",
+                "dds_topic" => "topic",
+                _ => "reader",
+            };
+            let left = match reader.seconds_left {
+                Some(seconds) => format!("; retention reaches that in {seconds:.0} s"),
+                None => String::new(),
+            };
+            let lag = reader.lag_elements;
+            let near = reader.seconds_left.is_some_and(|left| left < DANGER_S);
+            let (state, detail, hint) = match (reader.missed_elements, lag) {
+                (0, 0) => (HopState::Ok, "has read all elements".to_owned(), None),
+                (0, _) if !near => (HopState::Ok, format!("lags {lag} elements{left}"), None),
+                (0, _) => (
+                    HopState::Degraded,
+                    format!("lags {lag} elements{left}"),
+                    Some(
+                        "make it faster, or raise log.keep_elements and log.keep_age_s".to_owned(),
+                    ),
+                ),
+                (missed, _) => (
+                    HopState::Degraded,
+                    format!("missed {missed} elements that retention removed; lags {lag}"),
+                    Some("raise log.keep_elements and log.keep_age_s".to_owned()),
+                ),
+            };
+            self.add(hop, &reader.reader, state, detail, hint);
+        }
+    }
+}
