@@ -5,38 +5,11 @@
 //! remove the first unread one, and the time until then, by the stream's present rate and the age of
 //! that element. The size limit of the whole log is not considered, because all streams share it.
 
-use chappe_stream::{Retention, StreamLog, Timestamp};
-use serde::Serialize;
-use utoipa::ToSchema;
-
+use super::reader::Reader;
 use crate::catalogue::Entry;
 use crate::clock::now;
 use crate::shared::Shared;
-
-/// A reader of a stream, and how far it is from a loss.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Reader {
-    /// The stream.
-    pub(crate) stream: String,
-    /// `sensor`, `link` or `dds_topic`.
-    pub(crate) kind: &'static str,
-    /// The name of the sensor or topic; of a link, the key or address of the node that reads.
-    pub(crate) reader: String,
-    /// The last number that it has read.
-    pub(crate) read: u64,
-    /// Elements that it has not read and that are kept.
-    pub(crate) lag_elements: u64,
-    /// Elements that were removed before it read them.
-    pub(crate) missed_elements: u64,
-    /// Further elements that the stream can receive before retention by number may remove the first one
-    /// that it has not read; null without such a retention.
-    pub(crate) elements_left: Option<u64>,
-    /// Seconds until retention may remove the first one that it has not read, by age or at the present
-    /// rate; null if neither bounds it.
-    pub(crate) seconds_left: Option<f64>,
-    /// What removes it first: `elements` or `age`.
-    pub(crate) by: Option<&'static str>,
-}
+use chappe_stream::{Retention, StreamLog, Timestamp};
 
 /// All readers whose position is known, of one stream or of all; those nearest to a loss first.
 pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {

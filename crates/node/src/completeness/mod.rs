@@ -12,9 +12,11 @@ mod answer;
 mod distance;
 mod journal;
 mod ledger;
+mod reader;
 mod run_state;
 
 pub(crate) use answer::{Completeness, Count, completeness};
-pub(crate) use distance::{Reader, readers};
+pub(crate) use distance::readers;
 pub(crate) use ledger::{Ledger, Loss, LossKind};
+pub(crate) use reader::Reader;
 pub(crate) use run_state::{RunState, Slot};

@@ -128,3 +128,66 @@ impl Path<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::tests::on_node;
+    use chappe_links::LinkConfig;
+
+    fn status(state: LinkState, stream: StreamStatus) -> LinkStatus {
+        let config = serde_json::json!({ "name": "ward-3", "kind": "zeromq", "streams": ["a.*"],
+            "address": "tcp://192.0.2.7:8471" });
+        let config: LinkConfig = serde_json::from_value(config).unwrap();
+        LinkStatus {
+            config,
+            state,
+            last_error: None,
+            hint: None,
+            reconnects: 0,
+            rate_per_s: 0.0,
+            lag_elements: stream.lag_elements,
+            lag_s: stream.lag_s,
+            held_bytes: 0,
+            bytes_received: 0,
+            dead_letters: 0,
+            streams: vec![stream],
+        }
+    }
+
+    #[test]
+    fn a_link_that_lags_says_which_end_is_slow() {
+        on_node(
+            |_| {},
+            async |app| {
+                let lagging = |lag, occupation| StreamStatus {
+                    name: "a.b".into(),
+                    local_name: "a.b".into(),
+                    lag_elements: Some(lag),
+                    occupation,
+                    ..StreamStatus::default()
+                };
+                let obstacle = |state, stream| {
+                    let mut path = Path::new(app);
+                    path.link(&status(state, stream), None);
+                    path.finish("ward-3", None).obstacle
+                };
+                let connected = LinkState::Connected;
+                let full = obstacle(connected, lagging(500, 0.97)).unwrap();
+                assert_eq!((full.hop, full.state), ("storing", HopState::Degraded));
+                assert!(full.detail.contains("500") && full.hint.is_some());
+                let behind = obstacle(connected, lagging(500, 0.1)).unwrap();
+                assert_eq!((behind.hop, behind.state), ("origin", HopState::Degraded));
+                assert_eq!(obstacle(connected, lagging(0, 0.1)), None);
+                let cut = obstacle(LinkState::Waiting, lagging(500, 0.97)).unwrap();
+                assert_eq!((cut.hop, cut.state), ("link", HopState::Blocked));
+                let refused = StreamStatus {
+                    refusal: Some("no such stream".into()),
+                    ..lagging(0, 0.0)
+                };
+                let refused = obstacle(connected, refused).unwrap();
+                assert_eq!((refused.hop, refused.state), ("origin", HopState::Blocked));
+            },
+        );
+    }
+}
