@@ -117,7 +117,7 @@ impl Path<'_> {
             left.retain(|(entry, entity)| meets(entry, entity, wanted));
             text.push_str(&format!(", {} of these {what} {wanted}", left.len()));
             (left.is_empty() && before > 0)
-                .then(|| format!("no stream that is left {what} {wanted}"))
+                .then(|| format!("none of the remaining streams {what} {wanted}"))
         };
         let observes = |entry: &Entry, _: &chappe_registry::Entity, wanted: &str| {
             let schema = entry.log.schema();

@@ -4,7 +4,8 @@
 //! Method: real nodes on loopback.
 
 use crate::common::linked::{fix, link, origin_config, stored, subscriber_config, until};
-use crate::common::{block, config, elements, get, write_sensor};
+use crate::common::{block, config, elements, get, prepare_log, write_sensor};
+use chappe_log::Level;
 use chappe_node::Node;
 use chappe_stream::{Field, FieldType, StreamSchema, Value};
 use serde_json::{Value as Json, json};
@@ -79,9 +80,12 @@ fn a_device_that_is_not_found() {
 #[test]
 fn a_stream_without_values() {
     let directory = tempfile::tempdir().unwrap();
+    prepare_log(directory.path(), |store| {
+        let made = store.stream("ward.bed1", Level::Power, &schema(), None);
+        drop(made.unwrap());
+    });
     block(async {
         let node = Node::start(config(directory.path())).await.unwrap();
-        node.store("ward.bed1", &schema(), &[]).await.unwrap();
         let answer = why(&node, "ward.bed1").await;
         assert_eq!(answer["kind"], "stream");
         let (hop, text) = obstacle(&answer);
@@ -141,7 +145,11 @@ type = "double"
         })
         .await;
         let answer = why(&node, "kelvin").await;
-        assert_eq!(answer["kind"], "sensor", "{answer}");
+        // The sensor and its output have the same name.
+        assert_eq!(answer["kind"], "stream", "{answer}");
+        let by_kind = why(&node, "kelvin?kind=sensor").await;
+        assert_eq!(by_kind["kind"], "sensor", "{by_kind}");
+        assert_eq!(by_kind["obstacle"], answer["obstacle"]);
         let (hop, text) = obstacle(&answer);
         assert!(
             hop == "binding" && text.contains("are in unit K"),
@@ -167,7 +175,12 @@ fn a_lagging_link_and_its_distance_to_a_loss() {
     const KEPT: u64 = 1_000;
     const AWAY: u64 = 40;
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let element = || elements::element(1, vec![Value::Double(20.5)]);
+    // An element of long ago would be one that arrived late.
+    let now = || {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+        i64::try_from(since.as_nanos()).unwrap()
+    };
+    let element = || elements::element(now(), vec![Value::Double(20.5)]);
     block(async {
         let mut at_origin = origin_config(there.path());
         at_origin.log.keep_elements = KEPT;
