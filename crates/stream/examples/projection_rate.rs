@@ -1,7 +1,8 @@
-//! Measures elements a second through a projection with a predicate, window of one: the statement
-//! alone on either path, appending and reading alone, and all of it from log to log; and the time of one evaluation
-//! of the heart rate: `cargo run --release -p chappe-stream --example projection_rate`. The log is in memory:
-//! what the disk costs is the log's own measurement.
+//! Measures elements per second through a projection with a predicate and a window of one: the
+//! statement alone on either path, appending and reading alone, and the whole path from log to log;
+//! and the time of one evaluation of the heart rate: `cargo run --release -p chappe-stream
+//! --example projection_rate`. The log is in memory: the disk is measured by the log's own
+//! examples.
 //!
 //! It does not judge: the numbers are for the reader. The clock is the caller's; an example may have
 //! one, the crate has none.

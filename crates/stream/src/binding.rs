@@ -71,7 +71,7 @@ pub struct BindingChange {
 pub struct BindingLimits {
     /// Most streams bound at once under [`BindingPolicy::All`]. 1,000: a ward's or a hall's worth.
     pub streams: usize,
-    /// Changes remembered. 100: a day of a device that comes and goes every half hour.
+    /// Most changes remembered. 100: a day of a device that leaves and returns every half hour.
     pub history: usize,
 }
 
@@ -119,13 +119,13 @@ impl Binding {
     pub fn update(&mut self, now: Timestamp, candidates: &[Candidate]) -> Vec<BindingChange> {
         let chosen = self.choose(candidates);
         let mut changes = Vec::new();
-        let gone: Vec<String> = self
+        let removed: Vec<String> = self
             .bound
             .iter()
             .filter(|(stream, bound)| !chosen.get(*stream).is_some_and(|c| same(c, bound)))
             .map(|(stream, _)| stream.clone())
             .collect();
-        for stream in gone {
+        for stream in removed {
             let Some(bound) = self.bound.remove(&stream) else {
                 continue;
             };
@@ -135,8 +135,10 @@ impl Binding {
                     format!("the source takes no more than {}", self.limits.streams)
                 }
                 None => match &bound.candidate.device {
-                    Some(device) => format!("it is gone, or matches no more; its device: {device}"),
-                    None => "it is gone, or matches no more".to_owned(),
+                    Some(device) => {
+                        format!("it was removed, or no longer matches; its device: {device}")
+                    }
+                    None => "it was removed, or no longer matches".to_owned(),
                 },
             };
             changes.push(self.change(now, BindingChangeKind::Unbound, bound.candidate, reason));
@@ -223,7 +225,7 @@ impl Binding {
         }
         self.matching = by_stream.len();
         let mut order: Vec<&Candidate> = by_stream.into_values().collect();
-        // What is bound goes first, so that nothing is let go for a newcomer.
+        // Bound streams take precedence, so that none is released for a new one.
         order.sort_by_key(|c| (!self.bound.contains_key(&c.stream), rank(c)));
         let most = match self.policy {
             BindingPolicy::One => 1,

@@ -2,9 +2,10 @@
 //!
 //! A record is a varint, then the element without its position and source time (the log keeps
 //! both), in `postcard`. The varint's low eight bits are the version of the schema; its ninth bit
-//! says that the element came over a link, and that its position there follows (epoch, sequence
-//! number, both as varints). The receive time is written as its distance from the source time, which
-//! is short. Bytes after the element are an error: a record is read whole or not at all.
+//! means that the element was received over a link, and that its position there follows (epoch,
+//! sequence number, both as varints). The receive time is written as its difference to the source
+//! time, which is short. Bytes after the element are an error: a record is read completely or not
+//! at all.
 
 mod validate;
 
@@ -42,7 +43,7 @@ struct Body {
     values: Vec<Value>,
 }
 
-/// Bytes that are no element, or an element that is no record.
+/// Bytes that are not an element, or an element that is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -57,17 +58,17 @@ pub enum CodecError {
     Version(u32),
 }
 
-/// What stands before the body of a record.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     /// The version of the schema.
     pub(crate) schema_version: u32,
-    /// Where the element stands at the node that it came from.
+    /// The element's position at its origin, if it was received over a link.
     pub(crate) origin: Option<Position>,
 }
 
 impl RecordHead {
-    /// The head of a record and the body behind it.
+    /// Decodes the header of a record; also returns the body.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
         let cut = || CodecError::Malformed("it ends within its head".into());
         let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
@@ -91,7 +92,7 @@ impl RecordHead {
         Ok((head, rest))
     }
 
-    /// Appends the head to `bytes`.
+    /// Appends the header to `bytes`.
     pub(crate) fn encode(self, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         if self.schema_version as usize >= SCHEMA_VERSIONS_MAX {
             return Err(CodecError::Version(self.schema_version));
@@ -109,10 +110,10 @@ impl RecordHead {
     }
 }
 
-/// The version of the schema that a record names.
+/// The schema version of a record.
 ///
 /// # Errors
-/// Bytes that begin no record.
+/// Bytes that are not the start of a record.
 pub fn record_version(bytes: &[u8]) -> Result<u32, CodecError> {
     Ok(RecordHead::decode(bytes)?.0.schema_version)
 }
@@ -127,16 +128,16 @@ pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Ve
     Ok(bytes)
 }
 
-/// Bytes that are written to behind what is there.
-struct Behind<'a>(&'a mut Vec<u8>);
+/// Appends to existing bytes.
+struct Appender<'a>(&'a mut Vec<u8>);
 
-impl Extend<u8> for Behind<'_> {
+impl Extend<u8> for Appender<'_> {
     fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
         self.0.extend(bytes);
     }
 }
 
-/// As [`encode_element`], behind what is in `bytes`; after an error there is more or less of it.
+/// As [`encode_element`], appended to `bytes`; after an error `bytes` has an arbitrary suffix.
 pub(crate) fn write_element(
     element: &StreamElement,
     schema_version: u32,
@@ -154,7 +155,7 @@ pub(crate) fn write_element(
     };
     head.encode(bytes)?;
     let head_bytes = bytes.len();
-    postcard::to_extend(&body, Behind(bytes))
+    postcard::to_extend(&body, Appender(bytes))
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     let body_bytes = bytes.len() - head_bytes;
     match body_bytes >= RECORD_BYTES_MAX {
@@ -163,8 +164,8 @@ pub(crate) fn write_element(
     }
 }
 
-/// Appends a checked `body` with another delay between source time and receive time. Where the new one
-/// takes more bytes than there is room for, the body stays as it is.
+/// Appends a checked `body` with another delay between source time and receive time. If the new
+/// delay takes more bytes than there is room for, the body is unchanged.
 pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     let before = bytes.len();
     if let Some((_, rest)) = read_varint(body) {
@@ -179,11 +180,11 @@ pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(body);
 }
 
-/// The element of a record that the log keeps at `position` with time `source_time`, and the
+/// Decodes a record that the log stored at `position` with time `source_time`; also returns the
 /// version of its schema.
 ///
 /// # Errors
-/// Bytes that are no record, or more than one.
+/// Bytes that are not exactly one record.
 pub fn decode_element(
     bytes: &[u8],
     position: Position,

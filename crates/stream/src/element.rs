@@ -1,11 +1,11 @@
-//! The one currency: what every wrapper yields and every exporter takes.
+//! Stream elements: produced by every wrapper, accepted by every exporter.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since 1970-01-01T00:00:00Z, by the clock of whoever stamped.
+/// Nanoseconds since 1970-01-01T00:00:00Z, by the clock of the source.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -14,39 +14,39 @@ pub struct Timestamp(pub i64);
 
 /// The lineage of a stream's numbers.
 ///
-/// A log that is created anew or restored from a backup gets a new one, so that (stream, epoch,
-/// sequence) never names two elements. Written as 16 hexadecimal digits.
+/// A log that is created or restored from a backup gets a new one, so that (stream, epoch,
+/// sequence) never identifies two elements. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
-/// Where an element stands in its stream. Written `epoch:sequence`.
+/// The position of an element in its stream. Written `epoch:sequence`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Position {
     /// The lineage.
     pub epoch: Epoch,
-    /// The number, rising by one from 1; a new epoch goes on counting.
+    /// The number, rising by one from 1, across epochs.
     pub sequence: u64,
 }
 
 /// One element of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamElement {
-    /// Where it stands; zero until the log has numbered it.
+    /// Its position; zero until the log has assigned a number.
     pub position: Position,
-    /// When the source says it happened.
+    /// The source's time of the element.
     pub source_time: Timestamp,
-    /// When this node received it.
+    /// The time of receipt at this node.
     pub receive_time: Timestamp,
-    /// Which instance of the stream's subject it is about, for streams with a key.
+    /// The instance of the stream's subject, for streams with a key.
     pub key: Option<String>,
     /// One value for each field of the schema, in its order.
     pub values: Vec<Value>,
     /// How far the values may be trusted.
     pub quality: Quality,
-    /// Where it stands at the node that it came from, for an element that came over a link.
+    /// Its position at the origin, for an element received over a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Position>,
 }
@@ -55,12 +55,12 @@ pub struct StreamElement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
-    /// The source vouches for them.
+    /// The values are trusted.
     #[default]
     Good,
-    /// The source doubts them: calibration, range, ongoing measurement.
+    /// The values are doubtful: calibration, range, ongoing measurement.
     Questionable,
-    /// The source says that they are wrong.
+    /// The source marks them as wrong.
     Bad,
 }
 
@@ -112,9 +112,9 @@ impl fmt::Display for Position {
     }
 }
 
-/// A text that is no position.
+/// A text that is not a position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no position; it is written as 16 hexadecimal digits, a colon and a number")]
+#[error("{0:?} is not a position: use 16 hexadecimal digits, a colon and a number")]
 pub struct PositionError(String);
 
 impl FromStr for Position {

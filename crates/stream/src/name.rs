@@ -1,22 +1,22 @@
 //! Names of streams.
 //!
-//! A name is global: it says the same on every node. It is made of one to sixteen parts, joined by
-//! dots, each of lower-case letters, digits, `_` and `-`, beginning with a letter or a digit:
+//! A name is global: it means the same on every node. It has one to sixteen parts, joined by dots,
+//! each of lower-case letters, digits, `_` and `-`, starting with a letter or a digit:
 //! `ward.bed1.ecg`. At most 128 bytes.
 
-/// Longest name in bytes; reason: it stands in paths, labels and every live message.
+/// Longest name in bytes; reason: it is part of paths, labels and every live message.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Most parts of a name; reason: a name is read by people.
 pub const NAME_PARTS_MAX: usize = 16;
 
-/// A text that is no name of a stream.
+/// A text that is not a stream name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no stream name: {why}")]
+#[error("{name:?} is not a stream name: {why}")]
 pub struct NameError {
-    /// The beginning of the text.
+    /// The start of the text.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub struct NameError {
 /// ```
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// The first broken rule.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let error = |why| {
         let name = name.chars().take(NAME_BYTES_MAX).collect();
@@ -58,7 +58,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// The nearest name to `text`: what a device calls itself, made fit to be a part of a name.
+/// The nearest name to `text`: a device's own name, converted into a valid part of a name.
 ///
 /// Upper case becomes lower case, any run of other characters one `-`; an empty result is
 /// `unnamed`. Two texts may give the same part: the caller keeps them apart.
@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rules_are_told_apart() {
+    fn rules_are_distinguished() {
         for good in ["a", "0", "plant.line-2.motor_3.speed"] {
             assert_eq!(check_name(good), Ok(()));
         }

@@ -75,31 +75,31 @@ pub enum QueryError {
         /// Its bound.
         bound: u64,
     },
-    /// A table's name may be read as several streams'.
+    /// The name of a table fits several streams.
     #[error("{table} may be one of {}", candidates.join(", "))]
     Ambiguous {
         /// The name in the statement.
         table: String,
-        /// How each of them is written so that it is meant.
+        /// The unambiguous spelling of each.
         candidates: Vec<String>,
     },
     /// It was interrupted.
     #[error("the query was interrupted")]
     Interrupted,
     /// A declared field is missing from the result.
-    #[error("the query gives no column {0:?}, which the output declares")]
+    #[error("the query has no column {0:?}, which the output declares")]
     Missing(String),
     /// A column that the output does not declare.
-    #[error("the query gives a column {0:?}, which the output does not declare")]
+    #[error("the query has a column {0:?}, which the output does not declare")]
     Undeclared(String),
     /// A value that does not fit its field.
-    #[error("column {column:?} gives {found}, its field takes {wanted:?}")]
+    #[error("column {column:?} has {found}, but its field has type {wanted:?}")]
     Type {
         /// The column.
         column: String,
         /// The type of the field.
         wanted: FieldType,
-        /// What was found.
+        /// The kind of value found.
         found: &'static str,
     },
     /// An element does not fit a table.
@@ -107,13 +107,13 @@ pub enum QueryError {
     Element {
         /// The source.
         alias: String,
-        /// What does not fit.
+        /// The mismatch.
         why: String,
     },
     /// The data could not be read.
     #[error("the stream could not be read: {0}")]
     Read(String),
-    /// SQLite itself failed.
+    /// An error of SQLite itself.
     #[error("SQLite failed: {0}")]
     Engine(String),
 }
@@ -146,7 +146,7 @@ impl Default for QueryLimits {
     }
 }
 
-/// Columns that every source has besides its fields, and that a result may set.
+/// Columns of every source in addition to its fields, which a result may set.
 pub const RESERVED_COLUMNS: [&str; 6] = [
     "source_time",
     "receive_time",
@@ -156,7 +156,7 @@ pub const RESERVED_COLUMNS: [&str; 6] = [
     "quality",
 ];
 
-/// The column of a field: its name, with `_` after it when every source has a column of that name.
+/// The column of a field: its name, with `_` appended if every source has a column of that name.
 #[must_use]
 pub fn column_name(field: &str) -> String {
     if RESERVED_COLUMNS.contains(&field) || field == "rowid" || field == "oid" || field == "_rowid_"
@@ -177,7 +177,7 @@ impl Quality {
         }
     }
 
-    /// The worse of two.
+    /// The worse of two qualities.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         match (self, other) {
@@ -189,11 +189,11 @@ impl Quality {
 }
 
 impl StreamSchema {
-    /// The schema of several streams together: the fields of all by name, in the order of their
-    /// first appearance.
+    /// The common schema of several streams: the fields of all by name, in the order of their first
+    /// appearance.
     ///
     /// # Errors
-    /// The first field that has one type here and another there.
+    /// The first field that has different types in these schemas.
     pub fn union<'a>(
         schemas: impl IntoIterator<Item = &'a StreamSchema>,
     ) -> Result<StreamSchema, crate::SchemaError> {

@@ -1,4 +1,4 @@
-//! What the elements of a stream look like and mean.
+//! The structure and meaning of a stream's elements.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ use crate::{StreamElement, Value};
 pub struct StreamSchema {
     /// The fields in order.
     pub fields: Vec<Field>,
-    /// What an element's key identifies (a handle, a bed, a machine), for streams with keys.
+    /// The meaning of an element's key (a handle, a bed, a machine), for streams with keys.
     pub key: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Field {
     pub field_type: FieldType,
     /// The unit as a UCUM code.
     pub unit: Option<String>,
-    /// What is observed, as a URI.
+    /// The observed property, as a URI.
     pub observed_property: Option<String>,
     /// For a person to read.
     pub description: Option<String>,
@@ -66,7 +66,7 @@ pub enum FieldType {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The number of values is not that of the fields.
+    /// The number of values differs from the number of fields.
     #[error("the element has {values} values, its schema {fields} fields")]
     Width {
         /// Values of the element.
@@ -74,7 +74,7 @@ pub enum SchemaError {
         /// Fields of the schema.
         fields: usize,
     },
-    /// A value of another type than its field.
+    /// A value has another type than its field.
     #[error("field {field:?} takes {wanted:?}")]
     Type {
         /// The field.
@@ -82,8 +82,8 @@ pub enum SchemaError {
         /// Its type.
         wanted: FieldType,
     },
-    /// A name that is no column name, or stands twice.
-    #[error("{0:?} is no usable field name or stands twice: use a-z, 0-9 and _")]
+    /// A name that is not a valid column name, or occurs twice.
+    #[error("{0:?} is not a usable field name or occurs twice: use a-z, 0-9 and _")]
     Name(String),
 }
 
@@ -91,7 +91,7 @@ impl StreamSchema {
     /// Checks that the field names are distinct column names.
     ///
     /// # Errors
-    /// The first name that is not.
+    /// The first invalid or repeated name.
     pub fn check_names(&self) -> Result<(), SchemaError> {
         for (index, field) in self.fields.iter().enumerate() {
             let repeats = self.fields[..index]
@@ -104,7 +104,7 @@ impl StreamSchema {
         Ok(())
     }
 
-    /// Whether elements of both schemas mean the same: they differ in descriptions at most.
+    /// Whether elements of both schemas mean the same: they may differ in descriptions.
     #[must_use]
     pub fn equals_but_descriptions(&self, other: &Self) -> bool {
         let same = |(one, other): (&Field, &Field)| {
@@ -142,7 +142,7 @@ impl StreamSchema {
 }
 
 impl Value {
-    /// The type, or `None` for null, which every field takes.
+    /// The type, or `None` for null, which fits every field.
     #[must_use]
     pub fn field_type(&self) -> Option<FieldType> {
         match self {

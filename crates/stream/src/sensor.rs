@@ -15,8 +15,8 @@
 //! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
 //! clock. A silent source produces no output.
 //!
-//! A failed evaluation is counted and reported, and the sensor continues with the next one. It
-//! deliberately does not know where elements come from or go to.
+//! A failed evaluation is counted and reported, and the sensor continues with the next one. The
+//! origin and the destination of elements are outside of this module.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,48 +58,48 @@ pub enum SensorCommand {
         /// The stream.
         stream: Arc<str>,
     },
-    /// Elements of a bound stream that were evaluated before, by an earlier run: they fill the
-    /// windows, and bring forth nothing.
+    /// Elements of a bound stream that an earlier run has evaluated: they fill the windows without
+    /// an evaluation.
     Recall {
         /// The stream.
         stream: Arc<str>,
         /// The elements, oldest first.
         elements: Vec<Arc<StreamElement>>,
     },
-    /// The sensor forgets everything and takes nothing more.
+    /// The sensor drops its state and accepts no more input.
     Stop,
 }
 
-/// What a virtual sensor says.
+/// The events of a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SensorEvent {
     /// An element of the output, without a position.
     Output(StreamElement),
     /// Every source is bound and the statement fits: it runs.
     Running,
-    /// It waits for the sources named.
+    /// It waits for these sources.
     Waiting {
         /// Their aliases.
         aliases: Vec<String>,
     },
-    /// It cannot run with what it is bound to: the statement does not fit the fields.
+    /// It cannot run with its bound streams: the statement does not fit the fields.
     Failed {
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// One evaluation failed. Said when the reason is another than the time before.
+    /// One evaluation failed. Reported when the reason differs from the previous one.
     EvaluationFailed {
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// It was stopped.
     Stopped,
 }
 
-/// How a virtual sensor stands.
+/// The state of a virtual sensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SensorState {
-    /// It waits for the sources named.
+    /// It waits for these sources.
     Waiting(Vec<String>),
     /// It runs.
     Running,
@@ -109,12 +109,12 @@ pub enum SensorState {
     Stopped,
 }
 
-/// Counters of a virtual sensor, from its beginning.
+/// Counters of a virtual sensor since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SensorCounters {
-    /// Elements taken.
+    /// Elements received.
     pub inputs: u64,
-    /// Elements of streams that no source is bound to.
+    /// Elements of streams that are not bound.
     pub strangers: u64,
     /// Elements that do not fit the schema that their stream was bound with, or are longer than
     /// [`QueryLimits::length`].
@@ -136,7 +136,7 @@ pub struct SensorLimits {
     pub query: QueryLimits,
 }
 
-/// Room for so many changes of a window is kept between evaluations.
+/// Changes of a window whose allocation is kept between evaluations.
 const CHANGES_KEPT: usize = 64;
 
 /// The machine.
@@ -145,7 +145,7 @@ pub struct VirtualSensor {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
-    /// What changed in each window, kept for its memory.
+    /// The changes of each window, kept for their allocation.
     changes: Vec<WindowChange>,
     query: Option<PlannedQuery>,
     state: SensorState,
@@ -163,7 +163,7 @@ pub struct VirtualSensor {
 #[derive(Debug)]
 struct SourceState {
     bound: BTreeMap<Arc<str>, BoundSchema>,
-    /// The union of what the bound streams offer.
+    /// The union of the bound streams' fields.
     schema: StreamSchema,
     window: Window,
     slide: Slide,
@@ -172,12 +172,12 @@ struct SourceState {
 #[derive(Debug, PartialEq)]
 struct BoundSchema {
     given: StreamSchema,
-    /// With the names that the statement knows; or why it does not fit, in words.
+    /// With the names of the statement; or why it does not fit, in words.
     offered: Result<StreamSchema, String>,
     /// Whether its elements have the shape of the source's schema as they are.
     fits: bool,
-    /// The position of the newest element that came, and of the newest that was evaluated.
-    came: Option<Position>,
+    /// The position of the newest received element, and of the newest evaluated one.
+    newest_received: Option<Position>,
     evaluated: Option<Position>,
 }
 
@@ -210,13 +210,13 @@ impl VirtualSensor {
         sensor
     }
 
-    /// What it was made from.
+    /// Its descriptor.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// How it stands.
+    /// Its state.
     #[must_use]
     pub fn state(&self) -> &SensorState {
         &self.state
@@ -235,8 +235,8 @@ impl VirtualSensor {
         Some(self.sources[index].window.counters())
     }
 
-    /// How far each bound stream is evaluated. An element that came later has to come again after a
-    /// restart; those of before are told by [`SensorCommand::Recall`], as far back as its windows
+    /// The evaluated position of each bound stream. After a restart later elements have to be
+    /// passed again; [`SensorCommand::Recall`] passes earlier ones, as far back as the windows
     /// reach.
     pub fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
         let bound = self.sources.iter().flat_map(|source| &source.bound);
@@ -335,7 +335,7 @@ impl VirtualSensor {
                 given,
                 offered,
                 fits: false,
-                came: None,
+                newest_received: None,
                 evaluated: None,
             },
         );
@@ -358,7 +358,7 @@ impl VirtualSensor {
         self.rebuild();
     }
 
-    /// Makes the statement anew for what the sources are bound to.
+    /// Prepares the statement for the bound streams.
     fn rebuild(&mut self) {
         self.query = None;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
@@ -384,7 +384,7 @@ impl VirtualSensor {
         }
     }
 
-    /// Remembers which streams' elements are in the shape of their source.
+    /// Notes which streams' elements have the shape of their source.
     fn compare_shapes(&mut self) {
         for source in &mut self.sources {
             for bound in source.bound.values_mut() {
@@ -425,7 +425,7 @@ impl VirtualSensor {
     }
 
     fn receive(&mut self, now: Instant, input: SensorInput) {
-        // What is longer cannot stand in a table.
+        // A longer value cannot be in a table.
         let bytes_max = usize::try_from(self.limits.query.length).unwrap_or(0);
         let mut taken = false;
         let mut due = false;
@@ -435,7 +435,7 @@ impl VirtualSensor {
                 continue;
             };
             taken = true;
-            bound.came = Some(input.element.position);
+            bound.newest_received = Some(input.element.position);
             let fits = bound.given.check(&input.element).is_ok()
                 && input.element.size_bytes() <= bytes_max;
             let Some(offered) = bound.offered.as_ref().ok().filter(|_| fits) else {
@@ -464,14 +464,14 @@ impl VirtualSensor {
         }
     }
 
-    /// Fills the windows with what an earlier run evaluated.
+    /// Fills the windows with elements that an earlier run has evaluated.
     fn recall(&mut self, stream: &Arc<str>, elements: &[Arc<StreamElement>]) {
         for source in &mut self.sources {
             let Some(bound) = source.bound.get_mut(stream) else {
                 continue;
             };
             let newest = elements.last().map(|element| element.position);
-            (bound.came, bound.evaluated) = (newest, newest);
+            (bound.newest_received, bound.evaluated) = (newest, newest);
             let Ok(offered) = &bound.offered else {
                 continue;
             };
@@ -490,7 +490,7 @@ impl VirtualSensor {
         }
     }
 
-    /// Schedules one more evaluation for a source that falls silent within a slide of time.
+    /// Schedules one more evaluation for a source that becomes silent within a slide of time.
     fn watch(&mut self, now: Instant, index: usize) {
         let slide = &self.sources[index].slide;
         let Extent::Time(length) = slide.extent() else {
@@ -529,7 +529,7 @@ impl VirtualSensor {
         self.counters.evaluations += 1;
         for source in &mut self.sources {
             for bound in source.bound.values_mut() {
-                bound.evaluated = bound.came;
+                bound.evaluated = bound.newest_received;
             }
         }
         match query.evaluate(&self.changes) {

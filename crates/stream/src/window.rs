@@ -72,7 +72,7 @@ pub struct WindowCounters {
     pub over_elements: u64,
     /// Elements evicted or refused because of [`WindowLimits::bytes`].
     pub over_bytes: u64,
-    /// Resets because the source's clock went back.
+    /// Resets because the source's clock was set back.
     pub resets: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct WindowChange {
     pub removed: Vec<u64>,
 }
 
-/// Places of elements that are remembered without a look at which are still held.
+/// Added elements that are remembered before the removed ones among them are dropped.
 const FRESH_MIN: usize = 64;
 
 /// A window over one source.
@@ -109,14 +109,14 @@ pub struct Window {
     bytes: usize,
     newest: Option<Timestamp>,
     next: u64,
-    /// The first number of arrival that the last look did not see.
+    /// The first number of arrival after the last call.
     seen: u64,
     removed: Vec<u64>,
-    /// Where the elements stand that took a place since the last look; some may be gone again.
+    /// The positions of elements added since the last call; some may be removed again.
     fresh: Vec<(Timestamp, u64)>,
     late_in_a_row: u32,
     counters: WindowCounters,
-    /// How many of the held are questionable, and how many bad.
+    /// The count of questionable and of bad elements.
     doubtful: [usize; 2],
 }
 
@@ -182,14 +182,14 @@ impl Window {
         stays
     }
 
-    /// What changed since the last call.
+    /// The change since the last call.
     pub fn take_change(&mut self) -> WindowChange {
         let mut change = WindowChange::default();
         self.take_change_into(&mut change);
         change
     }
 
-    /// As [`Self::take_change`], in place of what `change` says.
+    /// As [`Self::take_change`], into an existing value.
     pub fn take_change_into(&mut self, change: &mut WindowChange) {
         let seen = std::mem::replace(&mut self.seen, self.next);
         change.removed.clear();
@@ -213,8 +213,8 @@ impl Window {
         self.fresh.extend(self.held.keys());
     }
 
-    /// Nobody may look for long: those that are gone are forgotten when they are as many as those
-    /// that are held.
+    /// If there is no call for long, removed elements are forgotten when they are as many as the
+    /// held ones.
     fn remember_fresh(&mut self, at: (Timestamp, u64)) {
         self.fresh.push(at);
         if self.fresh.len() > 2 * self.held.len() + FRESH_MIN {
@@ -375,7 +375,7 @@ fn count(doubtful: &mut [usize; 2], quality: Quality, by: isize) {
 }
 
 impl StreamElement {
-    /// About how many bytes it takes in memory, for bounds.
+    /// Approximate memory use in bytes, for limits.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let key = self.key.as_ref().map_or(0, String::len);

@@ -1,7 +1,6 @@
-//! Goal: a statement that gathers without end is stopped at the bound of SQLite's heap, is told so by
-//! name, and the next evaluation has the memory again.
-//! Method: a statement that holds large texts apart from each other, alone in its process, for the
-//! bound is the process's.
+//! Goal: a statement that uses unbounded memory is stopped at the limit of SQLite's heap, with an
+//! error that names the limit, and the next evaluation has the memory again. Method: a statement
+//! that keeps large texts, alone in its process, since the limit applies to the process.
 
 use std::sync::Arc;
 

@@ -11,16 +11,16 @@ use super::expression::{Expression, Scope};
 #[derive(Debug, Clone)]
 pub(super) struct Aggregate {
     pub(super) kind: AggregateKind,
-    /// What it is over; none for rows.
+    /// Its argument; none for rows.
     pub(super) argument: Option<Expression>,
-    /// Whether a [`Cell`] says all that it needs of a row.
+    /// Whether a [`Cell`] has all that it needs of a row.
     pub(super) fits_cells: bool,
 }
 
-/// What an aggregate takes of one row: computed once, for as long as the row is in the window.
+/// An aggregate's input from one row: computed once, while the row is in the window.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell {
-    /// Nothing: null, or a row that the condition holds back.
+    /// Nothing: null, or a row that the condition excludes.
     Nothing,
     Integer(i64),
     Real(f64),
@@ -29,9 +29,9 @@ pub(super) enum Cell {
 /// The cells of a window, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
-    /// Those of each aggregate.
+    /// The cells of each aggregate.
     columns: Vec<VecDeque<Cell>>,
-    /// How many rows they are of.
+    /// The number of rows.
     rows: usize,
 }
 
@@ -55,7 +55,7 @@ impl Cells {
         self.rows += 1;
     }
 
-    /// Lets the oldest row go.
+    /// Removes the oldest row.
     pub(super) fn pop(&mut self) {
         self.rows = self.rows.saturating_sub(1);
         for column in &mut self.columns {
@@ -63,14 +63,14 @@ impl Cells {
         }
     }
 
-    /// Forgets all.
+    /// Removes all rows.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
 impl Aggregate {
-    /// What it takes of a row that counts.
+    /// Its input from a row that counts.
     pub(super) fn cell(&self, scope: Scope<'_>) -> Result<Cell, NotCompilable> {
         let Some(argument) = &self.argument else {
             return Ok(Cell::Integer(1));
@@ -97,19 +97,19 @@ impl Cell {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AggregateKind {
-    /// How many rows.
+    /// The number of rows.
     Rows,
-    /// How many values.
+    /// The number of values.
     Count,
-    /// Null of none.
+    /// The sum; null without values.
     Sum,
-    /// Zero of none, always real.
+    /// The sum; zero without values, always real.
     Total,
     Average,
     Extreme(Ordering),
 }
 
-/// An aggregate that is being added up.
+/// An aggregate during its evaluation.
 pub(super) enum Accumulator<'v> {
     Count(i64),
     Sum(AggregateKind, Sum),
@@ -200,7 +200,7 @@ impl<'v> Accumulator<'v> {
     }
 }
 
-/// The first of the least, or the first of the greatest.
+/// The first of the least values, or the first of the greatest.
 fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, NotCompilable> {
     let mut best = Cell::Nothing;
     for cell in cells {
@@ -219,7 +219,7 @@ fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, 
     Ok(best)
 }
 
-/// A sum: of integers as long as there is no real.
+/// A sum: of integers until a real is added.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     count: i64,
@@ -240,7 +240,7 @@ impl Sum {
     fn add_integer(&mut self, number: i64) -> Result<(), NotCompilable> {
         self.count += 1;
         match &mut self.real {
-            // A sum that is too large is an error or not by what follows: SQLite says so.
+            // Whether a sum that is too large is an error depends on later values: SQLite decides.
             None => self.integer = self.integer.checked_add(number).ok_or(NotCompilable)?,
             Some(real) => real.add_integer(number),
         }

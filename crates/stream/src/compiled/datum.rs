@@ -1,4 +1,4 @@
-//! Values while a statement is evaluated, and what SQLite does with them.
+//! Values during the evaluation of a statement, with SQLite's semantics.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -18,14 +18,14 @@ pub(super) enum Datum<'v> {
     Samples(&'v Samples),
 }
 
-/// The compiled path cannot evaluate this: SQLite does.
+/// The compiled path cannot evaluate this; SQLite does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotCompilable;
 
 pub(super) type Evaluated<'v> = Result<Datum<'v>, NotCompilable>;
 
 impl<'v> Datum<'v> {
-    /// A value of an element, as it would stand in a table.
+    /// A value of an element, as in a table.
     pub(super) fn of(value: &'v Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -38,7 +38,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// A number, or null for what is none.
+    /// A number, or null for NaN.
     pub(super) fn real(number: f64) -> Self {
         match number.is_nan() {
             true => Self::Null,
@@ -107,7 +107,7 @@ impl<'v> Datum<'v> {
         }
     }
 
-    /// As SQLite would give it; `None` for samples.
+    /// As SQLite would return it; `None` for samples.
     pub(super) fn value_ref(&self) -> Option<ValueRef<'_>> {
         Some(match self {
             Self::Null => ValueRef::Null,

@@ -1,8 +1,8 @@
 //! Expressions ready to be evaluated, and their evaluation.
 //!
-//! Every operation does what SQLite does with the same values. Where that is not certain (a sum too
-//! large, a text too long, a rounding at the edge) the evaluation says [`NotCompilable`], and SQLite
-//! evaluates instead. What can never be certain is not let in by `resolve.rs`.
+//! Every operation has SQLite's result for the same values. Where that is uncertain (a sum too
+//! large, a text too long, a rounding at the edge) the evaluation returns [`NotCompilable`], and
+//! SQLite evaluates instead. `resolve.rs` rejects operations that are never certain.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,30 +19,30 @@ pub(super) enum Expression {
     Real(f64),
     Text(String),
     Column(Column),
-    /// The result of the aggregate of this index.
+    /// The result of the aggregate with this index.
     Aggregate(usize),
     Arithmetic(Arithmetic, Box<Expression>, Box<Expression>),
     Compare(Comparison, Box<Expression>, Box<Expression>),
-    /// Equal, or both null.
+    /// Equality in which two nulls are equal.
     Same(Box<Expression>, Box<Expression>),
     And(Box<Expression>, Box<Expression>),
     Or(Box<Expression>, Box<Expression>),
     Not(Box<Expression>),
     IsNull(Box<Expression>),
-    /// Not null, and as true as this.
+    /// Whether the value is not null and has this truth.
     IsTruth(Box<Expression>, bool),
     In(Box<Expression>, Vec<Expression>),
     Like(Box<Expression>, Pattern),
-    /// Pairs of a condition and a result, else.
+    /// Pairs of a condition and a result, and the result otherwise.
     Case(Vec<(Expression, Expression)>, Box<Expression>),
     Cast(Box<Expression>, CastTo),
     Concatenate(Box<Expression>, Box<Expression>),
-    /// The first that is not null.
+    /// The first value that is not null.
     Coalesce(Vec<Expression>),
     NullIf(Box<Expression>, Box<Expression>),
     Absolute(Box<Expression>),
     Sign(Box<Expression>),
-    /// To so many digits after the point.
+    /// Rounds to this many digits after the point.
     Round(Box<Expression>, u8),
     /// The least or the greatest.
     Extreme(Ordering, Vec<Expression>),
@@ -91,19 +91,19 @@ pub(super) enum CastTo {
     Text,
 }
 
-/// What an expression is evaluated over.
+/// The input of an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'s> {
-    /// The row, if it is about one.
+    /// The row, for an expression over one row.
     pub(super) row: Option<&'s Arrival>,
-    /// The results of the aggregates, if they are known.
+    /// The results of the aggregates, if they are evaluated.
     pub(super) aggregates: &'s [Datum<'s>],
     /// Longest text in bytes.
     pub(super) length: usize,
 }
 
 impl Expression {
-    /// Its value.
+    /// The value of the expression.
     pub(super) fn evaluate<'s>(&'s self, scope: Scope<'s>) -> Evaluated<'s> {
         Ok(match self {
             Self::Null => Datum::Null,
@@ -239,7 +239,7 @@ impl Expression {
         })
     }
 
-    /// Its truth: `None` for null.
+    /// The truth of the expression: `None` for null.
     pub(super) fn truth(&self, scope: Scope<'_>) -> Result<Option<bool>, NotCompilable> {
         if let Self::Compare(comparison, left, right) = self {
             let (left, right) = (left.evaluate(scope)?, right.evaluate(scope)?);
@@ -251,7 +251,7 @@ impl Expression {
         self.evaluate(scope)?.truth()
     }
 
-    /// Calls `visit` with it and everything in it.
+    /// Calls `visit` with the expression and all its parts.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Expression)) {
         visit(self);
         match self {
@@ -300,7 +300,7 @@ impl Expression {
         }
     }
 
-    /// Whether SQLite may refuse to evaluate it.
+    /// Whether SQLite may fail to evaluate the expression.
     pub(super) fn may_fail(&self) -> bool {
         matches!(
             self,
@@ -321,7 +321,7 @@ impl Column {
             Self::Quality => Datum::text(element.quality.name()),
             Self::Field(index, declared) => {
                 let value = element.values.get(index).ok_or(NotCompilable)?;
-                // What an expression is was decided by the types that the schema declares.
+                // The types of the schema have determined the kind of the expression.
                 let fits = match (value, declared) {
                     (Value::Double(_), FieldType::Double) | (Value::Null, _) => true,
                     (value, declared) => value.field_type() == Some(declared),
@@ -389,7 +389,7 @@ fn count<'v>(number: usize) -> Datum<'v> {
     Datum::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// The whole part, within the bounds of an integer; 0 for what is no number.
+/// The integer part, within the bounds of an integer; 0 for a value that is not a number.
 fn whole(number: &Datum<'_>) -> i64 {
     match number {
         Datum::Integer(number) => *number,
@@ -463,13 +463,13 @@ fn concatenate<'v>(left: &Datum<'_>, right: &Datum<'_>, most: usize) -> Evaluate
 
 /// Rounds half away from zero, in decimal digits.
 ///
-/// To digits after the point SQLite writes the number down with 18 digits, rounds these, and reads
-/// them again: the nearest double of the rounded decimal number. A quotient of two exact doubles is
-/// that too. On which side of a tie the number lies is told by the product with its error; where 18
-/// digits might not tell, SQLite is asked.
+/// To round to digits after the point, SQLite formats the number with 18 digits, rounds these, and
+/// parses them: the nearest double of the rounded decimal number. A quotient of two exact doubles
+/// is that too. The product with its error determines the side of a tie; where 18 digits might not
+/// suffice, SQLite decides.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn round(number: f64, digits: u8) -> Result<f64, NotCompilable> {
-    // Beyond 2^52 nothing stands after the point.
+    // Beyond 2^52 there are no digits after the point.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     // More than the eighteenth digit is off by.
     const UNCERTAIN: f64 = 2e-17;

@@ -35,7 +35,7 @@ impl Pattern {
     pub(super) fn matches(&self, text: &str) -> bool {
         let mut rest = text;
         let mut at = 0;
-        // Where to go on when a match breaks: behind the last `%`, one character later.
+        // Where a failed match continues: after the last `%`, one character later.
         let mut again: Option<(usize, &str)> = None;
         loop {
             let next = characters(rest).next();
@@ -51,7 +51,7 @@ impl Pattern {
                 _ => false,
             };
             if fits {
-                rest = behind_first(rest);
+                rest = after_first(rest);
                 at += 1;
                 continue;
             }
@@ -61,21 +61,21 @@ impl Pattern {
             if characters(from).next().is_none() {
                 return false;
             }
-            rest = behind_first(from);
+            rest = after_first(from);
             again = Some((any, rest));
             at = any + 1;
         }
     }
 }
 
-fn behind_first(text: &str) -> &str {
+fn after_first(text: &str) -> &str {
     let mut characters = text.chars();
     characters.next();
     characters.as_str()
 }
 
-/// The characters as SQLite compares them: up to the first zero, the two that are none as the
-/// replacement character, letters of ASCII in lower case.
+/// The characters as SQLite compares them: up to the first zero, with the two noncharacters as the
+/// replacement character and ASCII letters in lower case.
 fn characters(text: &str) -> impl Iterator<Item = char> {
     let until_zero = text.chars().take_while(|c| *c != '\0');
     until_zero.map(|c| match c {

@@ -6,19 +6,19 @@
 //! the subset only: SQLite's order of precedence is its own, and a general parser would have to be
 //! checked against it at every operator.
 //!
-//! What keeps it exact:
+//! Rules that keep it exact:
 //!
-//! - SQLite prepares every statement first; what it refuses never comes here.
-//! - The kinds of value of each expression follow from the schema. What would need a conversion whose
-//!   outcome is SQLite's own (texts as numbers, reals as texts, the affinity of casts) is refused.
+//! - - SQLite prepares every statement first; statements that it rejects are not compiled.
+//! - - The kinds of value of each expression follow from the schema. Conversions with results
+//!   specific to SQLite (texts as numbers, reals as texts, the affinity of casts) are refused.
 //! - SQLite reads the numbers that the statement has.
-//! - What SQLite may answer with an error, and roundings at the edge, are not decided here: the same
-//!   window is then evaluated by SQLite, which is opened for it and counted
+//! - - Possible errors of SQLite, and roundings at the edge, are not decided here: SQLite, which is
+//!   opened for this, then evaluates the same window, and the evaluation is counted
 //!   ([`CompiledQuery::sqlite_evaluations`]).
 //! - A property test compares both paths (`tests/compiled_like_sqlite.rs`).
 //!
-//! What an aggregate takes of a row is computed once; the aggregate is added up anew at each
-//! evaluation: a sum of doubles that was carried on would not be SQLite's.
+//! An aggregate's input from a row is computed once; the aggregate is summed from the start at each
+//! evaluation: a running sum of doubles would differ from SQLite's.
 
 mod aggregate;
 mod datum;
@@ -39,24 +39,24 @@ use datum::{Datum, NotCompilable};
 use expression::{Expression, Scope};
 use resolve::Program;
 
-/// SQLite's steps for one node of an expression and one row, at most; reason: what might reach the
-/// limit of steps is left to SQLite, which counts them.
+/// Most steps of SQLite for one node of an expression and one row; reason: statements that might
+/// reach the limit of steps are left to SQLite, which counts them.
 const STEPS_A_NODE: u64 = 8;
 
-/// Bytes that an element takes in a table beyond those that it counts itself, at most; reason: what
-/// might be longer than SQLite takes is left to SQLite.
+/// Most bytes of an element in a table in addition to those that it counts itself; reason: elements
+/// that might exceed SQLite's limit are left to SQLite.
 const TABLE_ROW_BYTES: usize = 8 << 10;
 
-/// Most aggregates of which what they take of each row is kept; reason: 16 bytes each, 13 MB of a
-/// window of 100,000 elements.
+/// Most aggregates whose inputs from each row are kept; reason: 16 bytes each, 13 MB for a window
+/// of 100,000 elements.
 const CELLS_A_ROW_MAX: usize = 8;
 
 /// A compiled statement over the window of one source.
 pub struct CompiledQuery {
     program: Program,
-    /// Parts that SQLite might refuse to evaluate, wherever they stand.
+    /// Parts that SQLite might fail to evaluate, anywhere in the statement.
     uncertain: Vec<Expression>,
-    /// Those over aggregates.
+    /// The same for expressions over aggregates.
     uncertain_totals: Vec<Expression>,
     targets: Targets,
     limits: QueryLimits,
@@ -64,20 +64,20 @@ pub struct CompiledQuery {
     fields: usize,
     /// The window, by arrival.
     held: VecDeque<Arrival>,
-    /// What the aggregates take of the oldest of them, when it is kept.
+    /// The inputs of the aggregates from the oldest of them, if kept.
     cells: Option<Cells>,
     sqlite: SqliteFallback,
 }
 
-/// SQLite beside, for windows that are beyond the compiled path.
+/// SQLite as a fallback, for windows that the compiled path cannot evaluate.
 struct SqliteFallback {
     sources: Vec<QuerySource>,
     statement: String,
     output: StreamSchema,
     query: Option<Box<SqliteQuery>>,
-    /// The numbers that its table holds, of elements that may be in the window.
+    /// Elements in its table that may be in the window, by number.
     fed: BTreeSet<u64>,
-    /// The numbers that its table holds, of elements that are not in the window any more.
+    /// Elements in its table that have left the window, by number.
     stale: BTreeSet<u64>,
     evaluations: u64,
 }
@@ -95,7 +95,7 @@ impl CompiledQuery {
     /// Compiles `statement`, which `sqlite` has prepared over `sources` for `output`.
     ///
     /// # Errors
-    /// In words, what of it is not compiled.
+    /// The part that is not compiled, in words.
     pub(crate) fn new(
         sources: &[QuerySource],
         statement: &str,
@@ -121,7 +121,7 @@ impl CompiledQuery {
             }
         });
         if uncertain.iter().any(is_constant) {
-            return Err("it computes with constants alone what may fail".into());
+            return Err("it has a computation with constants that may fail".into());
         }
         let keeps_cells = program.aggregates.as_ref().is_some_and(|aggregates| {
             aggregates.len() <= CELLS_A_ROW_MAX && aggregates.iter().all(|one| one.fits_cells)
@@ -155,15 +155,14 @@ impl CompiledQuery {
         self.sqlite.evaluations
     }
 
-    /// About how many operations an evaluation of the window as it is now takes, of some ten
-    /// nanoseconds each.
+    /// Approximate operations of an evaluation of the current window, of some ten nanoseconds each.
     #[must_use]
     pub fn cost(&self) -> u64 {
         let rows = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
         rows.saturating_add(1).saturating_mul(self.cost_a_row)
     }
 
-    /// Whether an element might be longer than SQLite takes, or is none of the source.
+    /// Whether an element might exceed SQLite's limit, or does not belong to the source.
     fn is_odd(&self, arrival: &Arrival) -> bool {
         let bytes = arrival.element.size_bytes() + arrival.stream.len() + TABLE_ROW_BYTES;
         let most = usize::try_from(self.limits.length).unwrap_or(0);
@@ -198,14 +197,14 @@ impl CompiledQuery {
             self.cells.iter_mut().for_each(Cells::clear);
             let at = self.held.partition_point(|a| a.number < arrival.number);
             match self.held.get_mut(at) {
-                // A window that is shown anew.
+                // A window that is passed completely.
                 Some(known) if known.number == arrival.number => *known = arrival.clone(),
                 _ => self.held.insert(at, arrival.clone()),
             }
         }
     }
 
-    /// The rows of what is held.
+    /// The result rows for the current window.
     fn rows(&mut self) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
         if self.cost().saturating_mul(STEPS_A_NODE) > self.limits.steps {
             return Err(NotCompilable);
@@ -307,9 +306,9 @@ impl CompiledQuery {
         }
     }
 
-    /// Whether the condition lets the row pass.
+    /// Whether a row meets the condition.
     fn counts(&self, scope: Scope<'_>) -> Result<bool, NotCompilable> {
-        // SQLite may evaluate them before what would spare it.
+        // SQLite may evaluate them before a condition that would skip them.
         for expression in &self.uncertain {
             expression.evaluate(scope)?;
         }
@@ -364,7 +363,7 @@ impl Query for CompiledQuery {
 }
 
 impl SqliteFallback {
-    /// These left the window.
+    /// Removes elements that have left the window.
     fn forget(&mut self, numbers: &[u64]) {
         for number in numbers {
             if self.fed.remove(number) {
@@ -373,7 +372,7 @@ impl SqliteFallback {
         }
     }
 
-    /// Evaluates `held` with a change that `held` has not had yet.
+    /// Evaluates `held` with a change that is not yet applied to it.
     fn ask(
         &mut self,
         held: &VecDeque<Arrival>,
@@ -389,8 +388,8 @@ impl SqliteFallback {
                 none.insert(Box::new(made))
             }
         };
-        let gone = |number: &u64| change.removed.binary_search(number).is_ok();
-        let wanted = held.iter().filter(|arrival| !gone(&arrival.number));
+        let removed = |number: &u64| change.removed.binary_search(number).is_ok();
+        let wanted = held.iter().filter(|arrival| !removed(&arrival.number));
         let wanted: Vec<&Arrival> = wanted.chain(&change.added).collect();
         let numbers: BTreeSet<u64> = wanted.iter().map(|arrival| arrival.number).collect();
         let step = WindowChange {
@@ -408,7 +407,7 @@ impl SqliteFallback {
         let result = query.evaluate(&[step]);
         match &result {
             Err(QueryError::Element { .. } | QueryError::Engine(_)) => {
-                // What its table holds now is not certain.
+                // The contents of its table are uncertain now.
                 self.query = None;
                 self.fed.clear();
                 self.stale.clear();
@@ -420,7 +419,7 @@ impl SqliteFallback {
 }
 
 impl Program {
-    /// Calls `visit` with every expression and all in them.
+    /// Calls `visit` with every expression and its parts.
     fn visit(&self, visit: &mut dyn FnMut(&Expression)) {
         let arguments = self.aggregates.iter().flatten();
         let arguments = arguments.filter_map(|aggregate| aggregate.argument.as_ref());

@@ -1,6 +1,6 @@
-//! From syntax to expressions: names become columns, and every expression is known by the kinds of
-//! value that it may have. What would depend on how SQLite turns texts into numbers, reals into texts,
-//! or one type into another by affinity, is refused here.
+//! From syntax to expressions: names become columns, and each expression has the kinds of value
+//! that it may return. Expressions that depend on SQLite's conversions of texts to numbers, of
+//! reals to texts, or by affinity, are refused here.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use super::syntax::{Item, Select, Syntax};
 use crate::sqlite::{MATHEMATICS, MATHEMATICS_OF_TWO};
 use crate::{FieldType, QuerySource, RESERVED_COLUMNS, Value, column_name};
 
-/// Most digits that `round` is asked for; reason: beyond these nothing is certain anyway.
+/// Most digits of `round`; reason: more digits are uncertain anyway.
 const ROUND_DIGITS_MAX: i64 = 12;
 
-/// Most parts of a statement, those counted twice that `between` and `case` compare twice; reason:
+/// Most parts of a statement; parts that `between` and `case` compare twice count twice; reason:
 /// nested in each other they would double at each level.
 const PARTS_MAX: usize = 2_000;
 
@@ -45,7 +45,7 @@ impl Kinds {
     }
 }
 
-/// An expression, with what is known of it.
+/// An expression, with its known properties.
 struct Known {
     expression: Expression,
     kinds: Kinds,
@@ -59,13 +59,13 @@ struct Known {
 
 type Resolved = Result<Known, String>;
 
-/// What a statement gives.
+/// The result of a statement.
 pub(super) struct Program {
     /// An expression for each column of the result.
     pub(super) columns: Vec<Expression>,
-    /// Which rows count.
+    /// The condition of rows that count.
     pub(super) condition: Option<Expression>,
-    /// The aggregates, if it gives one row for all.
+    /// The aggregates, if it returns one row for all.
     pub(super) aggregates: Option<Vec<Aggregate>>,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn resolve(
         inside: true,
         parts: 0,
     };
-    // No aggregate may stand in a condition; SQLite has seen to that.
+    // A condition cannot contain an aggregate; SQLite has checked that.
     let condition = match &select.condition {
         Some(condition) => Some(resolver.truth(condition)?.expression),
         None => None,
@@ -120,7 +120,7 @@ pub(super) fn resolve(
         }
     }
     if plain && aggregated {
-        return Err("it has a column beside an aggregate".into());
+        return Err("it has a column next to an aggregate".into());
     }
     Ok(Program {
         columns,
@@ -162,7 +162,7 @@ struct Resolver<'r> {
     columns: Vec<(String, Column, Kinds)>,
     read_number: ReadNumber<'r>,
     aggregates: Vec<Aggregate>,
-    /// Whether no aggregate may stand here.
+    /// Whether an aggregate is not allowed here.
     inside: bool,
     /// Parts resolved so far.
     parts: usize,
@@ -198,7 +198,7 @@ impl Resolver<'_> {
                 Ok(join(low, high, TRUTH, Expression::And))
             }
             Syntax::In(inner, list) => {
-                // To SQLite that is the word `false`, which `is` takes for a test.
+                // To SQLite that is the keyword `false`, which `is` takes for a test.
                 if list.is_empty() {
                     return Err("it has IN without values".into());
                 }
@@ -258,10 +258,10 @@ impl Resolver<'_> {
             let truth = i64::from(name.eq_ignore_ascii_case("true"));
             return Ok(constant(Expression::Integer(truth), INTEGER));
         }
-        Err(format!("{name} is no column of the source"))
+        Err(format!("{name} is not a column of the source"))
     }
 
-    /// An expression of these kinds only.
+    /// Resolves an expression of these kinds only.
     fn within(&mut self, syntax: &Syntax, kinds: Kinds, what: &str) -> Resolved {
         let known = self.expression(syntax)?;
         match known.kinds.within(kinds) {
@@ -274,7 +274,7 @@ impl Resolver<'_> {
         self.within(syntax, NUMBER, "a condition")
     }
 
-    /// An expression that compares without conversion.
+    /// Resolves an expression that compares without conversion.
     fn comparable(&mut self, syntax: &Syntax) -> Resolved {
         let known = self.expression(syntax)?;
         if known.affinity {
@@ -551,7 +551,7 @@ impl Resolver<'_> {
 }
 
 impl Known {
-    /// Of other kinds, and of no affinity.
+    /// The same with other kinds, and without affinity.
     fn with(mut self, kinds: Kinds) -> Self {
         self.kinds = kinds;
         self.affinity = false;
@@ -593,7 +593,7 @@ fn join(
     }
 }
 
-/// One expression of many; of all their kinds, and of an affinity if any is.
+/// Joins several expressions; the result has all their kinds, and an affinity if any has one.
 fn unite(list: Vec<Known>, make: impl FnOnce(Vec<Expression>) -> Expression) -> Known {
     let mut known = constant(Expression::Null, Kinds(0));
     for one in &list {
@@ -606,7 +606,7 @@ fn unite(list: Vec<Known>, make: impl FnOnce(Vec<Expression>) -> Expression) -> 
     known
 }
 
-/// Conditions and results in turn, else.
+/// Alternating conditions and results, then the result otherwise.
 fn choice(flat: Vec<Known>) -> Known {
     let last = flat.len() - 1;
     let mut kinds = Kinds(0);
@@ -631,7 +631,8 @@ fn choice(flat: Vec<Known>) -> Known {
     known
 }
 
-/// What SQLite's operator gives: an integer only of integers, null for what is no number.
+/// The result of SQLite's operator: an integer only for integers, null for values that are not
+/// numbers.
 fn arithmetic(operation: Arithmetic, left: Known, right: Known) -> Known {
     let integer = left.kinds.may(INTEGER) && right.kinds.may(INTEGER);
     let kinds = if integer { NUMBER } else { NULL.or(REAL) };

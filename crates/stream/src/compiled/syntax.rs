@@ -1,28 +1,28 @@
 //! The syntax of the compiled subset: one SELECT over one table.
 //!
 //! The order of precedence is that of SQLite's grammar, which is not that of other databases: `=`
-//! binds less than `<`, and `BETWEEN`, `IN`, `LIKE` and `IS` as much as `=`. What is not in the subset
-//! is refused with a reason, never guessed at: SQLite takes it.
+//! binds less than `<`, and `BETWEEN`, `IN`, `LIKE` and `IS` as much as `=`. Syntax outside of the
+//! subset is refused with a reason, never guessed: SQLite evaluates it.
 
 use super::token::{Token, tokens};
 
 /// A statement.
 #[derive(Debug)]
 pub(super) struct Select {
-    /// What it gives.
+    /// Its result columns.
     pub(super) items: Vec<Item>,
     /// The table.
     pub(super) table: String,
-    /// The name that the table has in the statement, if another.
+    /// The alias of the table in the statement.
     pub(super) alias: Option<String>,
     /// The condition.
     pub(super) condition: Option<Syntax>,
 }
 
-/// What a statement gives.
+/// A result column.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// Every column, of the table named if one is.
+    /// Every column, of the named table if there is one.
     All(Option<String>),
     /// One column.
     Expression(Syntax),
@@ -34,12 +34,12 @@ pub(super) enum Syntax {
     Null,
     Number(String),
     Text(String),
-    /// Table, column, and whether the column stands without quotes.
+    /// Table, column, and whether the column is unquoted.
     Column(Option<String>, String, bool),
     Negative(Box<Syntax>),
     Plus(Box<Syntax>),
     Not(Box<Syntax>),
-    /// The operator as it is written, `and`, `or`, `is` or `is not`.
+    /// The operator as written, `and`, `or`, `is` or `is not`.
     Binary(&'static str, Box<Syntax>, Box<Syntax>),
     IsNull(Box<Syntax>),
     Between(Box<Syntax>, Box<Syntax>, Box<Syntax>),
@@ -59,8 +59,8 @@ pub(super) enum Syntax {
 /// Deepest nesting; reason: each level takes stack, and SQLite's own bound is 100.
 const DEPTH_MAX: usize = 100;
 
-/// Words that are no names unless quoted. SQLite takes some of them for names where nothing else can
-/// stand; here the statement is then left to SQLite.
+/// Keywords that are names only if quoted. SQLite accepts some of them as names where nothing else
+/// is possible; such a statement is left to SQLite.
 const KEYWORDS: &[&str] = &[
     "abort",
     "action",
@@ -241,10 +241,10 @@ impl Parser {
         match self.peek() {
             None => "it ends early".into(),
             Some(Token::Word(word)) => format!("it uses {}", word.to_ascii_uppercase()),
-            Some(Token::Quoted(name)) => format!("it has {name:?} in an unknown place"),
-            Some(Token::Number(text)) => format!("it has {text} in an unknown place"),
-            Some(Token::Text(text)) => format!("it has {text:?} in an unknown place"),
-            Some(Token::Mark(mark)) => format!("it has {mark} in an unknown place"),
+            Some(Token::Quoted(name)) => format!("it has {name:?} in an unexpected position"),
+            Some(Token::Number(text)) => format!("it has {text} in an unexpected position"),
+            Some(Token::Text(text)) => format!("it has {text:?} in an unexpected position"),
+            Some(Token::Mark(mark)) => format!("it has {mark} in an unexpected position"),
         }
     }
 
@@ -284,7 +284,7 @@ impl Parser {
             .ok_or_else(|| self.unknown())
     }
 
-    /// A name, and whether it stands without quotes.
+    /// A name, and whether it is unquoted.
     fn take_name(&mut self) -> Option<(String, bool)> {
         let name = match self.peek()? {
             Token::Quoted(name) => (name.clone(), false),
@@ -338,7 +338,7 @@ impl Parser {
         }
         self.at = start;
         let expression = self.expression()?;
-        // SQLite has said how the column is called.
+        // SQLite has determined the name of the column.
         if self.take_word("as") {
             self.need_name()?;
         } else {
@@ -415,7 +415,7 @@ impl Parser {
         }
     }
 
-    /// What follows an operand in `BETWEEN`, `IN` and `LIKE`.
+    /// The rest of `BETWEEN`, `IN` and `LIKE` after an operand.
     fn membership(&mut self, left: Syntax) -> Result<Syntax, String> {
         let left = Box::new(left);
         if self.take_word("between") {
@@ -435,7 +435,7 @@ impl Parser {
         Ok(Syntax::In(left, self.arguments()?))
     }
 
-    /// Operators from `<` on, the loosest first, each to the left.
+    /// Operators from `<` on, the loosest first, left-associative.
     fn operators(&mut self, level: usize) -> Result<Syntax, String> {
         const LEVELS: [&[&str]; 4] = [
             &["<", "<=", ">", ">="],
@@ -606,10 +606,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_subset_is_named() {
+    fn syntax_outside_of_the_subset_is_named() {
         for (statement, reason) in [
             ("select a from s order by a", "it uses ORDER"),
-            ("select a from s, t", "it has , in an unknown place"),
+            ("select a from s, t", "it has , in an unexpected position"),
             ("select distinct a from s", "it uses DISTINCT"),
             ("select (select 1) from s", "it uses SELECT"),
             (

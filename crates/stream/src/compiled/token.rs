@@ -3,11 +3,11 @@
 /// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// A word without quotes: a keyword or a name.
+    /// An unquoted word: a keyword or a name.
     Word(String),
     /// A name in quotes.
     Quoted(String),
-    /// A number, as it is written.
+    /// A number, as written.
     Number(String),
     /// A text.
     Text(String),
@@ -20,7 +20,7 @@ const MARKS: [&str; 18] = [
     "==", "<>", "<=", ">=", "!=", "||", "(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<",
 ];
 
-/// The tokens of `statement`, or what of it is not known here.
+/// The tokens of `statement`, or its first unknown part.
 pub(super) fn tokens(statement: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = statement;
@@ -93,7 +93,7 @@ fn quoted<'s>(
     }
 }
 
-/// Digits, a fraction, an exponent; what else SQLite takes is not known here.
+/// Digits, a fraction, an exponent; SQLite's other notations are unknown here.
 fn number<'s>(rest: &'s str, tokens: &mut Vec<Token>) -> Result<&'s str, String> {
     let bytes = rest.as_bytes();
     let digits = |from: usize| {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_names_and_texts_are_told_apart() {
+    fn numbers_names_and_texts_are_distinguished() {
         let word = |text: &str| Token::Word(text.into());
         let number = |text: &str| Token::Number(text.into());
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_tokens_are_refused() {
         for text in [
             "0x10", "1_000", "x'00'", "?1", "a -> b", "a & b", "a << 1", "'open", "1e",
         ] {

@@ -1,4 +1,4 @@
-//! What is wrong with a descriptor, where, and what to do about it.
+//! Errors of a descriptor: the fault, its location, and the remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DescriptorFault {
-    /// The text is no TOML.
+    /// The text is not TOML.
     Syntax,
-    /// A key that no descriptor has.
+    /// An unknown key.
     UnknownKey,
-    /// A key that must be there.
+    /// A required key is missing.
     MissingKey,
     /// A value of the wrong type, or one that is not allowed.
     Value,
@@ -32,9 +32,9 @@ pub struct DescriptorError {
     pub column: usize,
     /// The key, as a path: `source[1].window`.
     pub key: String,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do, if known.
+    /// The remedy, if known.
     pub hint: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for DescriptorError {
 
 impl std::error::Error for DescriptorError {}
 
-/// A text and its name, to say where something stands.
+/// A text and its name, to locate a fault.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'t> {
     pub(super) file: &'t str,
@@ -85,7 +85,7 @@ impl Place<'_> {
         }
     }
 
-    /// The fault that TOML or serde found.
+    /// A fault reported by TOML or serde.
     pub(super) fn toml(&self, error: &toml::de::Error) -> DescriptorError {
         let span = error.span().unwrap_or(0..0);
         let (message, hint) = match error.message().split_once(HINT) {
@@ -113,7 +113,7 @@ impl Place<'_> {
         if message.starts_with("unknown variant")
             && let Some((unknown, known)) = names.split_first()
         {
-            let message = format!("`{unknown}` is none of {}", known.join(", "));
+            let message = format!("`{unknown}` is not one of {}", known.join(", "));
             let hint = nearest(unknown, known).map(|near| format!("did you mean `{near}`?"));
             let key = self.key_before(&span);
             return self.error(DescriptorFault::Value, span.start, key, message, hint);
@@ -128,7 +128,7 @@ impl Place<'_> {
         self.error(fault, span.start, self.key_before(&span), message, hint)
     }
 
-    /// The key whose value begins at `span`: what stands before the `=` on its line.
+    /// The key whose value begins at `span`: the text before the `=` on its line.
     fn key_before(&self, span: &Range<usize>) -> String {
         let before = self.text.get(..span.start).unwrap_or_default();
         let line = before.rsplit('\n').next().unwrap_or_default();
@@ -140,10 +140,10 @@ impl Place<'_> {
     }
 }
 
-/// Parts a hint from its message in an error that passes through serde.
+/// Separates a hint from its message in an error that passes through serde.
 pub(super) const HINT: &str = "; hint: ";
 
-/// The known word that `word` was most likely meant to be.
+/// The known word that `word` most likely means.
 pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(64).collect();
     let best = known
@@ -154,7 +154,7 @@ pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (best.0 <= most).then_some(best.1)
 }
 
-/// Letters to insert, delete or replace to come from one word to the other.
+/// Letters to insert, delete or replace to turn one word into the other.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {

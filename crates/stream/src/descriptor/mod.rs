@@ -25,9 +25,9 @@
 //! A limit that raises an alarm is an expression of the statement in a field of type boolean:
 //! `avg(value) > 38.0 as alarm`. It needs no key of its own.
 //!
-//! Reading a descriptor checks all that needs no stream: keys, types, names, durations, and that
-//! the statement is one allowed SELECT over the aliases. Columns are checked when the sources are
-//! bound, for only then is it known what fields they have.
+//! Parsing checks everything that needs no stream: keys, types, names, durations, and that the
+//! statement is one allowed SELECT over the aliases. Columns are checked when the sources are
+//! bound, since their fields are known only then.
 
 mod error;
 mod raw;
@@ -46,9 +46,9 @@ pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
 /// A virtual sensor as described.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Descriptor {
-    /// Its name; also that of its output stream unless the output says another.
+    /// Its name; also the name of its output stream unless the output has another.
     pub name: String,
-    /// For a person to read.
+    /// A description for people.
     pub description: Option<String>,
     /// Its sources.
     pub sources: Vec<Source>,
@@ -61,19 +61,19 @@ pub struct Descriptor {
 pub struct Source {
     /// Its name in the statement.
     pub alias: String,
-    /// Which streams.
+    /// The selected streams.
     pub selection: Selection,
-    /// How many of them.
+    /// How many of them are bound.
     pub policy: BindingPolicy,
-    /// What the window holds.
+    /// The extent of the window.
     pub window: Extent,
-    /// When the window is looked at.
+    /// When the window is evaluated.
     pub slide: Extent,
-    /// What becomes of late elements.
+    /// The treatment of late elements.
     pub late: LatePolicy,
 }
 
-/// Which streams a source takes.
+/// The selection of streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// The stream of this name.
@@ -82,11 +82,11 @@ pub enum Selection {
     Query(StreamQuery),
 }
 
-/// What a stream must be to be found; everything that is given must hold.
+/// The properties of a matching stream; all given ones must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamQuery {
     /// One of its fields observes this property, a URI. That field's column is called `value`,
-    /// whatever the device calls it; a field that is called so gives way as `value_`.
+    /// whatever the device calls it; another field of that name becomes `value_`.
     pub observed_property: Option<String>,
     /// The unit of that field, as a UCUM code.
     pub unit: Option<String>,
@@ -94,7 +94,7 @@ pub struct StreamQuery {
     pub entity_type: Option<String>,
     /// Its device lies in this scope.
     pub scope: Option<String>,
-    /// Its name begins so.
+    /// The prefix of its name.
     pub name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     pub sparql: Option<String>,
@@ -105,14 +105,14 @@ pub struct StreamQuery {
 pub struct Output {
     /// The name of the stream.
     pub stream: String,
-    /// When an element counts as stored.
+    /// The level at which an element counts as stored.
     pub level: chappe_log::Level,
-    /// How long elements are kept, for [`StreamLog::set_retention`](crate::StreamLog::set_retention);
-    /// `None`: as the node keeps any stream.
+    /// How long elements are kept, for
+    /// [`StreamLog::set_retention`](crate::StreamLog::set_retention); `None`: the node's default.
     pub retention: Option<Retention>,
     /// The statement.
     pub sql: String,
-    /// What the elements look like.
+    /// The schema of the elements.
     pub schema: StreamSchema,
 }
 
@@ -120,18 +120,18 @@ impl Descriptor {
     /// Reads a descriptor; `file` names it in errors.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place, its key and a hint.
+    /// The first fault, with its location, its key and a hint.
     pub fn parse(file: &str, text: &str) -> Result<Self, DescriptorError> {
         raw::parse(file, text)
     }
 }
 
 impl StreamQuery {
-    /// What a stream's elements look like to the statement: the field that observes the property
-    /// asked for is called `value`.
+    /// The fields of a stream's elements in the statement: the field that observes the requested
+    /// property is called `value`.
     ///
     /// # Errors
-    /// In words, why a stream with these fields does not match.
+    /// Why a stream with these fields does not match, in words.
     pub fn offered(&self, schema: &StreamSchema) -> Result<StreamSchema, String> {
         let mut offered = schema.clone();
         let Some(value) = self.value_field(schema)? else {
@@ -147,10 +147,10 @@ impl StreamQuery {
         Ok(offered)
     }
 
-    /// The field that observes the property asked for, if one is asked for.
+    /// The field that observes the requested property, if there is one.
     ///
     /// # Errors
-    /// In words, why a stream with these fields does not match.
+    /// Why a stream with these fields does not match, in words.
     pub fn value_field<'s>(&self, schema: &'s StreamSchema) -> Result<Option<&'s str>, String> {
         let Some(property) = &self.observed_property else {
             return Ok(None);

@@ -28,12 +28,12 @@ struct RawDescriptor {
     /// Its name, and that of its output stream: lower case, dots between parts.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// What it is for.
+    /// Its purpose.
     description: Option<String>,
     /// Its sources.
     #[schemars(with = "Vec<RawSource>")]
     source: Spanned<Vec<Spanned<RawSource>>>,
-    /// What it brings forth.
+    /// Its output.
     output: RawOutput,
 }
 
@@ -47,20 +47,20 @@ struct RawSource {
     /// The stream of this name. Either this or `query`.
     #[schemars(with = "Option<String>")]
     stream: Option<Spanned<String>>,
-    /// What the stream must be, for the registry to find it. Either this or `stream`.
+    /// The properties of the stream, for the registry to find it. Either this or `stream`.
     #[schemars(with = "Option<RawQuery>")]
     query: Option<Spanned<RawQuery>>,
-    /// Take one matching stream (the earliest registered), or all. Default: one.
+    /// Bind one matching stream (the earliest registered), or all. Default: one.
     bind: Option<RawPolicy>,
-    /// What the window holds: a number of elements, or a time such as "8s". Default: 1.
+    /// The extent of the window: a number of elements, or a time such as "8s". Default: 1.
     window: Option<RawExtent>,
-    /// When the window is evaluated: after so many elements, or so much time. Default: 1.
+    /// When the window is evaluated: after a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
-    /// What becomes of late elements. Default: insert.
+    /// The treatment of late elements. Default: insert.
     late: Option<RawLate>,
 }
 
-/// What a stream must be; everything that is given must hold.
+/// The properties of a matching stream; all given ones must hold.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawQuery {
@@ -73,13 +73,13 @@ struct RawQuery {
     entity_type: Option<String>,
     /// Its device lies in this scope.
     scope: Option<String>,
-    /// Its name begins so.
+    /// The prefix of its name.
     name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     sparql: Option<String>,
 }
 
-/// How many matching streams a source takes.
+/// How many matching streams a source binds.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawPolicy {
@@ -87,7 +87,7 @@ enum RawPolicy {
     All,
 }
 
-/// What becomes of late elements.
+/// The treatment of late elements.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawLate {
@@ -95,29 +95,29 @@ enum RawLate {
     Drop,
 }
 
-/// What a virtual sensor brings forth.
+/// The output of a virtual sensor.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawOutput {
     /// The name of the stream. Default: the name of the sensor.
     #[schemars(with = "Option<String>")]
     stream: Option<Spanned<String>>,
-    /// When an element counts as stored. Default: power.
+    /// The level at which an element counts as stored. Default: power.
     level: Option<RawLevel>,
-    /// How long elements are kept; `{}`: as long as the log has room. Default: as the node keeps any
-    /// stream (`log.keep_elements`, `log.keep_age_s`).
+    /// How long elements are kept; `{}`: as long as the log has room. Default: the node's default
+    /// (`log.keep_elements`, `log.keep_age_s`).
     retention: Option<RawRetention>,
     /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
     #[schemars(with = "String")]
     sql: Spanned<String>,
-    /// What the key of an element identifies, when the statement gives a column `key`.
+    /// The meaning of an element's key, if the statement has a column `key`.
     key: Option<String>,
-    /// The fields of the elements; the statement gives a column for each.
+    /// The fields of the elements; the statement returns a column for each.
     #[schemars(with = "Vec<RawField>")]
     field: Spanned<Vec<Spanned<RawField>>>,
 }
 
-/// When an element counts as stored.
+/// The level at which an element counts as stored.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawLevel {
@@ -130,10 +130,10 @@ enum RawLevel {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawRetention {
-    /// The newest so many, and up to a sixteenth (at least 16) more.
+    /// The newest elements that are kept, and up to a sixteenth (at least 16) more.
     #[schemars(range(min = 1))]
     elements: Option<NonZeroU64>,
-    /// Those younger than this, such as "7d", and up to a sixteenth older.
+    /// Elements younger than this, such as "7d", and up to a sixteenth older.
     age: Option<RawDuration>,
 }
 
@@ -148,9 +148,9 @@ struct RawField {
     field_type: RawType,
     /// Its unit, a UCUM code.
     unit: Option<String>,
-    /// What is observed, a URI.
+    /// The observed property, a URI.
     observed_property: Option<String>,
-    /// What it says.
+    /// Its description.
     description: Option<String>,
 }
 
@@ -247,7 +247,7 @@ fn source(
         && !alias.starts_with("sqlite_");
     if !usable {
         let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples";
-        let message = format!("{alias:?} is no usable alias");
+        let message = format!("{alias:?} is not a usable alias");
         let at = raw.alias.span().start;
         let hint = Some(hint.to_owned());
         return Err(place.error(DescriptorFault::Value, at, key("alias"), message, hint));
@@ -263,7 +263,7 @@ fn source(
                 Some(_) => "both `stream` and `query` are given",
                 None => "neither `stream` nor `query` is given",
             };
-            let hint = "name one stream, or say what it must be: \
+            let hint = "name one stream, or describe it: \
                         query = { observed_property = \"...\" }";
             let hint = Some(hint.to_owned());
             return Err(place.error(DescriptorFault::Value, start, key("stream"), message, hint));
@@ -303,7 +303,7 @@ fn stream_query(
     let fault = DescriptorFault::Value;
     if query == StreamQuery::default() {
         let hint = Some("for every stream write name_prefix = \"\"".to_owned());
-        return Err(place.error(fault, at, key, "the query asks for nothing", hint));
+        return Err(place.error(fault, at, key, "the query is empty", hint));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
         let message = "`unit` is that of the field that observes `observed_property`";
@@ -403,7 +403,7 @@ fn sql_error(
         if let Some(offset) = offset
             && let Some(found) = place.text[span.clone()].find(sql.get_ref().as_str())
         {
-            // Found as it stands: no escapes between the file and the statement.
+            // Found verbatim: there are no escapes between the file and the statement.
             at = span.start + found + offset;
         }
         if let Some(missing) = message.strip_prefix("no such table: ") {

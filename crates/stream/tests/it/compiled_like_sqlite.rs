@@ -1,6 +1,6 @@
-//! Goal: the compiled path gives what SQLite gives: the same rows to the bit, the same errors. Method:
-//! statements, schemas and elements from seeds, half of them near the edges of their types; both paths
-//! follow the same window. A seed that fails is printed with its statement.
+//! Goal: the compiled path has SQLite's results: the same rows to the bit, the same errors. Method:
+//! statements, schemas and elements from seeds, half of them near the edges of their types; both
+//! paths follow the same window. A failing seed is printed with its statement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn schema(seed: &mut Seed) -> StreamSchema {
 struct Writer<'s> {
     seed: &'s mut Seed,
     columns: Vec<(String, char)>,
-    /// Whether an aggregate may stand here.
+    /// Whether an aggregate is allowed here.
     aggregates: bool,
 }
 
@@ -468,7 +468,7 @@ fn statement(seed: &mut Seed, source: &StreamSchema) -> (String, usize) {
     )
 }
 
-/// To the bit; the debug form tells -0.0 from 0.0, and floats apart that differ.
+/// Equal to the bit; the debug form distinguishes -0.0 from 0.0, and all different floats.
 fn same(one: &Result<Vec<Row>, QueryError>, two: &Result<Vec<Row>, QueryError>) -> bool {
     format!("{one:?}") == format!("{two:?}")
 }
@@ -492,7 +492,7 @@ fn element(seed: &mut Seed, schema: &StreamSchema, number: u64) -> Arc<StreamEle
     })
 }
 
-/// One statement through one window on both paths; says how it went.
+/// Runs one statement through one window on both paths; returns the outcome.
 fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
     let mut seed = Seed(number);
     let source = schema(&mut seed);
@@ -675,7 +675,7 @@ fn sums_are_those_of_sqlite() {
 }
 
 #[test]
-fn what_nests_comparisons_is_left_to_sqlite_before_it_doubles() {
+fn nested_comparisons_are_left_to_sqlite() {
     let mut text = "a".to_owned();
     for _ in 0..30 {
         text = format!("({text} between 0 and 1)");
@@ -698,7 +698,10 @@ fn the_plan_says_why_sqlite_evaluates() {
             "select a is (a not in ()) as a from s",
             "it has IN without values",
         ),
-        ("select t.a from s as t, s", "it has , in an unknown place"),
+        (
+            "select t.a from s as t, s",
+            "it has , in an unexpected position",
+        ),
     ] {
         let (planned, _) = paths(text);
         let reason = reason.to_owned();
@@ -728,7 +731,7 @@ fn where_sqlite_fails_the_compiled_path_fails_with_its_words() {
         let error = planned.evaluate(&[change]).expect_err(text);
         assert_eq!(error.to_string(), "integer overflow");
         assert_eq!(planned.sqlite_evaluations(), 1);
-        // And goes on.
+        // Then it continues.
         let mut change = window_of([0.0]);
         Arc::make_mut(&mut change.added[0].element).values = vec![Value::Integer(-3)];
         change.removed = vec![0, 1];

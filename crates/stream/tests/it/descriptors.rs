@@ -1,6 +1,6 @@
-//! Goal: a good descriptor is read as meant, and a bad one is told by line, column, key and hint.
-//! Method: one good text; each bad one is the good text with one thing changed, and the place and
-//! words of its error are compared.
+//! Goal: a valid descriptor is parsed as intended, and an invalid one is reported with line,
+//! column, key and hint. Method: one valid text; each invalid one is the valid text with one
+//! change, and the location and text of its error are compared.
 
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ fn a_descriptor_is_read_as_it_is_meant() {
     );
 }
 
-/// The good text with `from` replaced by `to`, its place, key, and words of message and hint.
+/// The valid text with `from` replaced by `to`, the location, the key, and parts of message and
+/// hint.
 type Case = (
     &'static str,
     &'static str,
@@ -75,7 +76,7 @@ type Case = (
 );
 
 #[test]
-fn each_fault_is_told_with_place_key_and_hint() {
+fn each_fault_is_reported_with_location_key_and_hint() {
     #[rustfmt::skip]
     let cases: &[Case] = &[
         ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "no such key", "`window`"),
@@ -85,23 +86,23 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("window = 10", "window = 1.5", (15, 10), "window", "a number of elements", ""),
         ("window = 10", "window = -1", (15, 10), "window", "out of range", "from 1"),
         ("slide = \"1s\"", "slide = true", (8, 9), "slide", "invalid type: boolean", ""),
-        ("late = \"drop\"", "late = \"dorp\"", (9, 8), "late", "none of insert, drop", ""),
-        ("late = \"drop\"", "late = \"drp\"", (9, 8), "late", "none of insert, drop", "`drop`"),
-        ("bind = \"all\"", "bind = \"each\"", (14, 8), "bind", "none of one, all", ""),
+        ("late = \"drop\"", "late = \"dorp\"", (9, 8), "late", "not one of insert, drop", ""),
+        ("late = \"drop\"", "late = \"drp\"", (9, 8), "late", "not one of insert, drop", "`drop`"),
+        ("bind = \"all\"", "bind = \"each\"", (14, 8), "bind", "not one of one, all", ""),
         ("level = \"process\"", "level = 3", (18, 9), "level", "wanted string", ""),
         ("elements = 100000", "elements = 0", (19, 26), "elements", "nonzero", ""),
         ("age = \"7d\"", "age = \"7w\"", (19, 40), "age", "is not a time", "ms, s, m, h, d"),
-        ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "no usable alias", "a-z"),
+        ("alias = \"ecg\"", "alias = \"Ecg\"", (5, 9), "source[0].alias", "not a usable alias", "a-z"),
         ("alias = \"spo2\"", "alias = \"ecg\"", (12, 9), "source[1].alias", "another source", ""),
         ("alias = \"ecg\"\n", "", (4, 1), "alias", "missing", ""),
         ("stream = \"ward.bed1.spo2\"", "stream = \"Ward Bed 1\"", (13, 10), "source[1].stream",
-            "no stream name", "ward-bed-1"),
+            "not a stream name", "ward-bed-1"),
         ("stream = \"ward.bed1.spo2\"\n", "", (11, 1), "source[1].stream", "neither", "name one"),
         ("type = \"{urn:x}Monitor\"", "typ = \"x\"", (6, 55), "typ", "no such key", "`type`"),
         ("observed_property = \"urn:ecg\", ", "", (6, 9), "source[0].query", "`unit`", "give"),
         ("name = \"peak\"", "name = \"quality\"", (24, 1), "output.field[0].name", "besides", "another"),
         ("name = \"saturation\"", "name = \"peak\"", (28, 1), "output.field[1].name", "twice", ""),
-        ("type = \"double\"\nunit", "type = \"dubble\"\nunit", (26, 8), "type", "none of", "`double`"),
+        ("type = \"double\"\nunit", "type = \"dubble\"\nunit", (26, 8), "type", "not one of", "`double`"),
         ("from ecg_samples", "from egc", (20, 7), "output.sql", "no such table: egc", "sources are"),
         ("from ecg_samples", "frm ecg_samples", (22, 1), "output.sql", "syntax error", ""),
         ("from ecg_samples", "from ecg_samples; drop table ecg", (20, 7), "output.sql",

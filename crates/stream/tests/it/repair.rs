@@ -1,7 +1,7 @@
-//! Goal: what is damaged is asked for as it can be asked for, and comes back where it was: each hole has
-//! numbers, and all of them are of one epoch. Method: a store that is put back as a copy twice in a row,
-//! so that an epoch has no element, with bits flipped on both sides of where it began; a copy of a stream
-//! whose origin goes back, with every hole that it can have.
+//! Goal: damage is requested in a valid form and restored under its own numbers: each hole has
+//! numbers, and all of them are of one epoch. Method: a store that is restored as a copy twice in a
+//! row, so that an epoch has no element, with bits flipped on both sides of its start; a copy of a
+//! stream whose origin is rolled back, with every hole that it can have.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -18,7 +18,7 @@ fn options() -> Options {
     }
 }
 
-/// Opens the stream and puts so many elements behind what is there.
+/// Opens the stream and appends this many elements.
 fn grow(disk: &SimDisk, seed: u64, elements: i64) -> (StreamStore, StreamLog) {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), seed).expect("opens");
     let schema = StreamSchema {
@@ -81,7 +81,7 @@ fn a_hole_over_an_epoch_without_elements_has_two_parts() {
     assert_ne!(holes[0].here.epoch, holes[1].here.epoch);
 }
 
-/// Sends what the copy does not have, of the origin's newest epoch, up to a number.
+/// Sends the elements that the copy lacks, of the origin's newest epoch, up to a number.
 fn carry(origin: &StreamLog, copy: &StreamLog, last: u64) {
     let intake = copy
         .intake(&origin.schema())
@@ -112,7 +112,7 @@ fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
         .collect()
 }
 
-/// Asks the origin for all that is missing, until nothing more comes.
+/// Requests all missing elements from the origin, until it has no more.
 fn repair(origin: &StreamLog, copy: &StreamLog) {
     let intake = copy
         .intake(&origin.schema())
@@ -144,7 +144,7 @@ fn repair(origin: &StreamLog, copy: &StreamLog) {
 }
 
 #[test]
-fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has_it() {
+fn damage_around_a_rollback_is_restored_as_far_as_possible() {
     let mut compared = 0;
     // The origin goes back to `kept` of its 5 elements, and the copy has `had` of them.
     for (kept, had) in (0..=5).flat_map(|kept| (0..=5).map(move |had| (kept, had))) {
@@ -173,15 +173,15 @@ fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has
             repair(&origin, &copy);
             let after = contents(&copy);
             for element in &before {
-                let at = element.1.expect("it came from elsewhere");
+                let at = element.1.expect("it has an origin");
                 let has = contents(&origin)
                     .iter()
                     .any(|it| (it.0, &it.2) == (at.sequence, &element.2));
-                // Behind the last element nobody knows what was there (a reader gets it again), before
-                // the first one only what was of the epoch behind the hole.
-                let behind = before.get(last + 1).and_then(|it| it.1);
-                let told = behind.is_some_and(|it| first > 0 || it.epoch == at.epoch);
-                let expected = has && told || left.contains(element);
+                // After the last element the lost numbers are unknown (a reader gets them again),
+                // before the first one only those of the epoch after the hole are known.
+                let next = before.get(last + 1).and_then(|it| it.1);
+                let is_known = next.is_some_and(|it| first > 0 || it.epoch == at.epoch);
+                let expected = has && is_known || left.contains(element);
                 assert_eq!(
                     after.contains(element),
                     expected,
@@ -201,7 +201,7 @@ fn a_number_that_was_lost_before_is_not_put_back_in_anothers_place() {
     drop(grow(&disk, 1, 2));
     let (_here, origin) = grow(&disk.copied(), 3, 6);
     let (store, copy) = grow(&there, 9, 0);
-    // Number 6 was damaged at the origin when the copy came to it, and was put back there since.
+    // Number 6 was damaged at the origin when the copy reached it, and was restored there since.
     carry(&origin, &copy, 5);
     let raw = origin.read_raw(7, 2, usize::MAX).expect("reads");
     let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));

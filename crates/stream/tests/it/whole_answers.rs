@@ -1,7 +1,7 @@
-//! Goal: an answer over stored streams is over all elements that were asked for, or an error that
-//! names the stream and the limit, or says that it is partial; a table's name is one stream or refused.
-//! Method: streams on the simulated disk that are larger than small limits, asked for everything, for
-//! an older time, and for what fits; answers are compared with those computed here.
+//! Goal: an answer over stored streams covers all requested elements, or is an error that names the
+//! stream and the limit, or is marked as partial; a table's name is one stream or refused. Method:
+//! streams on the simulated disk that exceed small limits, queried for everything, for an older
+//! time, and for what fits; answers are compared with those computed here.
 
 use std::ops::Range;
 
@@ -76,7 +76,7 @@ fn within(times: Range<i64>, allows_partial: bool) -> Scope {
 fn first_row(answer: &Answer) -> Vec<i64> {
     let number = |value: &Value| match value {
         Value::Integer(number) => *number,
-        other => panic!("{other:?} is no integer"),
+        other => panic!("{other:?} is not an integer"),
     };
     answer.rows[0].iter().map(number).collect()
 }
@@ -125,7 +125,7 @@ fn a_stream_with_more_elements_than_the_limit_is_an_error_or_marked() {
 }
 
 #[test]
-fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked() {
+fn only_read_columns_count_and_too_large_answers_are_errors_or_marked() {
     let store = store();
     let a = stream(
         &store,
@@ -133,7 +133,7 @@ fn only_columns_that_are_read_count_and_what_is_too_large_is_an_error_or_marked(
         &[("v", FieldType::Integer), ("t", FieldType::Text)],
     );
     let text = |n: i64| Value::Text(format!("{n:06}{}", "x".repeat(10_000)));
-    // The newest are smaller than the rest, so that what fits is estimated too high.
+    // The newest are smaller than the rest, so that the estimate of what fits is too high.
     fill(&a, 0..900, |n| vec![Value::Integer(n), text(n)]);
     fill(&a, 900..1_000, |n| {
         vec![Value::Integer(n), Value::Text("y".repeat(2_000))]
@@ -255,7 +255,7 @@ fn exact_names_win_and_ambiguous_ones_are_refused() {
         };
         assert_eq!(candidates, wanted);
     }
-    // A name that the statement itself gives is nobody's.
+    // A name that the statement itself defines belongs to no stream.
     let own = ask("with c_d as (select 9 as v) select v from c_d").expect("its own");
     assert_eq!(first_row(&own), [9]);
     for missing in ["c", "other.a_b", "\"main.a.b\".x", "c_d_samples"] {
