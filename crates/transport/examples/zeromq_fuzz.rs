@@ -68,11 +68,11 @@ fn main() -> Result<()> {
     let started = Instant::now();
     let from = counts.totals();
     let mut attack = Attack::new(&server.endpoints, seed)?;
-    let (mut told, mut most) = (0, before);
+    let (mut reported, mut most) = (0, before);
     while attack.inputs < inputs {
         attack.connection(inputs)?;
-        if attack.inputs / 100_000 > told {
-            told = attack.inputs / 100_000;
+        if attack.inputs / 100_000 > reported {
+            reported = attack.inputs / 100_000;
             most = most.max(server.resident_kb()?);
         }
         if server.process.try_wait()?.is_some() {

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_from_any_offset() {
+    fn appended_bytes_are_read_from_any_offset() {
         let (_scratch, disk, mut file) = with_file(b"hello");
         file.append(b" world").unwrap();
         assert_eq!(read_at(&disk, "f", 0), b"hello world");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_goes_on_after_a_cut() {
+    fn appending_continues_after_a_cut() {
         let (_scratch, disk, mut file) = with_file(b"hello world");
         file.truncate(5).unwrap();
         assert_eq!(file.len().unwrap(), 5);

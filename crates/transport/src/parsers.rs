@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_serving_thread_goes_on() {
+    async fn the_serving_thread_continues() {
         // The work ends only after the runtime's only thread has answered it.
         let (send, receive) = mpsc::channel();
         let parsers = Parsers::default();

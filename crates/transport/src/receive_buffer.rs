@@ -33,12 +33,12 @@ impl ReceiveBuffer {
         let socket = SockRef::from(&socket);
         socket.set_recv_buffer_size(bytes)?;
         // The kernel doubles the requested size, and reports the double: socket(7).
-        let told = socket.recv_buffer_size()?;
+        let reported = socket.recv_buffer_size()?;
         let doubled = cfg!(target_os = "linux");
         let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
         Ok(Self {
             asked_bytes: bytes,
-            given_bytes: if doubled { told / 2 } else { told },
+            given_bytes: if doubled { reported / 2 } else { reported },
             limit_bytes: limit.ok().and_then(|text| text.trim().parse().ok()),
         })
     }

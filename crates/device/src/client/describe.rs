@@ -313,7 +313,7 @@ impl Reader<'_> {
             }
             Err(error) => {
                 let detail = format!("{}: {error}", hosted.service_id);
-                self.note("service tells no metadata", detail, error.hint());
+                self.note("service has no metadata", detail, error.hint());
                 if !is_final(&error) {
                     documents.unread = self.notes.last().cloned();
                 }

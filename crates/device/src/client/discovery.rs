@@ -19,7 +19,7 @@ use crate::Error;
 /// Devices that a reader is known to have seen. Larger than the table, since devices may have left it.
 const KNOWN_MAX: usize = 2 * TABLE_MAX;
 
-/// Discovery events in order. A slow reader that misses some receives the devices that have gone, and then
+/// Discovery events in order. A slow reader that misses some receives the departed devices, and then
 /// the whole table again.
 pub struct Discovery {
     /// Weak: the end of the client ends this.

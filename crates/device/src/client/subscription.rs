@@ -482,7 +482,7 @@ async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
         Err(_) => return response(&Reply::UNAVAILABLE),
         Ok(Err(error)) => {
             let (peer, detail) = (request.peer.ip(), error.to_string());
-            let reason = "notification is no message";
+            let reason = "notification is not a message";
             shared.drops.record(Hop::Event, reason, peer, detail, None);
             let fault = chappe_dpws::exchange::unreadable(&error, shared.message_id());
             return response(&Reply::message(fault));

@@ -224,7 +224,7 @@ impl TreeNode {
                 is_fetching: false,
             });
             if known.source != source && !known.subscriptions.is_empty() {
-                let what = "a tree's source is said to be elsewhere";
+                let what = "forged address of a tree's source";
                 let (peer, hint) = (source.address.ip(), "two devices use the same key");
                 let detail = format!("{action}: it is at {}", known.source.address);
                 drops.record(Hop::Event, what, peer, detail, Some(hint.to_owned()));
@@ -241,7 +241,7 @@ impl TreeNode {
                 }),
                 // Without answers the source sends standard notifications.
                 Err(error) => {
-                    let (what, detail) = ("what was seen is not readable", error.to_string());
+                    let (what, detail) = ("stored window not readable", error.to_string());
                     drops.record(Hop::Event, what, "", detail, None);
                 }
             }
@@ -353,7 +353,7 @@ async fn handle_events(
                     Ok(()) => count(&client.tree_counters.delivered, 1),
                     Err(detail) => {
                         count(&client.tree_counters.unreadable, 1);
-                        let what = "event of a tree is not readable";
+                        let what = "event of a tree not readable";
                         drops.record(Hop::Event, what, "", detail, None);
                     }
                 }

@@ -99,7 +99,7 @@ async fn an_unreached_device_is_removed_when_it_is_no_longer_published() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_notified_of_devices_that_have_gone() {
+async fn a_slow_reader_is_notified_of_departed_devices() {
     let client = client(nowhere());
     let mut seen = client.discover().await.unwrap();
     let of = |number: u32| Found {

@@ -424,6 +424,6 @@ async fn forged_and_repeated_events_are_refused_and_counted() {
     let total = |reason| drops.total(Hop::Event, reason);
     assert_eq!(total("forged event refused"), 1);
     assert_eq!(total("tree datagram not authentic"), 1);
-    assert!(total("event came again") >= 2);
+    assert!(total("duplicate event") >= 2);
     host.stop().await;
 }

@@ -138,7 +138,7 @@ impl Agent {
     ) {
         self.time_of_day().await;
         self.command(Command::Enter(entrances)).await;
-        let mut told = None;
+        let mut waiting_caller = None;
         let mut tick = tokio::time::interval(self.report_period);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -146,7 +146,7 @@ impl Agent {
             tokio::select! {
                 order = orders.recv(), if !closing => match order {
                     Some(Order::Close(patience, done)) => {
-                        told = Some(done);
+                        waiting_caller = Some(done);
                         self.close(patience).await;
                     }
                     Some(order) => self.order(order).await,
@@ -179,8 +179,8 @@ impl Agent {
         if let (Ok(machine), Some(path)) = (self.running.await, self.contacts_file) {
             store_contacts(path, machine.contacts().collect(), self.drops).await;
         }
-        // The caller of close may have gone.
-        let _ = told.map(|told| told.send(()));
+        // The caller of close may have been dropped.
+        let _ = waiting_caller.map(|waiting_caller| waiting_caller.send(()));
     }
 
     async fn command(&self, command: Command) {

@@ -65,10 +65,10 @@ pub async fn run_kad<C: Cryptography>(
     let mut buffer = [0; PACKET_BYTES_MAX + 1];
     loop {
         let at = deadline.map(|deadline| clock.at(deadline));
-        let behind = !pending.is_empty();
+        let has_backlog = !pending.is_empty();
         let input = tokio::select! {
             biased;
-            permit = events.reserve(), if behind => {
+            permit = events.reserve(), if has_backlog => {
                 let Ok(permit) = permit else { return machine };
                 if let Some(event) = pending.pop_front() {
                     permit.send(event);
@@ -81,7 +81,7 @@ pub async fn run_kad<C: Cryptography>(
                 Some(command) => Some(Input::Command(command)),
                 None => return machine,
             },
-            ready = socket.readable(), if !behind => match ready {
+            ready = socket.readable(), if !has_backlog => match ready {
                 Ok(()) => None,
                 Err(error) => {
                     note(&drops, "receiving failed", &error);

@@ -75,12 +75,12 @@ pub async fn announce(
         ..Config::new(endpoint, instance, seed)
     };
     let (orders, receive_orders) = mpsc::channel(1);
-    let (events, mut told) = mpsc::channel(64);
+    let (events, mut received) = mpsc::channel(64);
     let machine = TargetService::new(config);
     let running = run_udp(machine, sockets, receive_orders, events, drops);
     let started = async {
         let _ = orders.send(Order::Command(Command::Start)).await;
-        while told.recv().await.is_some() {}
+        while received.recv().await.is_some() {}
     };
     tokio::join!(running, started);
 }

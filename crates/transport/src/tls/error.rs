@@ -224,7 +224,7 @@ impl Refused {
         Some(match &self.why {
             Why::NotPinned(_) => format!(
                 "if the peer has a new certificate (compare with `chappe key show` there), pin \
-                 {presented}; if not, somebody stands between"
+                 {presented}; if not, the connection is intercepted"
             ),
             Why::Invalid(C::Expired | C::ExpiredContext { .. }) => {
                 "renew the certificate at the peer, or set this machine's clock".to_owned()

@@ -69,20 +69,20 @@ pub async fn run_tree<G: Guard, W: Windows>(
     // One byte more than the largest datagram, so that a longer one is detected.
     let mut buffer = [0; DATAGRAM_BYTES_MAX + 1];
     loop {
-        let behind = !node.pending.is_empty();
+        let has_backlog = !node.pending.is_empty();
         let beat = node.quiet.iter().map(|(_, at)| *at).min();
         let deadline = node.machine.deadline().into_iter().chain(beat).min();
         let at = deadline.map(|deadline| clock.at(deadline));
         tokio::select! {
             biased;
-            permit = events.reserve(), if behind => {
+            permit = events.reserve(), if has_backlog => {
                 let Ok(permit) = permit else { return node.machine };
                 if let Some(event) = node.pending.pop_front() {
                     permit.send(event);
                 }
                 continue;
             }
-            ready = node.socket.readable(), if !behind => {
+            ready = node.socket.readable(), if !has_backlog => {
                 if let Err(error) = ready {
                     node.note("receiving failed", &error);
                 }
@@ -160,13 +160,13 @@ const REJECTED_REASONS: [&str; 10] = [
     "tree datagram unreadable",
     "tree datagram not authentic",
     "tree datagram of another topic",
-    "event came again",
+    "duplicate event",
     "event too old",
-    "range of others",
-    "answer that nobody waits for",
+    "range of another sink",
+    "unexpected answer",
     "too many ranges of an event",
     "too many repairs",
-    "too many events of who was caught or is unknown",
+    "too many events of an unverified source",
 ];
 
 /// Their counts, in the same order.

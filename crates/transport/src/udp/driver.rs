@@ -39,10 +39,10 @@ where
     let mut deadline: Option<Instant> = machine.deadline();
     loop {
         let at = deadline.map(|deadline| clock.at(deadline));
-        let behind = !pending.is_empty();
+        let has_backlog = !pending.is_empty();
         let input = tokio::select! {
             biased;
-            permit = events.reserve(), if behind => {
+            permit = events.reserve(), if has_backlog => {
                 let Ok(permit) = permit else { return machine };
                 if let Some(event) = pending.pop_front() {
                     permit.send(event);
@@ -59,7 +59,7 @@ where
                 }
                 None => return machine,
             },
-            datagram = poll_fn(|context| sockets.poll_receive(context)), if !behind => {
+            datagram = poll_fn(|context| sockets.poll_receive(context)), if !has_backlog => {
                 match datagram {
                     Ok(datagram) => Input::Receive(datagram),
                     Err(error) => {

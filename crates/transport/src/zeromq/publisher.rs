@@ -329,12 +329,12 @@ impl Table {
             return;
         };
         state.dropped_before += entry.dropped();
-        let mut gone = false;
+        let mut is_unsubscribed = false;
         for prefix in &entry.prefixes {
-            gone |= state.unsubscribe(number, prefix);
+            is_unsubscribed |= state.unsubscribe(number, prefix);
         }
         drop(state);
-        if gone {
+        if is_unsubscribed {
             self.changed();
         }
     }

@@ -211,8 +211,8 @@ impl Task {
                 new.then_some(Outgoing::Subscribe(prefix))
             }
             Change::Cancel(prefix) => {
-                let gone = self.prefixes.remove(&prefix);
-                gone.then_some(Outgoing::Cancel(prefix))
+                let is_removed = self.prefixes.remove(&prefix);
+                is_removed.then_some(Outgoing::Cancel(prefix))
             }
         }
     }

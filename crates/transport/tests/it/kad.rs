@@ -111,7 +111,7 @@ async fn publish(node: &mut Node, slot: u16, keys: Vec<Key>, value: Vec<u8>) {
 }
 
 #[tokio::test]
-async fn forty_nodes_find_what_one_of_them_publishes() {
+async fn forty_nodes_find_a_published_device() {
     let mut nodes = network().await;
     let device = Announcement {
         endpoint: "urn:uuid:11111111-2222-3333-4444-555555555555".to_owned(),
