@@ -288,7 +288,7 @@ mod linux {
         }
 
         #[test]
-        fn a_filter_drops_what_comes_from_elsewhere() {
+        fn a_filter_drops_packets_from_elsewhere() {
             let receive = |networks: &[(Ipv4Addr, u32)]| {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
                 let mask = |bits: u32| u32::MAX << (32 - bits);

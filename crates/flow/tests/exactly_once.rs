@@ -201,7 +201,7 @@ fn every_element_is_stored_once_and_in_order() {
 }
 
 #[test]
-fn what_the_origin_loses_is_named_and_the_rest_is_stored_once() {
+fn losses_are_reported_and_the_rest_is_stored_once() {
     let mut sometimes = Sometimes::default();
     let first = number("FLOW_SEED", 0);
     for seed in first..first + number("FLOW_SEEDS", 100) {

@@ -237,7 +237,7 @@ fn a_frame_of_repeated_subscriptions_is_answered_once() {
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent_are_refused() {
+fn acknowledgements_of_unsent_elements_are_refused() {
     let wrong = [
         entry(11),
         Entry {
@@ -440,7 +440,7 @@ fn nothing_comes_before_hello_and_no_second_hello_after() {
 }
 
 #[test]
-fn what_only_an_origin_says_is_not_taken_from_a_subscriber() {
+fn a_subscriber_cannot_send_an_origins_messages() {
     let mut origin = Origin::open();
     origin.frame(frame(&[Message::Ended { channel: CHANNEL }]));
     origin.assert_blamed(Code::Unexpected);
@@ -706,7 +706,7 @@ fn epochs_and_stages_do_not_contradict_each_other() {
 }
 
 #[test]
-fn an_origin_that_says_what_only_a_subscriber_says_is_refused() {
+fn an_origin_cannot_send_a_subscribers_messages() {
     let mut subscriber = Subscriber::open();
     subscriber.frame(frame(&[subscribe(CHANNEL)]));
     subscriber.assert_blamed(Code::Unexpected);
@@ -756,7 +756,7 @@ fn a_channel_is_granted_once_and_its_schemas_come_in_order() {
 }
 
 #[test]
-fn what_arrives_on_a_channel_that_is_being_left_is_dropped() {
+fn elements_on_an_ending_channel_are_dropped() {
     let mut subscriber = Subscriber::open();
     subscriber.input(Input::Command(ReceiverCommand::Unsubscribe {
         channel: CHANNEL,
@@ -784,7 +784,7 @@ fn a_schema_that_was_not_sent_must_be_known() {
 }
 
 #[test]
-fn a_caller_that_stores_what_it_was_not_given_is_named() {
+fn storing_undelivered_elements_is_the_callers_fault() {
     let mut subscriber = Subscriber::open();
     let position = Position {
         epoch: 9,

@@ -90,7 +90,7 @@ fn a_channel_is_left_once_on_both_sides() {
 }
 
 #[test]
-fn a_channel_that_the_origin_ends_is_told_once() {
+fn a_channel_ended_by_the_origin_is_reported_once() {
     for seed in 0..50 {
         let mut world = world(seed);
         let offer = Offer::Refuse {
@@ -150,7 +150,7 @@ fn a_new_channel_begins_where_an_old_one_ended() {
 }
 
 #[test]
-fn an_orderly_end_is_told_to_the_peer() {
+fn an_orderly_end_is_reported_to_the_peer() {
     let mut by_subscriber = world(1);
     by_subscriber.weather = Weather::default();
     by_subscriber.tell_receiver(Input::Command(ReceiverCommand::Session(

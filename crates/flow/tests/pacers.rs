@@ -240,7 +240,7 @@ proptest! {
 }
 
 #[test]
-fn a_dead_receiver_is_left_behind_and_waited_for_again() {
+fn a_dead_receiver_is_excluded_until_it_returns() {
     let mut receivers = Receivers::new(Waits::Silence(Duration::from_secs(1)));
     let mut now = Instant::ZERO;
     receivers.add(now, "quick");
@@ -320,7 +320,7 @@ fn session(paced: bool, store: Duration) -> World {
 }
 
 #[test]
-fn who_has_less_to_send_than_might_go_is_not_held_back() {
+fn a_sender_with_little_to_send_is_not_held_back() {
     for store in [1, 20, 500] {
         let run = |paced| {
             let mut world = session(paced, Duration::from_millis(store));

@@ -30,7 +30,7 @@ fn world(seed: u64) -> World {
 }
 
 #[test]
-fn the_origin_gets_back_what_it_lost() {
+fn the_origin_restores_its_lost_elements() {
     for seed in 0..20 {
         let mut world = world(seed);
         let epoch = world.streams[0].epoch();
@@ -54,7 +54,7 @@ fn the_origin_gets_back_what_it_lost() {
 }
 
 #[test]
-fn the_subscriber_gets_back_what_the_origin_still_has() {
+fn the_subscriber_restores_elements_from_the_origin() {
     for seed in 0..20 {
         let mut world = world(seed);
         let epoch = world.streams[0].epoch();
@@ -108,7 +108,7 @@ fn an_answer_that_takes_long_on_its_way_is_waited_for() {
 }
 
 #[test]
-fn what_neither_has_ends_too() {
+fn a_repair_of_elements_that_neither_has_ends() {
     let mut world = world(1);
     world.tell_receiver(Input::Command(ReceiverCommand::Session(
         SessionCommand::Fetch {
@@ -124,7 +124,7 @@ fn what_neither_has_ends_too() {
 }
 
 #[test]
-fn what_was_named_lost_comes_after_all_in_a_later_session() {
+fn elements_reported_as_lost_can_arrive_in_a_later_session() {
     let mut late = 0;
     for seed in 0..40 {
         let mut world = World::new(seed, 1, SenderConfig::default(), ReceiverConfig::default());

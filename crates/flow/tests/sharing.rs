@@ -132,7 +132,7 @@ fn streams_that_catch_up_take_turns() {
 }
 
 #[test]
-fn acknowledgements_are_few_and_what_is_there_shares_a_frame() {
+fn acknowledgements_are_few_and_ready_elements_share_a_frame() {
     let mut world = World::new(4, 24, SenderConfig::default(), ReceiverConfig::default());
     world.connect();
     world.run(milliseconds(100));

@@ -444,7 +444,7 @@ fn documents_written_by_hand_are_read() {
 }
 
 #[test]
-fn numbers_that_nothing_can_come_behind_are_refused() {
+fn numbers_without_a_successor_are_refused() {
     for form in ALL {
         let lost = |next| {
             let document = Document::Lost(Lost {

@@ -30,7 +30,7 @@ pub(crate) async fn serve(origin: &Node) -> (Publisher, String, String) {
 }
 
 #[tokio::test]
-async fn what_is_published_is_stored_and_what_is_missed_is_counted() {
+async fn published_elements_are_stored_and_missed_ones_counted() {
     for form in [
         Serialization::Xml,
         Serialization::Postcard,
@@ -153,7 +153,7 @@ async fn the_directory_answers_by_name_and_lists() {
 }
 
 #[tokio::test]
-async fn a_directory_that_does_not_answer_is_told() {
+async fn a_silent_directory_is_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 1);
     let (publisher, address, _) = serve(&origin).await;
@@ -180,7 +180,7 @@ async fn a_directory_that_does_not_answer_is_told() {
 }
 
 #[tokio::test]
-async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
+async fn a_prefix_subscribes_to_one_serialization() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("ward.a", 1);
     origin.stream("lab", 1);
@@ -215,7 +215,7 @@ async fn of_what_a_beginning_selects_one_serialization_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_link_whose_streams_no_directory_names_is_not_connected() {
+async fn a_link_without_listed_streams_is_not_connected() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let (_publisher, address, _) = serve(&origin).await;
     let mut config = link(LinkKind::ZeromqBestEffort, address, &["*"]);

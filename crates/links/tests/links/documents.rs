@@ -101,7 +101,7 @@ async fn pulled(
 }
 
 #[tokio::test]
-async fn what_was_read_before_the_schema_changed_keeps_the_names_of_its_values() {
+async fn elements_read_before_a_schema_change_keep_their_names() {
     for form in FORMS {
         let origin = Node::new(1);
         let log = origin.stream("a", 600);

@@ -77,7 +77,7 @@ fn refused(node: &Node, name: &str) -> usize {
 const RELIABLE: [LinkKind; 3] = [LinkKind::Zeromq, LinkKind::HttpPull, LinkKind::HttpPush];
 
 #[tokio::test]
-async fn what_two_links_bring_is_stored_once() {
+async fn elements_of_two_links_are_stored_once() {
     for (first, second) in RELIABLE.into_iter().flat_map(|a| RELIABLE.map(|b| (a, b))) {
         let nodes = nodes().await;
         let (origin, subscriber, _) = &nodes;
@@ -106,7 +106,7 @@ async fn what_two_links_bring_is_stored_once() {
 }
 
 #[tokio::test]
-async fn what_is_lost_is_counted_once_whichever_links_are_told() {
+async fn losses_are_counted_once_whichever_links_report_them() {
     for kind in RELIABLE {
         let nodes = nodes().await;
         let (origin, subscriber, _) = &nodes;
@@ -184,7 +184,7 @@ async fn a_stream_that_the_origin_has_no_place_for_is_refused_and_the_others_go_
 }
 
 #[tokio::test]
-async fn best_effort_says_what_it_does_not_take_and_counts_only_what_it_misses() {
+async fn best_effort_reports_refusals_and_counts_only_misses() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let (log, taken) = (origin.stream("a", 5), origin.stream("taken", 5));
     let (publisher, address, directory) = best_effort::serve(&origin).await;

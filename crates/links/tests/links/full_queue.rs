@@ -277,7 +277,7 @@ pub(crate) fn damaged(disk: &SimDisk, count: i64, is_damaged: impl Fn(i64) -> bo
 }
 
 #[tokio::test]
-async fn what_a_damaged_origin_still_has_is_stored_through_a_full_queue() {
+async fn a_full_queue_stores_all_intact_elements() {
     let disk = SimDisk::new(1);
     damaged(&disk, 1_000, |n| n % 8 == 4 && n < 999);
     let origin = Node::on(disk, 4, LinksConfig::default());
@@ -351,7 +351,7 @@ async fn gappy(asked: Arc<AtomicUsize>) -> String {
 }
 
 #[tokio::test]
-async fn what_was_skipped_is_counted_once_however_often_it_is_given() {
+async fn skipped_numbers_are_counted_once() {
     let subscriber = narrow(450);
     let asked = Arc::new(AtomicUsize::new(0));
     let address = gappy(asked.clone()).await;

@@ -255,7 +255,7 @@ impl Dialler for By {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_what_it_says_is_refused_and_told() {
+async fn a_schema_with_a_wrong_id_is_refused_and_reported() {
     let subscriber = Node::new(2);
     let (here, there) = pair(16);
     let config = link(LinkKind::Zeromq, "tcp://127.0.0.1:1".into(), &["a", "b"]);

@@ -83,7 +83,7 @@ impl Pushed {
 }
 
 #[tokio::test]
-async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() {
+async fn a_pulled_stream_resumes_after_each_end_of_the_server() {
     for form in FORMS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("ward.a", 50);
@@ -109,7 +109,7 @@ async fn a_pulled_stream_is_the_same_and_goes_on_after_each_end_of_the_server() 
 }
 
 #[tokio::test]
-async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server() {
+async fn a_pushed_stream_resumes_after_each_end_of_either_server() {
     for form in FORMS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("ward.a", 40);
@@ -139,7 +139,7 @@ async fn a_pushed_stream_is_the_same_and_goes_on_after_each_end_of_either_server
 }
 
 #[tokio::test]
-async fn a_changed_schema_and_lost_elements_are_told() {
+async fn a_changed_schema_and_lost_elements_are_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 30);
     log.log().trim(11).expect("queued").await.expect("trimmed");
@@ -253,7 +253,7 @@ async fn strangers_contact_points_get_nothing() {
 }
 
 #[tokio::test]
-async fn a_contact_point_takes_only_what_it_asked_for() {
+async fn a_contact_point_accepts_only_its_subscriptions() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("a", 3);
     let server = serve(&origin.links, None).await;
@@ -279,7 +279,7 @@ async fn a_contact_point_takes_only_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn what_a_foreign_contact_point_refuses_is_a_dead_letter_and_order_is_kept() {
+async fn refused_elements_become_dead_letters_and_order_is_kept() {
     let origin = Node::new(1);
     let log = origin.stream("a", 6);
     let (mut seen, address, accepts) = foreign_contact_point().await;
@@ -486,7 +486,7 @@ async fn a_stranger_cannot_be_restored_as_a_contact_point() {
 }
 
 #[tokio::test]
-async fn an_origin_says_how_far_behind_its_reader_is() {
+async fn an_origin_reports_the_lag_of_its_reader() {
     for form in FORMS {
         let origin = Node::new(1);
         let log = origin.stream("a", 600);
@@ -519,7 +519,7 @@ async fn an_origin_says_how_far_behind_its_reader_is() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
+async fn a_misfit_is_a_dead_letter_until_the_cause_is_removed() {
     let pushed = Pushed::once().await;
     let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
     let (id, epoch) = (pushed.schema, pushed.epoch);
@@ -581,7 +581,7 @@ async fn what_does_not_fit_is_a_dead_letter_until_the_cause_is_gone() {
 /// An origin that is killed sends again the elements since it last stored a subscription's
 /// position. A stream at a level below `power` has a new epoch after each crash.
 #[tokio::test]
-async fn what_comes_again_of_an_earlier_epoch_is_not_stored_again() {
+async fn repeated_elements_of_an_earlier_epoch_are_stored_once() {
     let pushed = Pushed::once().await;
     let (subscriber, secret) = (&pushed.subscriber, &*pushed.secret);
     let (id, epoch) = (pushed.schema, pushed.epoch.0);
@@ -746,7 +746,7 @@ async fn a_contact_point_that_forgets_the_structure_again_and_again_misses_nothi
 }
 
 #[tokio::test]
-async fn a_port_of_zeromq_is_told_from_one_of_http() {
+async fn a_zeromq_port_is_distinguished_from_an_http_port() {
     let subscriber = Node::new(1);
     let limits = chappe_transport::zeromq::Limits::default();
     let router = chappe_transport::zeromq::Router::bind(

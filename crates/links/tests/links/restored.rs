@@ -44,7 +44,7 @@ async fn copies(kind: LinkKind, origin: &Node, subscriber: &Node, count: usize) 
 }
 
 #[tokio::test]
-async fn what_is_here_of_an_earlier_epoch_is_not_stored_again() {
+async fn elements_of_an_earlier_epoch_are_stored_once() {
     for kind in KINDS {
         let (origin, subscriber) = (Node::new(1), Node::new(2));
         let log = origin.stream("a", 10);

@@ -93,7 +93,7 @@ fn config(streams: &[&str]) -> LinkConfig {
 }
 
 #[tokio::test]
-async fn streams_come_whole_and_in_order_with_what_is_new() {
+async fn streams_arrive_complete_and_in_order() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let [a, b] = ["ward.a", "ward.b"].map(|name| origin.stream(name, 3_000));
     let dialler = Cutting::never(&origin.links);
@@ -176,7 +176,7 @@ impl<C: FrameConnection> FrameConnection for Append<C> {
 }
 
 #[tokio::test]
-async fn what_comes_while_a_stream_is_granted_is_told_at_once() {
+async fn elements_appended_during_a_grant_are_sent_at_once() {
     // With the welcome, with the answer to the heartbeat, and with the grant: no other frame
     // follows.
     for at_frame in 0..3 {
@@ -227,7 +227,7 @@ async fn cut_at_random(seed: u64) {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_loses_power_goes_on_where_its_disk_ends() {
+async fn a_subscriber_resumes_from_its_disk_after_power_loss() {
     let origin = Node::new(1);
     let log = origin.stream("a", 2_000);
     let mut subscriber = Node::new(2);
@@ -282,7 +282,7 @@ async fn a_changed_schema_is_stored_as_one() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_lost_is_said() {
+async fn refusals_and_losses_are_reported() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("secret", 1);
     origin.stream("taken", 1);
@@ -304,7 +304,7 @@ async fn what_is_refused_or_lost_is_said() {
 }
 
 #[tokio::test]
-async fn an_origin_that_went_back_is_told_and_taken_anew() {
+async fn a_rollback_of_the_origin_is_reported_and_followed() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     origin.stream("a", 30);
     let dialler = Cutting::never(&origin.links);
@@ -335,7 +335,7 @@ async fn an_origin_that_went_back_is_told_and_taken_anew() {
 }
 
 #[tokio::test]
-async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() {
+async fn a_stream_read_from_its_end_resumes_there_without_elements() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 30);
     let from_end = LinkConfig {
@@ -378,7 +378,7 @@ async fn what_is_read_from_its_end_on_goes_on_there_though_nothing_was_stored() 
 }
 
 #[tokio::test]
-async fn what_is_lost_is_counted_once_however_often_the_connection_ends() {
+async fn losses_are_counted_once_across_connections() {
     let (origin, subscriber) = (Node::new(1), Node::new(2));
     let log = origin.stream("a", 10);
     let dialler = Cutting::never(&origin.links);

@@ -68,7 +68,7 @@ fn copy_of(node: &Node) -> StreamLog {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_its_copy_is_trimmed() {
+async fn a_link_resumes_after_its_copy_is_trimmed() {
     for kind in RELIABLE {
         let by_hand = async |node: &Node| {
             let trimmed = copy_of(node).log().trim(u64::MAX).expect("queued");
@@ -80,7 +80,7 @@ async fn a_link_goes_on_where_it_was_after_its_copy_is_trimmed() {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_its_copy_is_too_old() {
+async fn a_link_resumes_after_its_copy_is_too_old() {
     for kind in RELIABLE {
         let by_age = async |node: &Node| {
             let log = copy_of(node);
@@ -101,7 +101,7 @@ async fn a_link_goes_on_where_it_was_after_its_copy_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_link_goes_on_where_it_was_after_the_size_limit_took_its_copy() {
+async fn a_link_resumes_after_the_size_limit_removed_its_copy() {
     for kind in RELIABLE {
         let limits = Options {
             segment_bytes: 4_096,
@@ -124,7 +124,7 @@ async fn a_link_goes_on_where_it_was_after_the_size_limit_took_its_copy() {
 /// Losses in two epochs of an origin are skipped in both: a link that resumes directly after them
 /// reports no rollback.
 #[tokio::test]
-async fn a_link_goes_on_behind_numbers_that_were_lost_in_several_epochs() {
+async fn a_link_resumes_after_losses_in_several_epochs() {
     for kind in RELIABLE {
         let disk = SimDisk::new(1);
         let before = Node::on(disk.clone(), 1, LinksConfig::default());
