@@ -1,7 +1,7 @@
-//! Invariants of both ends of a session for any bytes that a peer sends.
+//! What must hold of both ends of a session for any bytes that a peer sends.
 //!
 //! The input is a program: each step takes a few bytes, which choose a message and its numbers, or
-//! raw bytes with a right checksum, or time, or actions of the caller. The invariants are checked
+//! raw bytes with a right checksum, or time, or what the caller does. The invariants are checked
 //! after each step; the caller is always honest.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::bounds::Bound;
 /// Two machines with their windows.
 const BOUND: Bound = Bound::memory(1 << 20, 200);
 
-/// Maximum number of steps of one program.
+/// Steps of one program.
 const STEPS_MAX: usize = 400;
 
 /// Reads choices from bytes; zeros when they are used up.
@@ -314,7 +314,7 @@ fn first_frame(choices: &mut Choices<'_>) -> Bytes {
     writer.finish().expect("Hello was pushed")
 }
 
-/// The answers of an honest origin.
+/// What an honest origin answers.
 fn sender_answer(event: SenderEvent, last: u64) -> Option<Input<SenderReceive, SenderCommand>> {
     let command = match event {
         SenderEvent::Subscribe { channel, .. } => SenderCommand::Answer {
@@ -433,7 +433,7 @@ fn session_number(frame: &Bytes) -> Option<u64> {
     }
 }
 
-/// The answers of an honest subscriber; a lazy one stores nothing.
+/// What an honest subscriber answers; a lazy one stores nothing.
 fn receiver_answer(
     event: ReceiverEvent,
     lazy: bool,

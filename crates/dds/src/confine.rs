@@ -66,7 +66,7 @@ mod linux {
 
     /// Participants that can be created at the same time.
     const MARKS: usize = 512;
-    /// Time limit for the library to open its sockets; reason: RustDDS opens some in a thread while the
+    /// How long the library may take to open its sockets; reason: RustDDS opens some in a thread while the
     /// participant is created, so most exist at once.
     const PATIENCE: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(5);

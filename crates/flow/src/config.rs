@@ -8,26 +8,26 @@ pub const VERSION_MIN: u32 = 2;
 /// The newest supported version of the protocol.
 pub const VERSION_MAX: u32 = 2;
 
-/// Maximum length of a stream's name in bytes, as in the log.
+/// Most bytes of a stream's name, as in the log.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Maximum size of a schema in bytes, as in the log.
+/// Most bytes of a schema, as in the log.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 /// Most bytes of the text in a refusal; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 512;
-/// Maximum length of the name of a serialization in bytes.
+/// Most bytes of the name of a serialization.
 pub const SERIALIZATION_BYTES_MAX: usize = 64;
 /// Most earlier epochs in a subscription.
 pub const EARLIER_MAX: usize = 64;
 /// Channel numbers of a session are below this: ended ones are remembered in a bit each.
 pub const CHANNEL_NUMBERS_MAX: u32 = 65_536;
-/// Maximum number of schemas announced on one channel in one session. A stream whose schema changes
-/// more often ends the channel; the subscriber subscribes again.
+/// Most schemas announced on one channel in one session. A stream whose schema changes more often
+/// ends the channel; the subscriber subscribes again.
 pub const SCHEMAS_MAX: u32 = 1_024;
 /// The largest number of unanswered repair requests, in each direction. A peer that exceeds it breaks
 /// the protocol.
 pub const FETCHES_MAX: usize = 16;
-/// Time after which a repair request without an answer counts as unavailable. The answer may wait
-/// after a full window on a slow path, and in the peer's log.
+/// A repair request that has no answer after this time counts as unavailable. The answer may wait
+/// behind a full window on a slow path, and in the peer's log.
 pub const FETCH_WAIT: Duration = Duration::from_secs(60);
 /// The lowest limit of a frame: names and texts fit. A peer with a lower limit is refused.
 pub const FRAME_BYTES_MIN: usize = 4_096;
@@ -82,7 +82,7 @@ impl SessionConfig {
 pub struct SenderConfig {
     /// The configuration of either end.
     pub session: SessionConfig,
-    /// Maximum number of channels. Default 4,096: each costs about 400 bytes and its schema.
+    /// Most channels at a time. Default 4,096: each costs about 400 bytes and its schema.
     pub channels_max: usize,
     /// How long an element waits for others to share its frame. Default zero. An element that fills
     /// the frame ends the wait. Adds this much latency, and saves a frame per element.
@@ -115,7 +115,7 @@ impl Default for SenderConfig {
 pub struct ReceiverConfig {
     /// The configuration of either end.
     pub session: SessionConfig,
-    /// Maximum number of channels. Default 4,096.
+    /// Most channels at a time. Default 4,096.
     pub channels_max: usize,
     /// Packed bytes received and not stored, over all channels. Default 8 MiB.
     pub window_bytes: u64,
@@ -145,7 +145,7 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// The part of a channel that may be sent but not yet stored.
+/// How much of a channel may be sent and not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credit {
     /// Packed bytes ([`crate::Records::packed_bytes`]). One element may exceed them.

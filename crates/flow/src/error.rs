@@ -21,7 +21,7 @@ pub enum Fault {
     Connection,
 }
 
-/// The reason why a session ended, as a number on the wire.
+/// Why a session ended, as a number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
@@ -220,7 +220,7 @@ impl LossReason {
     }
 }
 
-/// The reason why a subscription is refused or ended.
+/// Why a subscription is refused or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RefusalReason {
@@ -306,7 +306,7 @@ pub enum DeadLetterReason {
 }
 
 impl DeadLetterReason {
-    /// All reasons, in the order of [`DeadLetterReason::index`].
+    /// All of them, in the order of [`DeadLetterReason::index`].
     pub const ALL: [Self; 4] = [Self::Schema, Self::TooLarge, Self::Unreadable, Self::Other];
 
     /// The index of its counter.

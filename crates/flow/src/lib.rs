@@ -22,37 +22,37 @@
 //! after a missing number, end the session, and the next one resumes at the newest stored element.
 //!
 //! The origin's program
-//! 1. 1. answers each [`SenderEvent::Subscribe`] with [`SenderCommand::Answer`]. It compares the
+//! 1. answers each [`SenderEvent::Subscribe`] with [`SenderCommand::Answer`]. It compares the
 //!    position of [`Start::After`] with its log; for a position that the log does not know, it
 //!    answers [`Offer::Rollback`];
-//! 2. 2. passes [`SenderCommand::Appended`] (or [`SenderCommand::Live`], with the records) when the
+//! 2. passes [`SenderCommand::Appended`] (or [`SenderCommand::Live`], with the records) when the
 //!    stream grew, only for elements that are safe at its own level;
-//! 3. 3. answers each [`SenderEvent::Read`] once, with [`SenderCommand::Records`] or
+//! 3. answers each [`SenderEvent::Read`] once, with [`SenderCommand::Records`] or
 //!    [`SenderCommand::Gap`]; immediately or later, with other inputs in between;
 //! 4. may trim elements after [`SenderEvent::Acknowledged`].
 //!
 //! The subscriber's program
-//! 1. 1. passes [`ReceiverCommand::Subscribe`] with the newest position it has stored;
-//! 2. 2. stores the records of each [`ReceiverEvent::Store`], in order, and passes
+//! 1. passes [`ReceiverCommand::Subscribe`] with the newest position it has stored;
+//! 2. stores the records of each [`ReceiverEvent::Store`], in order, and passes
 //!    [`ReceiverCommand::Stored`] when they have reached the level; only then are they
 //!    acknowledged;
-//! 3. 3. makes elements that it cannot store dead letters, and passes [`ReceiverCommand::Refused`];
+//! 3. makes elements that it cannot store dead letters, and passes [`ReceiverCommand::Refused`];
 //! 4. reports [`ReceiverEvent::Lost`] and [`ReceiverEvent::Rollback`] to its users;
 //! 5. keeps the order of the events of a channel when its log has no room for one ([`Parked`]).
 //!
 //! After [`SessionEvent::Failed`] and [`SessionEvent::Closed`] a machine accepts no more input.
 //! Pending transmissions precede these events.
 //!
-//! # Guarantees
+//! # What is promised
 //!
-//! - - Elements of a channel are handed out in order, each once, or are reported in an event:
+//! - Elements of a channel are handed out in order, each once, or are reported in an event:
 //!   `Lost` or `Rollback`.
 //! - Only elements that the program has stored are acknowledged.
-//! - - Live channels precede those that catch up, each kind round robin. Channels that catch up
+//! - Live channels precede those that catch up, each kind round robin. Channels that catch up
 //!   have at most [`SenderConfig::catch_up_bytes`] in flight.
-//! - - Memory is bounded by the named limits, whatever is received. A sender keeps no records; a
+//! - Memory is bounded by the named limits, whatever is received. A sender keeps no records; a
 //!   receiver keeps as much as its windows allow.
-//! - - A peer that breaks the protocol ends the session with a [`Failure`] that names the side at
+//! - A peer that breaks the protocol ends the session with a [`Failure`] that names the side at
 //!   fault.
 //!
 //! Not part of this crate: sockets, storage, XML, encryption and authentication (those of the

@@ -23,7 +23,7 @@ pub use encode::{FrameWriter, seal};
 /// The start of a session's first message, which distinguishes it from other protocols.
 pub const MAGIC: [u8; 4] = *b"CHPF";
 
-/// Length of the checksum in bytes.
+/// Bytes of the checksum.
 pub const CHECKSUM_BYTES: usize = 4;
 
 /// An upper bound for a frame with a [`Message::Records`], without the records but with the
@@ -95,7 +95,7 @@ pub enum Message<'a> {
     Schema {
         /// The channel.
         channel: Channel,
-        /// Its index, increasing by one.
+        /// Its index, rising by one.
         index: u32,
         /// The schema; its bytes are always present.
         schema: SchemaText<'a>,

@@ -1,7 +1,7 @@
-//! The events of a receiver that change the subscriber's storage, in order. An event that finds no
-//! room in the log's queue waits, and every later event waits after it: an event that overtook it
-//! would move the read position past elements that are not stored. An event that waits for the
-//! definition of its own stream delays only the later events of its channel.
+//! The events of a receiver that change what the subscriber stores, in order. An event that finds no
+//! room in the log's queue waits, and every later event waits after it: an event that overtook it would
+//! move the read position past elements that are not stored. An event that waits for the definition of
+//! its own stream holds only the later events of its channel.
 
 use alloc::collections::{BTreeSet, VecDeque};
 
@@ -39,8 +39,8 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// Adds an event after the waiting ones. True if it need not wait: then handle the events that
-    /// [`Parked::take`] returns.
+    /// Adds an event after those that wait. True if it waits for none of them: then handle the events
+    /// that [`Parked::take`] returns.
     #[must_use]
     pub fn push(&mut self, event: ReceiverEvent) -> bool {
         let is_lost = matches!(event, ReceiverEvent::Lost { .. });
@@ -59,7 +59,7 @@ impl Parked {
         self.events.remove(next)
     }
 
-    /// Puts back the last taken event, because the log's queue has no room for it.
+    /// Puts back the event taken last, because the log's queue has no room for it.
     pub fn put_back(&mut self, event: ReceiverEvent) {
         self.events.push_front(event);
     }

@@ -19,14 +19,14 @@ pub enum Defect {
     HidesGaps,
     /// A rollback is not reported.
     HidesRollback,
-    /// A peer that requests damaged records receives none.
+    /// A peer that requests damaged records gets none.
     KeepsRecords,
     /// Lost numbers are skipped while elements before them wait for room in the log's queue.
     LostOvertakes,
 }
 
 impl Defect {
-    /// All defects.
+    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::AcknowledgesEarly,
         Self::ResumesTooFar,

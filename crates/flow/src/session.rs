@@ -32,7 +32,7 @@ pub(crate) struct Repair {
     pub(crate) missing: u64,
     /// The next number to request.
     at: u64,
-    /// The time at which the answer counts as missing.
+    /// When the answer counts as missing.
     wait_until: Instant,
 }
 

@@ -13,7 +13,7 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes of frames received.
     pub bytes_received: u64,
-    /// Elements sent (sender), or passed on to be stored (receiver).
+    /// Elements sent (sender), or handed out to be stored (receiver).
     pub elements: u64,
     /// Elements acknowledged.
     pub acknowledged: u64,
@@ -46,7 +46,7 @@ impl Counters {
 /// A snapshot of a sender's channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderChannel {
-    /// The epoch being sent.
+    /// The epoch that is being sent.
     pub epoch: u64,
     /// The newest number at the origin.
     pub last: u64,
@@ -73,13 +73,13 @@ pub struct SenderChannel {
 pub struct ReceiverChannel {
     /// Whether the origin has accepted it.
     pub accepted: bool,
-    /// The last element passed on to be stored.
+    /// The last element handed out to be stored.
     pub delivered: Position,
     /// The last number stored.
     pub stored: u64,
     /// Elements that are at the origin and not yet here, as last reported.
     pub behind: u64,
-    /// Packed bytes passed on but not yet stored.
+    /// Packed bytes handed out and not stored.
     pub held_bytes: u64,
     /// The credit in bytes.
     pub window_bytes: u64,

@@ -1,6 +1,6 @@
 //! Goal: faults that fuzzing has found stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: every file of `fuzz/corpus/flow` is passed to the function that the fuzz target calls.
+//! Method: every file of `fuzz/corpus/flow` goes through the function that the fuzz target calls.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;

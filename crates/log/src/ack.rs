@@ -41,7 +41,7 @@ impl Ack {
         }
     }
 
-    /// Sets the result; later ones are ignored. Returns the waker to be called.
+    /// Sets the result; later ones are ignored. Returns the task to wake.
     pub(crate) fn settle(&self, result: Result<(), Error>) -> Option<Waker> {
         let mut state = self.state();
         if state.result.is_some() {
@@ -65,7 +65,7 @@ impl Ack {
         }
     }
 
-    /// The result, if it is known.
+    /// The result, if available.
     pub(crate) fn result(&self) -> Option<Result<(), Error>> {
         self.state().result.clone()
     }
@@ -110,7 +110,7 @@ impl Appended {
         self.ack.wait(self.driven.as_ref())
     }
 
-    /// The result, if it is known, without waiting.
+    /// The result if available, without waiting.
     pub fn try_result(&self) -> Option<Result<(), Error>> {
         self.ack.result()
     }
@@ -148,7 +148,7 @@ impl Trimmed {
         self.ack.wait(self.driven.as_ref())
     }
 
-    /// The result, if it is known, without waiting.
+    /// The result if available, without waiting.
     pub fn try_result(&self) -> Option<Result<(), Error>> {
         self.ack.result()
     }

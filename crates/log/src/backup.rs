@@ -25,7 +25,7 @@ const COPY_BYTES: usize = 256 * 1024;
 pub struct Backup {
     /// The copied files and their lengths.
     pub files: Vec<(String, u64)>,
-    /// The contents of the copy, read back from its disk. It may name damage that the original has.
+    /// The contents of the copy, as read back from it. It may list damage that the original has.
     pub report: Report,
 }
 
@@ -42,10 +42,10 @@ pub fn back_up(
     let mut copied = BTreeSet::new();
     for _ in 0..PASSES {
         let mut numbers = segments(from)?;
-        for removed in copied.difference(&numbers).copied().collect::<Vec<_>>() {
-            let name = segment_name(removed);
+        for gone in copied.difference(&numbers).copied().collect::<Vec<_>>() {
+            let name = segment_name(gone);
             at("remove", &name, to.remove(&name))?;
-            copied.remove(&removed);
+            copied.remove(&gone);
         }
         let Some(last) = numbers.pop_last() else {
             break;
@@ -57,7 +57,7 @@ pub fn back_up(
                 Ok(bytes) => {
                     copied.insert(number);
                     done += bytes;
-                    // Treat the rest as equally long.
+                    // As if the rest had the same length.
                     progress(done, done / (n as u64 + 1) * (left.len() as u64 + 1));
                 }
                 Err(_) if !segments(from)?.contains(&number) => whole = false,
@@ -65,7 +65,8 @@ pub fn back_up(
             }
         }
         if whole {
-            // A segment that is just being created is left out: everything is in the earlier ones.
+            // Nothing is copied of a segment that is just being created: everything is in earlier
+            // ones.
             let end = valid_end(from, last);
             let bytes = end.and_then(|end| match end {
                 0 => Ok(0),
@@ -108,7 +109,7 @@ fn segments(disk: &dyn Disk) -> Result<BTreeSet<u32>, Error> {
     Ok(names.iter().filter_map(|it| segment_number(it)).collect())
 }
 
-/// The end of the valid part of the segment being written; 0 while it is being created.
+/// The end of the valid part of the segment being written; 0 if it is just being created.
 fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
     let name = segment_name(number);
     let file = at("open", &name, disk.open(&name))?;
@@ -127,7 +128,7 @@ fn valid_end(disk: &dyn Disk, number: u32) -> Result<u64, Error> {
                 offset += header.frame_bytes();
                 end = offset;
             }
-            // Damage in the middle is copied with the frames after it.
+            // Damage in the middle is copied with the bytes after it.
             Found::BadBody(header, _) => offset += header.frame_bytes(),
             Found::Bad(bytes) => offset += bytes,
             Found::End => return Ok(end),
@@ -164,16 +165,16 @@ pub struct Repaired {
     pub before: Report,
     /// The changes made by opening: an incomplete end that was cut, new epochs.
     pub recovery: Recovery,
-    /// Files with damaged bytes, on the disk provided for them.
+    /// Files with damaged bytes, on the disk that was given for them.
     pub aside: Vec<String>,
     /// Records that were given up: stream, first and last number.
     pub given_up: Vec<(String, u64, u64)>,
 }
 
-/// The disk for damaged bytes, created when there are some.
+/// Creates the disk for damaged bytes; called only if there are some.
 pub type Aside<'a> = dyn FnMut() -> Result<Box<dyn Disk>, Error> + 'a;
 
-/// Repairs a log that is not open: copies damaged bytes to another disk, cuts an incomplete end as
+/// Repairs a log that is not open: saves damaged bytes to another disk, cuts an incomplete end as
 /// opening does, gives up missing records, and rewrites the segments' snapshots.
 ///
 /// # Errors

@@ -3,8 +3,8 @@
 /// Bytes of a record besides its payload.
 pub(crate) const RECORD_BYTES: usize = 12;
 
-/// Records that become visible, and safe, together. Each is encoded once, into the buffer from
-/// which it is written to the disk.
+/// Records to be stored together: all or none become visible and durable. Each is encoded once, in
+/// the buffer from which it is written to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch, with room for this many records and bytes.
+    /// An empty batch, with room for `records` records of `bytes` bytes in total.
     pub fn with_capacity(records: usize, bytes: usize) -> Batch {
         Batch {
             bytes: Vec::with_capacity(records * RECORD_BYTES + bytes),
@@ -42,7 +42,7 @@ impl Batch {
         let Ok(()) = written;
     }
 
-    /// Adds a record whose payload `write` appends to its argument; adds none if that fails.
+    /// Adds a record whose payload `write` appends to its argument; none if that fails.
     ///
     /// # Errors
     /// The error of `write`.
@@ -74,7 +74,7 @@ impl Batch {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -6,7 +6,7 @@ use crate::state::Core;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The cached frames of all streams, oldest first.
+/// The frames of all streams held in memory, oldest first.
 pub(crate) struct RecentCache {
     limit: usize,
     frames: Mutex<CachedFrames>,
@@ -20,7 +20,7 @@ struct CachedFrames {
 }
 
 impl RecentCache {
-    /// A cache of about this many bytes.
+    /// A cache of about `limit` bytes.
     pub(crate) fn new(limit: usize) -> RecentCache {
         RecentCache {
             limit,
@@ -28,10 +28,11 @@ impl RecentCache {
         }
     }
 
-    /// Counts a frame that its stream is about to cache, and evicts the oldest for it. Returns none
-    /// if the frame is too large; then the stream drops its cached frames, which must have no gap.
+    /// Counts a frame that its stream is about to hold, and evicts the oldest for it. Returns none
+    /// if the frame is too large; then the stream holds nothing, because its frames in memory have
+    /// no gap.
     pub(crate) fn keep(&self, core: &Arc<Core>, recent: Recent) -> Option<Recent> {
-        /// Bytes of a cached frame in addition to its body.
+        /// Overhead of a frame in addition to its body.
         const ENTRY_BYTES: usize = 96;
         let bytes = recent.body.len() + ENTRY_BYTES;
         let fits = bytes <= self.limit;

@@ -1,9 +1,9 @@
 //! The writer: appends all queued drafts to the segment in one write, and syncs if one of them
 //! needs it.
 //!
-//! A sync that failed is never repeated: the file's visible bytes may not be on the disk. A write
-//! that failed for lack of room is undone (the file is cut back), and writing continues in a new
-//! segment when there is room.
+//! A failed sync is never repeated: the file as the system shows it may then differ from the disk.
+//! A write that failed for lack of room is undone (the file is truncated), and writing continues in
+//! a new segment once there is room.
 
 use crate::draft::Draft;
 use crate::frame::{Body, Bookmark, Definition, Header, Kind, Removal, mark_body};
@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// do not run short.
 const PLENTY_SEGMENTS: u64 = 8;
 
-/// With less free space the disk counts as full for all batches: searching for one that fits is not
-/// worth it.
+/// With less room than this the disk counts as full: searching for smaller drafts is not
+/// worthwhile.
 const SMALL_BYTES: u64 = 64 * 1024;
 
 /// The beginning of a segment is written in pieces of about so many bytes.
@@ -35,7 +35,7 @@ const LARGE_HEAD_SHARE: u64 = 4;
 /// Why a commit failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No room; nothing of the group is in the log. The free bytes.
+    /// No room; nothing of the group is in the log. This many bytes are free.
     Full(u64),
     /// The writer must stop.
     Failed(String),
@@ -48,7 +48,7 @@ pub(crate) struct Track {
     pub(crate) next: u64,
     /// Offset of its last frame in the current segment, 0 for none.
     pub(crate) back: u32,
-    /// Its cursor at that frame.
+    /// Its cursor there.
     pub(crate) bookmark: Option<Bookmark>,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct Writer {
     pub(crate) segment: u32,
     pub(crate) file: Box<dyn File>,
     pub(crate) offset: u64,
-    /// The end of the space reserved for the file.
+    /// End of the space reserved for the file.
     pub(crate) reserved: u64,
-    /// The end of the current segment's definitions.
+    /// End of the current segment's definitions.
     pub(crate) base: u64,
     pub(crate) synced: u64,
     pub(crate) previous: u32,
@@ -87,22 +87,21 @@ pub(crate) struct Writer {
     pub(crate) definitions: BTreeMap<u32, Defined>,
     /// Trim marks with their epochs, for the next segment.
     pub(crate) marks: BTreeMap<u32, (u64, u64)>,
-    /// Removed streams, as long as segments may still have their frames.
+    /// Streams that were removed, as long as segments with their frames may exist.
     pub(crate) removals: BTreeMap<u32, Removal>,
-    /// The count of segments in which each stream has untrimmed records; streams without any are
-    /// absent.
+    /// Number of streams with untrimmed records in each segment; segments with none are absent.
     pub(crate) live: BTreeMap<u32, u32>,
-    /// Damaged segments and their missing numbers: stream, first and last number. Each counts once
-    /// in `live` for these.
+    /// Damaged segments and their missing numbers: stream, first and last. Each counts once in
+    /// `live`.
     pub(crate) damaged: Vec<(u32, Vec<Lacks>)>,
-    /// Whether a segment may have lost its last such record.
+    /// A segment may no longer have untrimmed records.
     pub(crate) look_for_dead: bool,
     /// Number and length of all segments but the current one.
     pub(crate) older: VecDeque<(u32, u64)>,
     pub(crate) buffer: Vec<u8>,
-    /// The frames in the buffer, for the snapshot.
+    /// The buffer's content, for the snapshot.
     pub(crate) buffered_frames: Vec<FrameInBuffer>,
-    /// The contents of the current segment; `None` if it is damaged.
+    /// The current segment's content; `None` if something in it is damaged.
     pub(crate) snapshot: Option<Snapshot>,
     /// Snapshots of sealed segments, to be written.
     pub(crate) snapshots: Vec<Snapshot>,
@@ -119,7 +118,7 @@ fn failed(what: &str, name: &str, error: &io::Error) -> Fault {
     Fault::Failed(format!("{what} {name}: {error}"))
 }
 
-/// Whether the disk has no room, as opposed to a failing disk.
+/// Whether the error means a full disk rather than a broken one.
 pub(crate) fn no_room(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -267,7 +266,7 @@ impl Writer {
         self.removals.insert(draft.stream, removal);
     }
 
-    /// Removals whose segments, and all before, are removed need not be repeated.
+    /// Removals whose segments, and all earlier ones, are removed need not be repeated.
     fn forget_removals(&mut self) {
         let oldest = self
             .older
@@ -290,7 +289,7 @@ impl Writer {
         }
     }
 
-    /// A stream has its first record in this segment.
+    /// Counts a segment in which a stream has its first record.
     pub(crate) fn enter(&mut self, segment: u32) {
         *self.live.entry(segment).or_default() += 1;
     }
@@ -308,8 +307,7 @@ impl Writer {
         }
     }
 
-    /// After a trim or a repair: releases damaged segments whose missing numbers are all trimmed or
-    /// filled in.
+    /// After a trim or a restore: releases damaged segments that no longer lack anything.
     pub(crate) fn review_damaged(&mut self, missing: impl Fn(&str, u64, u64) -> bool) {
         let lacks = |gaps: &[Lacks]| {
             gaps.iter()
@@ -320,7 +318,7 @@ impl Writer {
         self.leave(&whole);
     }
 
-    /// Bytes that may be written; unknown counts as enough, since the write itself finds out.
+    /// Bytes that may be written; if unknown, enough is assumed, and the write itself will fail.
     pub(crate) fn room(&self) -> Result<u64, Fault> {
         let Ok(free) = self.disk.free_bytes() else {
             return Ok(u64::MAX);
@@ -343,8 +341,8 @@ impl Writer {
         }
     }
 
-    /// Reserves space for the rest of the segment: an append that makes the file system search for
-    /// space makes the next sync wait for its journal too.
+    /// Reserves space for the rest of the segment: an append for which the file system has to
+    /// allocate makes the next sync wait for its journal too.
     pub(crate) fn reserve(&mut self) {
         let limit = self.options.segment_bytes;
         let wanted = limit
@@ -355,7 +353,7 @@ impl Writer {
         self.reserved = if set_aside { limit } else { 0 };
     }
 
-    /// Moves the frames of the buffer to the snapshot: they are in the file.
+    /// Records that the encoded frames are in the file.
     fn note_written_frames(&mut self) {
         let Some(snapshot) = &mut self.snapshot else {
             return;
@@ -365,7 +363,7 @@ impl Writer {
         }
     }
 
-    /// Writes the snapshots of the sealed segments, except damaged ones.
+    /// Writes the snapshots of sealed segments, except those known to be damaged.
     pub(crate) fn save_snapshots(&mut self, damaged: impl Fn(u32) -> bool) {
         for snapshot in self.snapshots.drain(..) {
             let number = snapshot.header.number;
@@ -377,7 +375,7 @@ impl Writer {
         }
     }
 
-    /// Appends a frame to the buffer.
+    /// Encodes a frame at the end of the buffer.
     fn encode_frame(&mut self, draft: &Draft) -> FrameRef {
         let offset = self.offset as u32;
         let known = self.tracks.get(&draft.stream).copied();
@@ -435,13 +433,13 @@ impl Writer {
         FrameRef::new(&header, offset)
     }
 
-    /// After a failed write: cuts the file back if the cause was a lack of room.
+    /// After a failed write: truncates the file if the disk was full.
     fn cut_back(&mut self, error: &io::Error) -> Fault {
         let name = segment_name(self.segment);
         if !no_room(error) {
             return failed("write", &name, error);
         }
-        // Stale bytes of the cut part must never count as part of the chain: continue in a new
+        // Stale bytes of the truncated part must not count as part of the chain: continue in a new
         // file.
         (self.must_start_segment, self.reserved) = (true, 0);
         match self.file.truncate(self.offset) {
@@ -450,8 +448,7 @@ impl Writer {
         }
     }
 
-    /// Syncs a file that was cut back, before the drafts that were cut off are reported as not
-    /// written.
+    /// Syncs a truncated file before its truncated drafts are reported as not written.
     pub(crate) fn settle(&mut self) -> Result<(), Fault> {
         if self.must_start_segment {
             self.sync()
@@ -482,7 +479,7 @@ impl Writer {
         self.reserved = 0;
         let Some(number) = self.segment.checked_add(1) else {
             return Err(Fault::Failed(
-                "the segment numbers are exhausted".to_owned(),
+                "the numbers of segments are exhausted".to_owned(),
             ));
         };
         let header = SegmentHeader {
@@ -585,7 +582,7 @@ impl Writer {
             .map(|(number, _)| *number)
     }
 
-    /// Removes a segment's snapshot, if there is one; if it stays, the next opening removes it.
+    /// Removes a segment's snapshot, if there is one; otherwise the next opening removes it.
     fn remove_snapshot(&self, number: u32) {
         let _ = self.disk.remove(&snapshot_name(number));
     }
@@ -648,7 +645,7 @@ impl Writer {
         })
     }
 
-    /// Opens a segment for appending after its valid end.
+    /// Opens a segment to continue after its valid end.
     pub(crate) fn open_file(disk: &dyn Disk, number: u32) -> Result<Box<dyn File>, Error> {
         let name = segment_name(number);
         at("open", &name, disk.open(&name))

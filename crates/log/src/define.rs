@@ -1,4 +1,4 @@
-//! Definitions of streams: queued and changed in the order of the log.
+//! Definitions of streams: created and changed in log order.
 //!
 //! A definition is queued like records, so many of them cost one sync, and waiting for one holds no
 //! lock. A stream can be found, appended to and read once its first definition is durable; a change
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "a stream is defined when this resolves"]
 pub struct Defining {
     stream: Stream,
-    /// None if nothing changed.
+    /// None: nothing changed.
     ack: Option<Arc<Ack>>,
 }
 
@@ -53,8 +53,8 @@ impl Future for Defining {
 }
 
 impl Owner {
-    /// Queues the definition that `change` makes from the newest one, or from none. With a handle
-    /// `of` the stream, a stream created again under its name is left alone.
+    /// Queues the definition that `change` computes from the newest one, or from none. With a
+    /// handle `of` the stream, a stream that was recreated under its name is excluded.
     pub(crate) fn define<E: From<Error>>(
         self: &Arc<Self>,
         name: &str,
@@ -148,13 +148,14 @@ impl Store {
         self.define(name, define)?.wait()
     }
 
-    /// Opens a stream, or creates it, without waiting for the disk: `definition` makes level and
-    /// metadata from the newest ones, or from none. Definitions that are queued together are made
-    /// safe together.
+    /// Opens a stream, or creates it, without waiting for the disk: `definition` computes level and
+    /// metadata from the newest ones, or from none. Definitions queued together become durable
+    /// together.
     ///
     /// # Errors
-    /// Those of `definition`; an empty or too large name, too large metadata, too many streams, a
-    /// stream that is being removed, a full queue or disk, or a stopped store.
+    /// Those of `definition`; a name that is empty or too large, metadata that are too large, too
+    /// many streams, a stream that is being removed, a full queue or disk, a store that has
+    /// stopped.
     pub fn define<E: From<Error>>(
         &self,
         name: &str,
@@ -172,7 +173,8 @@ impl Stream {
             .map(drop)
     }
 
-    /// Queues the metadata that `change` makes from the newest ones, without waiting for the disk.
+    /// Queues the metadata that `change` computes from the newest ones, without waiting for the
+    /// disk.
     ///
     /// # Errors
     /// Those of `change`; those of [`crate::Store::define`].

@@ -1,4 +1,4 @@
-//! Drafts: frames in the writer's queue, without an offset in the log.
+//! Drafts: frames that are queued for the writer and have no offset in the log yet.
 
 use crate::Level;
 use crate::frame::{Body, Bookmark, CURSOR_MARK_BYTES, Definition, HEADER_BYTES, Kind, mark_body};
@@ -80,7 +80,8 @@ impl Draft {
         }
     }
 
-    /// How many copies are written: frames that describe a whole stream must survive a bad sector.
+    /// Number of copies written: frames that describe an entire stream must survive a bad
+    /// sector.
     pub(crate) fn copies(&self) -> u64 {
         match self.kind {
             Kind::Definition | Kind::Trim => 2,

@@ -15,7 +15,7 @@ use crate::state::Eager;
 use crate::{Error, Position, Rollback, Stream};
 use std::task::{Context, Poll};
 
-/// Most bytes that are returned at once of records that are not safe yet.
+/// Maximum number of bytes of records that are not yet durable returned at a time.
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Returns a stream's records in order, without gaps, as soon as they are accepted, before they are
@@ -40,11 +40,11 @@ impl Stream {
     }
 }
 
-/// The next records.
+/// The source of the next records.
 enum Next {
-    /// Accepted records, from this number on.
+    /// These records, starting with this number.
     Accepted(u64, Vec<Recent>),
-    /// Stored records, from this number on.
+    /// The log, from this number.
     Stored(u64),
     Nothing,
 }
@@ -57,8 +57,8 @@ impl EagerFollower {
     /// Passes the next records (position, time, payload) to `take`, at least one. After
     /// [`Error::Gap`] it continues after the gap, after [`Error::Rollback`] (it started beyond the
     /// end) with the next record, after [`Error::Retracted`] with the retracted numbers, once they
-    /// are assigned again. When the store has stopped, it still passes on all safe records, then
-    /// returns the reason.
+    /// are assigned again. When the store has stopped, all durable records are still passed on,
+    /// then the reason.
     pub fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl EagerFollower {
         }
     }
 
-    /// The next records; registers the waker if there are none.
+    /// The source of the next records; registers the waker if there are none.
     fn look(&self, context: Option<&mut Context<'_>>) -> Result<Next, Error> {
         let mut view = self.stream.core.view();
         let view = &mut *view;
@@ -162,7 +162,7 @@ impl EagerFollower {
         Ok(Next::Nothing)
     }
 
-    /// The number of the next record.
+    /// The next number.
     pub fn next_sequence(&self) -> u64 {
         let view = self.stream.core.view();
         view.eager.get(&self.id).map_or(0, |eager| eager.next)

@@ -40,7 +40,7 @@ pub enum Error {
         file: String,
         /// Its version.
         found: u32,
-        /// The newest supported version.
+        /// The newest version that is understood.
         known: u32,
     },
     // -- the stored bytes --
@@ -59,7 +59,7 @@ pub enum Error {
     Gap {
         /// The stream's name.
         stream: String,
-        /// First missing sequence number (or the requested one, if that is later).
+        /// First missing sequence number (or the requested one, if that is greater).
         from: u64,
         /// The first sequence number after the gap.
         next: u64,
@@ -144,11 +144,11 @@ pub enum Error {
     Options {
         /// The option's name.
         option: &'static str,
-        /// The hint.
+        /// The remedy.
         hint: &'static str,
     },
     /// The limit of streams is reached.
-    #[error("the store has {limit} streams, which is its limit")]
+    #[error("the limit of {limit} streams in a store is reached")]
     TooManyStreams {
         /// [`crate::MAX_STREAMS`].
         limit: usize,
@@ -171,7 +171,7 @@ pub enum GapReason {
 }
 
 /// A client has a position that this log never reached, or does not remember: the log was restored
-/// from an older state, or lost records that were not yet safe. The client must read the stream
+/// from an older state, or lost records that were not yet durable. The client must read the stream
 /// again from `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reader is ahead of the log (at epoch {} number {}): it resumes at {next}",
@@ -179,8 +179,7 @@ pub enum GapReason {
 pub struct Rollback {
     /// The client's position.
     pub have: Position,
-    /// The last record of the client's epoch that the log has; `None` if it does not know the
-    /// epoch.
+    /// The last record of the client's epoch in the log; `None` if the epoch is unknown.
     pub kept: Option<Position>,
     /// The number to resume at.
     pub next: u64,

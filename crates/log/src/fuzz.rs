@@ -5,9 +5,9 @@ use crate::frame::{HEADER_BYTES, MAGIC, reseal};
 use crate::segment::{FORMAT_VERSION, SegmentHeader, salt, segment_name};
 use crate::{Error, Level, MemoryDisk, Options, Position, Store, check};
 
-/// Recovers a log whose only segment has these bytes, twice: unchanged, and with all checksums
-/// corrected, so that the checks after them are reached. Then reads all of it and writes more.
-/// Panics when the store contradicts itself.
+/// Recovers a log whose only segment consists of these bytes, twice: unchanged, and with all
+/// checksums corrected, so that deeper checks are reached. Then reads it entirely and continues
+/// writing. Panics if the store contradicts itself.
 pub fn fuzz_recover(bytes: &[u8]) {
     let disk = MemoryDisk::new();
     disk.put(&segment_name(1), bytes);
@@ -30,7 +30,7 @@ pub fn fuzz_recover(bytes: &[u8]) {
         frame[6..8].fill(0);
         let length = usize::from(frame[8]).min(rest.len() - HEADER_BYTES);
         frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
-        // One in eight frames keeps its own back reference.
+        // One in eight frames keeps its own previous checksum.
         if frame[60] % 8 != 0 {
             frame[60..64].copy_from_slice(&u32::to_le_bytes(previous));
         }
@@ -79,7 +79,7 @@ fn exercise(disk: &MemoryDisk) {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(read <= recovery.records, "no more records than recovered");
+        assert!(read <= recovery.records, "no record comes from nowhere");
         let _ = stream.range(i64::MIN, i64::MAX, 100);
         for (epoch, first) in stream.epochs() {
             for sequence in [0, first, last, u64::MAX] {
@@ -95,7 +95,7 @@ fn exercise(disk: &MemoryDisk) {
             );
         }
         if let Ok(appended) = stream.append(vec![(0, vec![1])]) {
-            assert!(appended.first.sequence > last, "numbers are unique");
+            assert!(appended.first.sequence > last, "numbers are not used twice");
             assert_eq!(appended.wait(), Ok(()));
         }
     }

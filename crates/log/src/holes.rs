@@ -44,11 +44,11 @@ impl Stream {
     /// origin's answer for such a range belongs there, number by number. `origin_of` reads the position
     /// at the origin from the record of a number.
     ///
-    /// Between two elements of one epoch of the origin the mapping is certain if as many numbers
-    /// lie between them there as here. Between two of its epochs this node does not know how many
-    /// belong to which: it requests the numbers right before the element after the hole, and those
-    /// right after the element before it in the other epoch, and the origin answers those that
-    /// exist. None of them can be elsewhere in the copy, so nothing is stored twice.
+    /// Between two elements of one epoch of the origin the position is certain if as many numbers lie
+    /// between them there as here. Between two of its epochs this node does not know how many belong to
+    /// which: it asks the origin for the numbers right before the element after the hole, and for those
+    /// right after the element before it in the other epoch. The origin returns those that exist. None of
+    /// them can be elsewhere in the copy, so nothing is stored twice.
     ///
     /// # Errors
     /// Those of `origin_of`.
@@ -86,7 +86,7 @@ impl Stream {
                 },
                 count,
             });
-            // Both request numbers of their own only if there is room for all in between.
+            // Both requests cover their own numbers only if there is room for all in between.
             if let Some(earlier) = earlier
                 && between.is_some_and(|between| between <= hole.count)
             {
@@ -102,7 +102,7 @@ impl Stream {
         Ok(holes)
     }
 
-    /// The position of the record with this number, existing or future.
+    /// The position of the record with this number, whether it exists yet or not.
     pub fn position_of(&self, sequence: u64) -> Position {
         let epochs = self.epochs();
         let epoch = epochs.iter().rev().find(|(_, first)| *first <= sequence);

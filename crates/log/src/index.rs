@@ -1,17 +1,18 @@
-//! The index of a stream's records: sparse, but exact for the newest.
+//! The index of a stream: sparse in memory, exact for the newest records.
 //!
-//! The newest frames of a stream have exact offsets (the tail); older ones are chunks of 64 frames
-//! within one segment, of which only the ends are known. Inside a chunk a frame is found by the
-//! frames' back offsets or by reading through. A chunk never spans a gap or two segments.
+//! The newest frames of a stream are held as exact references (the tail), older ones as chunks of
+//! 64 frames within one segment, of which only the ends are known. Inside a chunk, frames are found
+//! by their back offsets or by reading through. A chunk never spans a gap or two segments.
 //!
-//! Records restored into a gap (a fill) are in a later segment, out of order; they are kept apart
-//! from the chunks and take precedence.
+//! A record restored into a gap (a fill) lies in a later segment, out of order; it is stored next
+//! to the chunks and takes precedence over them.
 
 use crate::frame::Header;
 use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames of a chunk: 48 bytes of memory for all of them, and at most as many reads in a search.
+/// Number of frames in a chunk: it costs 48 bytes of memory, and at most this many steps of
+/// reading.
 pub(crate) const CHUNK_FRAMES: usize = 64;
 
 /// The exact position of a frame.
@@ -61,7 +62,7 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u32,
 }
 
-/// Restored records: the numbers from `from` to `next` (exclusive) are in this frame.
+/// Restored records: the numbers from `from` to before `next` are in this frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fill {
     from: u64,
@@ -70,7 +71,7 @@ struct Fill {
     frame: FrameRef,
 }
 
-/// The lost records of a stream by cause, since the log was opened.
+/// The number of lost records of a stream, by cause, since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Numbers found missing.
@@ -81,7 +82,7 @@ pub(crate) struct Losses {
     pub(crate) removed: u64,
 }
 
-/// The next read for a number.
+/// The frames to read for a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// These frames of a segment.
@@ -92,7 +93,7 @@ pub(crate) enum Plan {
     Fill(u32, FrameRef),
     /// The number is missing; reading continues at the second one.
     Gap(u64, u64),
-    /// It does not exist yet.
+    /// The number is not assigned yet.
     End,
 }
 
@@ -108,11 +109,12 @@ pub(crate) struct Index {
     next: u64,
     /// Missing numbers (first, and the one after the last), ascending.
     gaps: Vec<(u64, u64)>,
-    /// The parts of the gaps that are given up, ascending.
+    /// The parts of the gaps that were given up, ascending.
     given_up: Vec<(u64, u64)>,
-    /// Restored numbers, ascending, without overlaps.
+    /// The restored parts, ascending, without overlaps.
     fills: Vec<Fill>,
-    /// Restored numbers that are corrupt again; their segment stays until they are trimmed.
+    /// Restored records that are corrupt themselves; their segments stay until the numbers are
+    /// trimmed.
     spoilt: Vec<Fill>,
     /// The number of chunks, tail frames and fills in each segment.
     segments: BTreeMap<u32, u32>,
@@ -121,7 +123,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index that starts at a number.
+    /// An index that starts with a number.
     pub(crate) fn new(first: u64) -> Index {
         Index {
             chunks: VecDeque::new(),
@@ -144,7 +146,7 @@ impl Index {
         self.losses
     }
 
-    /// Counts losses from now on; already missing numbers count too.
+    /// Starts counting losses; numbers already missing count.
     pub(crate) fn count_losses(&mut self) {
         self.losses = Losses {
             corrupt: self.missing(),
@@ -152,19 +154,19 @@ impl Index {
         };
     }
 
-    /// The count of missing numbers.
+    /// The number of missing records.
     pub(crate) fn missing(&self) -> u64 {
         self.gaps.iter().map(|(from, next)| next - from).sum()
     }
 
-    /// Adds an entry of a segment; returns whether it was the first.
+    /// Adds one entry in a segment; returns whether it is the first.
     fn hold(&mut self, segment: u32) -> bool {
         let entries = self.segments.entry(segment).or_default();
         *entries += 1;
         *entries == 1
     }
 
-    /// Removes an entry of a segment; returns whether it was the last.
+    /// Removes one entry in a segment; returns whether it was the last.
     fn release(&mut self, segment: u32) -> bool {
         let Some(entries) = self.segments.get_mut(&segment) else {
             return false;
@@ -189,7 +191,8 @@ impl Index {
         self.bytes
     }
 
-    /// The number from which there are `n` records, gaps not counted; the first if there are fewer.
+    /// The number from which there are `n` records that are not missing; the first if there are
+    /// fewer.
     pub(crate) fn newest_from(&self, n: u64) -> u64 {
         let (mut from, mut left) = (self.next, n);
         for &(missing, next) in self.gaps.iter().rev() {
@@ -202,13 +205,13 @@ impl Index {
         from.saturating_sub(left).max(self.first)
     }
 
-    /// First and last missing number of each gap, without those given up.
+    /// First and last missing number of each gap, except those given up.
     pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
         let gaps = self.wanted();
         gaps.iter().map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// Missing numbers that are not given up.
+    /// The missing numbers that were not given up.
     fn wanted(&self) -> Vec<(u64, u64)> {
         let lost = self.given_up.iter();
         lost.fold(self.gaps.clone(), |gaps, lost| {
@@ -222,7 +225,7 @@ impl Index {
         lost.map(|&(from, next)| (from, next - 1)).collect()
     }
 
-    /// Gives up missing numbers: readers no longer wait for them.
+    /// Gives up missing numbers.
     pub(crate) fn give_up(&mut self, from: u64, next: u64) {
         let from = from.max(self.first);
         if from < next.min(self.next) {
@@ -232,7 +235,8 @@ impl Index {
         }
     }
 
-    /// Adds the frame that continues the stream; returns whether it is the only one in its segment.
+    /// Adds the frame that continues the stream; returns whether it is the only one held in its
+    /// segment.
     pub(crate) fn push(&mut self, segment: u32, frame: FrameRef) -> bool {
         debug_assert_eq!(frame.first, self.next, "frames are pushed in order");
         let entered = !self.segments.contains_key(&segment);
@@ -278,8 +282,8 @@ impl Index {
         numbers
     }
 
-    /// Adds a frame of restored numbers, except those that another frame has; returns whether it is
-    /// the only one in its segment.
+    /// Adds a frame that restores numbers, as far as no other one has; returns whether it is the
+    /// only one held in its segment.
     pub(crate) fn fill(&mut self, segment: u32, frame: FrameRef) -> bool {
         let mut entered = false;
         let (mut from, end) = (frame.first.max(self.first), frame.next().min(self.next));
@@ -326,18 +330,18 @@ impl Index {
         known.iter().rev().fold(number, below)
     }
 
-    /// A frame of restored numbers cannot be read: they are missing again.
+    /// Handles a fill that cannot be read: its numbers are missing (again).
     pub(crate) fn unfill(&mut self, segment: u32, offset: u32) {
         let is = |fill: &Fill| fill.segment == segment && fill.frame.offset == offset;
-        let (removed, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
+        let (gone, stay): (Vec<_>, Vec<_>) = self.fills.drain(..).partition(is);
         self.fills = stay;
-        for fill in &removed {
+        for fill in &gone {
             self.add_gap(fill.from, fill.next);
         }
-        self.spoilt.extend(removed);
+        self.spoilt.extend(gone);
     }
 
-    /// Numbers that are missing and were not in `before`: first and last numbers.
+    /// The gaps that were not in `before`: first and last numbers.
     pub(crate) fn new_gaps(&self, before: &Index) -> Vec<(u64, u64)> {
         let old = before.gaps.iter();
         let new = old.fold(self.gaps.clone(), |new, gap| without(&new, gap.0, gap.1));
@@ -425,7 +429,7 @@ impl Index {
     }
 
     /// Forgets segments up to and including `segment`, which the size limit removes; returns the
-    /// segments without entries.
+    /// segments in which nothing is held any more.
     pub(crate) fn trim(&mut self, segment: u32) -> Vec<u32> {
         let old = self.first;
         let mut first = old;
@@ -446,7 +450,7 @@ impl Index {
         left
     }
 
-    /// Forgets the records before a number; returns the segments without entries.
+    /// Forgets the records before a number; returns the segments in which nothing is held any more.
     pub(crate) fn trim_to(&mut self, before: u64) -> Vec<u32> {
         let mut left = Vec::new();
         if before <= self.first {
@@ -473,9 +477,9 @@ impl Index {
         }
         let first = self.first;
         let past = |fill: &Fill| fill.next <= first;
-        let mut removed: Vec<Fill> = self.fills.extract_if(.., |fill| past(fill)).collect();
-        removed.extend(self.spoilt.extract_if(.., |fill| past(fill)));
-        for fill in removed {
+        let mut gone: Vec<Fill> = self.fills.extract_if(.., |fill| past(fill)).collect();
+        gone.extend(self.spoilt.extract_if(.., |fill| past(fill)));
+        for fill in gone {
             bytes += u64::from(fill.frame.bytes);
             left.extend(self.release(fill.segment).then_some(fill.segment));
         }
@@ -497,7 +501,7 @@ impl Index {
         left
     }
 
-    /// The read for number `from`.
+    /// The frames to read for number `from`.
     pub(crate) fn plan(&self, from: u64) -> Plan {
         if from >= self.next {
             return Plan::End;
@@ -698,7 +702,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_of_every_number_contains_it() {
+    fn every_number_is_in_what_is_planned_for_it() {
         let index = filled(1000);
         for number in 1..=10_000 {
             match index.plan(number) {
@@ -748,10 +752,7 @@ mod tests {
             assert_eq!(index.first(), before.max(1));
             let kept = index.segments().next().unwrap_or(11);
             assert!(index.segments().is_sorted());
-            assert!(
-                left.iter().all(|removed| *removed < kept),
-                "{before}: {left:?}"
-            );
+            assert!(left.iter().all(|gone| *gone < kept), "{before}: {left:?}");
             if (2..10_001).contains(&before) {
                 assert_eq!(index.plan(before - 1), Plan::Gap(before - 1, before));
                 assert!(!matches!(index.plan(before), Plan::Gap(..) | Plan::End));

@@ -1,6 +1,6 @@
 //! The durable store: many streams in one segmented, checksummed log with group commit.
 //!
-//! A [`Store`] is one directory on a [`Disk`]. All streams of a node share one ordered
+//! A [`Store`] is one directory behind the [`Disk`] seam. All streams of a node share one ordered
 //! log, so one `fdatasync` commits everything that waits. A batch of one stream's records is one
 //! frame. Frames are numbered, bound to their offset and chained by checksums, so a missing,
 //! duplicated, misdirected or flipped frame is detected.

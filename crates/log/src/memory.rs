@@ -11,8 +11,8 @@ fn locked(bytes: &Bytes) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Files in memory. Clones share them. `sync` does nothing, so even level `Power` ends with the
-/// process.
+/// Files in memory. Clones are the same disk; dropping the last one discards it. `sync` does
+/// nothing, so even level `Power` ends with the process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<BTreeMap<String, Bytes>>>,
@@ -75,7 +75,7 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    /// Always the same: a memory disk cannot be restored from a copy.
+    /// The same for all files: nothing here can be restored from a copy.
     fn identity(&self, _name: &str) -> io::Result<u128> {
         Ok(0)
     }

@@ -1,9 +1,9 @@
-//! Opens a log: scans it, makes its end safe for appending, decides about new epochs, and marks the
+//! Opens a log: scans it, makes the end safe for appending, decides about new epochs, marks the
 //! opening.
 //!
-//! After an unclean end the valid part of the last segment is rewritten: the visible bytes of a
-//! file whose sync failed may never reach the disk, and the failure is unknown to the next process.
-//! The copy also drops a torn tail.
+//! After an unclean end the valid part of the last segment is rewritten: the content of a file
+//! whose sync failed may never reach the disk, and the failure is forgotten once the process has
+//! ended. The copy also drops a torn tail.
 
 use crate::commit::{Defined, Fault, Track, Writer};
 use crate::draft::Draft;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Bytes copied at a time when a segment is rewritten.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// An opened log, before its commit thread runs.
+/// A log that was opened, before its commit thread runs.
 pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) scanned: Scanned,
@@ -109,9 +109,9 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &Options, seed: u64) -> Result
     })
 }
 
-/// Keeps each segment with missing records until they are trimmed, restored or given up, and the
-/// segment before it too: without it, the damage would be at the start of the log, where the next
-/// opening would mistake missing records for ones that the size limit removed.
+/// Keeps each segment that lacks records until they are trimmed, restored or given up, and the
+/// segment before it too: with no segment before it, the damage would be at the start of the log,
+/// where the next opening assumes that the size limit removed the missing records.
 fn keep_damaged(writer: &mut Writer, corrupt: &[CorruptRange]) {
     for range in corrupt.iter().filter(|range| !range.gaps.is_empty()) {
         let Some(number) = segment_number(&range.segment) else {
@@ -129,7 +129,7 @@ fn keep_damaged(writer: &mut Writer, corrupt: &[CorruptRange]) {
     }
 }
 
-/// Removes unfinished files, and snapshots without segments.
+/// Removes unfinished files, and snapshots whose segments do not exist.
 fn clean_up(disk: &dyn Disk) -> Result<(), Error> {
     let names = at("list", "the directory", disk.list())?;
     let segments: BTreeSet<u32> = names.iter().filter_map(|it| segment_number(it)).collect();
@@ -142,9 +142,9 @@ fn clean_up(disk: &dyn Disk) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the snapshots of damaged segments, safely before anything is written: the next opening
-/// would find records in them that this one does not, and whose numbers are assigned again in
-/// another epoch.
+/// Removes the snapshots of damaged segments, durably before anything is written: otherwise the
+/// next opening would find records in them that this one does not, and whose numbers are assigned
+/// again in another epoch.
 fn remove_snapshots(disk: &dyn Disk, corrupt: &[CorruptRange]) -> Result<(), Error> {
     let names: BTreeSet<String> = at("list", "the directory", disk.list())?
         .into_iter()
@@ -218,12 +218,12 @@ fn end_of_log(
     recovery: &mut Recovery,
 ) -> Result<Writer, Error> {
     let mut number = 1;
-    // A last segment without a valid frame was just being created.
+    // A last segment in which nothing is valid was just being created.
     while let Some(&(last, 0)) = scanned.segments.last() {
         let name = segment_name(last);
         at("remove", &name, disk.remove(&name))?;
         scanned.segments.pop();
-        // Its number is assigned again, to a segment that is read the next time.
+        // Its number is reused for a segment that the next opening reads.
         scanned.last_snapshot = None;
         number = last;
     }
@@ -253,7 +253,7 @@ fn end_of_log(
                 if at("read", &name, file.len())? > end {
                     at("cut", &name, file.truncate(end))?;
                 }
-                // After a failed sync, visible bytes may never be saved by a later one.
+                // After a failed sync the system may show content that no later sync saves.
                 at("write again", &name, write_again(&mut *file, end))?;
                 at("sync", &name, file.sync())?;
             }
@@ -262,9 +262,9 @@ fn end_of_log(
     };
     let name = segment_name(segment);
     let damage = scanned.corrupt.iter().filter(|it| it.segment == name);
-    // The header of a frame that was cut off would claim the following bytes.
+    // The header of a frame that was cut off would claim the bytes that follow.
     let damaged_end = damage.map(|it| it.offset + it.bytes).max() >= Some(offset);
-    // A program that reads the old version would not understand the frames appended now.
+    // A program for the old version could not read the frames written from now on.
     let older = scanned
         .versions
         .get(&segment)
@@ -315,7 +315,7 @@ fn rewrite(disk: &dyn Disk, number: u32, end: u64) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Rewrites the valid part of a file in place, if there is no room for a copy.
+/// Overwrites the valid part of a file with itself if there is no room for a copy.
 fn write_again(file: &mut dyn File, end: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = 0;

@@ -49,23 +49,23 @@ pub type CursorOf = fn(&[u8]) -> Option<Cursor>;
 /// The limits of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size at which a new segment starts. Default 64 MiB: after an unclean end the next open
-    /// copies at most the last segment.
+    /// Size at which a new segment starts. Default 64 MiB: after an unclean end the next opening
+    /// copies at most the last segment once.
     pub segment_bytes: u64,
     /// Maximum size of the writer's queue in bytes. Default 8 MiB: some hundred milliseconds of a
     /// slow disk.
     pub queue_bytes: usize,
-    /// Most bytes of records of level memory that wait in the queue while the disk has no room, in
-    /// addition to `queue_bytes`; more are refused. A stream may use as much as is left, so that a
-    /// flooding stream leaves half. Default 16 MiB: minutes of a thousand small records a second.
+    /// Maximum size of records of level memory that wait in the queue while the disk is full,
+    /// beyond `queue_bytes`; more are refused. One stream may use as much as remains, so a stream
+    /// that floods leaves half. Default 16 MiB: minutes of a thousand small records a second.
     pub full_bytes: usize,
     /// The behaviour of `append` when the queue is full. Default: wait.
     pub queue_full: QueueFull,
     /// Maximum size of one batch as stored in bytes. Default 4 MiB.
     pub batch_bytes: usize,
-    /// Free bytes of the disk that are never used, so that closing and other programs still have
-    /// room. Default 1 MiB. The disk counts as full when a batch does not fit and less than 64 KiB
-    /// more are free; a larger batch is refused alone while more is free.
+    /// Free space to leave on the disk in bytes, so that closing and other programs still have
+    /// room. Default 1 MiB. The disk counts as full once a batch does not fit and less than 64 KiB
+    /// more are free; if more is free, only the batch that does not fit is refused.
     pub reserve_bytes: u64,
     /// The interval at which a full disk is checked again. Default 200 ms.
     pub full_poll: Duration,
@@ -75,20 +75,21 @@ pub struct Options {
     pub full_polls: u32,
     /// The thread that commits the queue. Default: a thread of the store.
     pub commit: Commit,
-    /// How long the commit thread waits after each group to gather more for the next one: a sync
-    /// costs the same for many. A record after a quiet period is written at once; a new stream, the
-    /// end of the store, 256 KiB in the queue and [`crate::Stream::skip_commit_pause`] end the
-    /// pause. Default zero: as often as the disk can, which gathers records during each sync.
+    /// The pause of the commit thread after each group, so that more records gather for the next
+    /// one: a sync costs the same for many. A record after a quiet time is written at once; a new
+    /// stream, the end of the store, 256 KiB of queued records and
+    /// [`crate::Stream::skip_commit_pause`] end the pause. Default zero: commits follow each other,
+    /// and records gather during each sync.
     pub commit_pause: Duration,
-    /// Most bytes of the newest records in memory, for readers of live data; 0: none. Default 1
-    /// MiB: some seconds of a thousand records a second.
+    /// Maximum size of the newest records held in memory for readers of live data, in bytes; 0:
+    /// none. Default 1 MiB: some seconds of a thousand records a second.
     pub recent_bytes: usize,
-    /// Most bytes of all segments; above it the oldest segment is removed. Default `None`: nothing
-    /// is removed.
+    /// Maximum size of all segments in bytes; beyond it the oldest segment is removed. Default
+    /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
-    /// Most records that a follower returns at once. Default 1,024.
+    /// Maximum number of records that a follower returns at once. Default 1,024.
     pub follow_records: usize,
-    /// How records name their stream's cursor. Default `None`: no cursors.
+    /// Finds a stream's cursor in a record. Default `None`: records have no cursor.
     pub cursor_of: Option<CursorOf>,
 }
 

@@ -1,5 +1,5 @@
-//! The owner of an open store, shared by all its handles: its state, and its commit thread or
-//! committing caller.
+//! The owner of an open store, shared by all its handles: its state, and the thread or the caller that
+//! commits.
 
 use crate::ack::{CommitOnDemand, Driver};
 use crate::commit::Writer;
@@ -27,7 +27,7 @@ pub enum Committed {
     },
 }
 
-/// Held by every handle; when the last is dropped, the store closes.
+/// Held by every handle; dropping the last one closes the store.
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     /// Source of the epochs of new streams; its lock keeps definitions in order.
@@ -82,7 +82,7 @@ impl Owner {
                 Ok(Step::Idle) => return Ok(committed),
                 Ok(Step::Full(free)) => return Ok(Committed::Full { free }),
                 Err(error) => {
-                    // A failed commit is never repeated.
+                    // A failed write is never retried.
                     *slot = None;
                     self.shared.lock().ended = Some(Err(error.clone()));
                     return Err(error);
@@ -150,7 +150,7 @@ impl Owner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        // The last handle may be dropped on the commit thread itself, in a waker.
+        // The last handle may be dropped on the commit thread itself, in some task's waker.
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
             && thread.join().is_err()
         {
@@ -170,7 +170,7 @@ impl CommitOnDemand for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Callers that need the result use `Store::close`.
+        // To see the result, call `Store::close`.
         let _ = self.close();
     }
 }

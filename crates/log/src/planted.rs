@@ -1,5 +1,5 @@
-//! Planted defects, one at a time, for the simulation to find. Without the feature `planted` there
-//! are none, and the check compiles to a constant.
+//! Deliberate defects, one at a time, for the simulation to find. Without the feature `planted`
+//! there are none: the check is constant and compiled away.
 
 #![cfg_attr(not(feature = "planted"), allow(dead_code, unreachable_pub))]
 
@@ -19,11 +19,11 @@ pub enum Defect {
     ForgetsFills,
     /// A record's bytes are returned unchecked.
     TrustsBytes,
-    /// Damage is not counted.
+    /// Damaged records are not counted.
     HidesLosses,
-    /// Damage right after a trim mark counts as trimmed.
+    /// Damage right after a trim mark is mistaken for trimmed records.
     TrimsDamage,
-    /// Derived records count even if a power loss may have taken their inputs.
+    /// Records derived from inputs that a power loss may have destroyed still count.
     KeepsDerived,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Pending {
     pub(crate) draft: Draft,
     pub(crate) core: Arc<Core>,
     pub(crate) ack: Arc<Ack>,
-    /// It must not be written before the drafts queued earlier.
+    /// It must not be written before drafts queued earlier.
     pub(crate) ordered: bool,
 }
 
@@ -29,7 +29,7 @@ impl Pending {
 }
 
 impl Drop for Pending {
-    /// Fails the draft, so that no caller waits forever if the commit thread has died.
+    /// Nobody waits forever, whatever happened to the commit thread.
     fn drop(&mut self) {
         let bytes = self.draft.body.bytes.len();
         self.core.queued.fetch_sub(bytes, Ordering::Relaxed);
@@ -51,7 +51,7 @@ pub(crate) struct Queue {
     pub(crate) closing: bool,
     /// The commit thread waits for work and must be woken for it.
     pub(crate) asleep: bool,
-    /// Something waits that should not wait for the pause.
+    /// A queued draft must not wait for the pause.
     pub(crate) urgent: bool,
     /// Threads that wait for room.
     pub(crate) waiting: u32,
@@ -59,15 +59,15 @@ pub(crate) struct Queue {
     pub(crate) waiters: Waiters,
     /// Nothing more is written, not even a clean end.
     pub(crate) abandoned: bool,
-    /// Why all input is refused.
+    /// The reason why nothing is accepted any more.
     pub(crate) stopped: Option<Error>,
     pub(crate) health: Health,
-    /// Records of level memory wait for room, though others may fit.
+    /// Records of level memory wait for room, though others may find some.
     pub(crate) waits_for_room: bool,
     /// Free space in bytes when the disk was found full.
     pub(crate) free: u64,
     pub(crate) streams: BTreeMap<String, Arc<Core>>,
-    /// Streams whose first definition is queued.
+    /// Streams whose first definition is in flight.
     pub(crate) creating: BTreeMap<String, Arc<Core>>,
     pub(crate) next_id: u32,
     /// Bytes of the newest definitions of all streams, also of those that are on their way.
@@ -117,7 +117,7 @@ impl Queue {
         self.health == Health::Full || self.waits_for_room
     }
 
-    /// The stream of this name, even if its first definition is still queued.
+    /// The stream of this name, even if its first definition is still in flight.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Core>> {
         let core = self.streams.get(name).or_else(|| self.creating.get(name));
         core.cloned()
@@ -153,7 +153,7 @@ impl Queue {
         });
     }
 
-    /// Notes a safe definition.
+    /// A definition is safe.
     pub(crate) fn on_defined(&mut self, core: &Arc<Core>, definition: Definition) {
         self.counting(core, |queue| {
             if let Some(core) = queue.creating.remove(&definition.name) {
@@ -167,7 +167,7 @@ impl Queue {
         });
     }
 
-    /// Notes a refused definition: the stream is as before.
+    /// A definition was refused: the stream is as it was before.
     pub(crate) fn on_definition_refused(&mut self, core: &Arc<Core>) {
         self.counting(core, |queue| {
             let mut view = core.view();
@@ -176,7 +176,7 @@ impl Queue {
         });
     }
 
-    /// Notes a safe removal: the name is free.
+    /// A removal is safe: the name is free.
     pub(crate) fn on_removed(&mut self, core: &Core) {
         self.counting(core, |queue| {
             let name = core.view().definition.name.clone();

@@ -1,4 +1,4 @@
-//! Reads frames of one stream from segments, checked again at each read.
+//! Reads frames of one stream from segments, checked at each read.
 
 use crate::frame::{HEADER_BYTES, Header, Kind, each_record};
 use crate::index::{Chunk, FrameRef};
@@ -9,9 +9,9 @@ use crate::{Disk, Error, File};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Segments kept open for reading: a few readers at different positions of the log.
+/// Maximum number of segments open for reading: a few readers at different positions of the log.
 const OPEN_SEGMENTS: usize = 8;
-/// A span of frames that is read at once, including the bytes between them.
+/// Size of a range of frames that is read at once, including the bytes between them.
 const SPAN_BYTES: u64 = 256 * 1024;
 
 type Handle = Arc<Mutex<Box<dyn File>>>;
@@ -21,7 +21,7 @@ pub(crate) struct Reader {
     disk: Arc<dyn Disk>,
     store: u64,
     open: Mutex<Vec<(u32, Handle)>>,
-    /// Segments with known damage.
+    /// Segments in which damage was found.
     damaged: Mutex<BTreeSet<u32>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) type RecordVisitor<'a> = dyn FnMut(u64, u64, i64, &[u8]) -> bool + 'a
 
 /// The result of reading frames.
 pub(crate) enum ReadOutcome {
-    /// All were valid, or the visitor has stopped.
+    /// All frames were valid, or the receiver had enough.
     All,
     /// A frame is invalid; this is the number after it.
     Corrupt(u64),
@@ -55,10 +55,10 @@ impl Reader {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the segment as damaged: the next opening reads it and reports the damage.
+    /// Marks a segment as damaged: the next opening reads it and reports the damage.
     pub(crate) fn distrust(&self, segment: u32) {
         if self.damaged().insert(segment) {
-            // If the snapshot stays, the next opening only has to find the damage again by reading.
+            // If the snapshot stays, the damage is only found again by reading.
             let _ = self.disk.remove(&snapshot_name(segment));
         }
     }
@@ -90,7 +90,7 @@ impl Reader {
         self.damaged().remove(&segment);
     }
 
-    /// The exact offsets of a chunk's frames, as far as they can be found.
+    /// The exact positions of a chunk's frames, as far as they can be found.
     pub(crate) fn frames_of(&self, stream: u32, chunk: &Chunk) -> Result<Vec<FrameRef>, Error> {
         let handle = self.handle(chunk.segment)?;
         let file = handle.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,11 +2,11 @@
 //!
 //! A removal is a definition without a name. Like each definition it is written twice, synced, and
 //! repeated at the start of each segment, so that older segments that still hold frames of the
-//! stream do not restore it. It is repeated until all of these are removed. A stream that is
-//! created again under the name has another number in the log and another epoch.
+//! stream do not restore it. It is repeated until all of these are removed. A stream created again
+//! under the name has another number in the log and another epoch.
 //!
-//! On a full disk a removal is written before the queue. Drafts of its stream that it overtakes are
-//! refused, so that no frame of the stream follows its removal in the log.
+//! On a full disk a removal is written before the queue. Queued records of its stream that it
+//! overtakes are refused, so that no record of the stream follows its removal in the log.
 
 use crate::ack::Ack;
 use crate::draft::Draft;
@@ -51,13 +51,14 @@ impl Owner {
 }
 
 impl Store {
-    /// Removes a stream with all its records; returns when that is safe against a power loss, and
-    /// whether the stream existed. Later appends and followers end with [`Error::Removed`]. A full
-    /// disk does not prevent it. Created again, the stream has another epoch and no cursor.
+    /// Removes a stream with all its records; returns once that survives a power loss, and whether
+    /// the stream existed. From then on, appending to it and following it end with
+    /// [`Error::Removed`]. A full disk does not prevent it. If the stream is created again, it has
+    /// another epoch and no cursor.
     ///
     /// # Errors
     /// [`Error::Removed`] while another call removes it. [`Error::TooManyStreams`] if as many
-    /// removals are still kept as the limit of streams: the oldest segments have to be removed
+    /// removals are still recorded as there may be streams: the oldest segments have to be removed
     /// first. The store has stopped, or its queue is full.
     pub fn remove(&self, name: &str) -> Result<bool, Error> {
         self.owner().remove(name)

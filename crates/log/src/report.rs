@@ -5,18 +5,18 @@ use crate::StreamInfo;
 /// The description of a missing segment in a report.
 pub(crate) const MISSING: &str = "the segment is missing";
 
-/// The findings and changes of [`crate::Store::open`].
+/// The findings and actions of [`crate::Store::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The store did not exist before.
     pub created: bool,
-    /// The log was closed regularly; otherwise the process or the machine ended unexpectedly.
+    /// The log was closed cleanly; otherwise the process or the machine stopped unexpectedly.
     pub clean: bool,
     /// The files are a copy of the original ones.
     pub copied: bool,
     /// Number of segments.
     pub segments: usize,
-    /// Segments of these that were not read, because a snapshot describes them. Damage in them is
+    /// Number of segments that were not read because they have a valid snapshot. Damage in them is
     /// found by reading, by [`crate::check`] and by [`crate::Store::scrub`].
     pub indexed: usize,
     /// Total number of records.
@@ -29,8 +29,8 @@ pub struct Recovery {
     pub corrupt: Vec<CorruptRange>,
     /// Streams that continue in a new epoch, and why.
     pub new_epochs: Vec<NewEpoch>,
-    /// The last segment was rewritten after an unclean end, because its visible bytes may not be on
-    /// the disk.
+    /// The last segment was rewritten after an unclean end, because its content as shown by the
+    /// system may not be on the disk.
     pub rewritten: bool,
 }
 
@@ -39,9 +39,9 @@ pub struct Recovery {
 pub struct TornTail {
     /// The segment's file.
     pub segment: String,
-    /// The offset of the invalid bytes.
+    /// Offset of the first invalid byte.
     pub offset: u64,
-    /// Their length.
+    /// Number of invalid bytes.
     pub bytes: u64,
 }
 
@@ -50,23 +50,24 @@ pub struct TornTail {
 pub struct CorruptRange {
     /// The segment's file (for a missing one: its name).
     pub segment: String,
-    /// The offset of the range.
+    /// Offset of the range.
     pub offset: u64,
-    /// Its length; 0 if something is missing between two valid frames.
+    /// Its length in bytes; 0 if something is missing between two valid frames.
     pub bytes: u64,
-    /// A description of the damage.
+    /// The kind of damage.
     pub what: String,
-    /// No sync of these bytes is recorded: a power loss may have torn the write.
+    /// No sync of these bytes is on record: it may be a torn write of a power loss rather than bit
+    /// rot.
     pub unsynced: bool,
-    /// Nothing is missing any more: the records were restored, given up or trimmed, or there were
+    /// No record is missing because of it: all were restored, given up or trimmed, or there were
     /// none.
     pub settled: bool,
-    /// The missing numbers: stream name, first and last sequence number.
+    /// The numbers missing because of it: stream name, first and last sequence number.
     pub gaps: Vec<(String, u64, u64)>,
 }
 
 impl CorruptRange {
-    /// Whether the segment is missing.
+    /// Whether it is a missing segment.
     pub(crate) fn absent(&self) -> bool {
         self.what == MISSING
     }
@@ -79,7 +80,7 @@ pub struct NewEpoch {
     pub stream: String,
     /// The epoch.
     pub epoch: u64,
-    /// The first number that will be assigned in it.
+    /// The first number to be assigned in it.
     pub first: u64,
     /// The reason.
     pub reason: EpochReason,
@@ -91,11 +92,11 @@ pub struct NewEpoch {
 pub enum EpochReason {
     /// The files are a copy: the original may have continued.
     Copied,
-    /// An incomplete end was cut; it may have held assigned numbers.
+    /// An incomplete end was cut; it may have held numbers that were assigned.
     TornTail,
     /// The newest part of the stream is corrupt.
     Corrupt,
-    /// An unclean end, after which the stream's level allows the loss of acknowledged records.
+    /// An unclean end; at the stream's level acknowledged records may be lost.
     UncleanEnd,
 }
 
@@ -122,7 +123,7 @@ pub struct Report {
     pub frames: u64,
     /// Valid records.
     pub records: u64,
-    /// The log was closed regularly.
+    /// The log was closed cleanly.
     pub clean: bool,
     /// The files are a copy of the original ones.
     pub copied: bool,
@@ -135,8 +136,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing is missing that was not restored, given up or trimmed (an incomplete end alone is
-    /// the usual trace of a power loss).
+    /// Whether all missing records were restored, given up or trimmed (an incomplete end alone is
+    /// the ordinary trace of a power loss).
     pub fn healthy(&self) -> bool {
         self.corrupt.iter().all(|range| range.settled)
     }

@@ -1,8 +1,8 @@
 //! The scrub finds bit rot before a reader does: it reads old segments again, piece by piece, and
 //! verifies every checksum.
 //!
-//! The segment that is being written is left out: opening and reading check it. Damage becomes gaps
-//! of its streams at once, so that readers see them and [`crate::Stream::fill`] can restore the
+//! The segment being written is excluded: opening and reading check it. Damage is recorded as gaps
+//! of its streams at once, so that readers see it and [`crate::Stream::fill`] can restore the
 //! records. Records that are still in memory are restored from there.
 
 pub(crate) mod pass;
@@ -15,19 +15,19 @@ use crate::{CorruptRange, Error, Position, Store, Stream};
 use pass::{Damage, Progress};
 use std::sync::{Arc, PoisonError};
 
-/// The result of a step of the scrub.
+/// The result of one step of the scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Bytes read.
     pub bytes: u64,
     /// Damage that was not known before.
     pub corrupt: Vec<CorruptRange>,
-    /// Damaged records that are still in memory and are being rewritten; with
+    /// Damaged records that are still in memory and are being written again; with
     /// [`crate::Commit::Caller`] the next commit does that.
     pub from_memory: u64,
     /// Number of segments of this round that are finished.
     pub segments_done: usize,
-    /// All segments of this round, without the one that is being written.
+    /// Total number of segments of this round, without the one being written.
     pub segments: usize,
     /// The last segment is finished: the next step starts a new round.
     pub round_done: bool,
@@ -75,7 +75,7 @@ impl Owner {
         })
     }
 
-    /// Rewrites damaged records that are still in memory; returns how many.
+    /// Writes damaged records again that are still in memory; returns their number.
     fn put_back_from_memory(self: &Arc<Owner>) -> u64 {
         let cores: Vec<_> = self.shared.lock().streams.values().cloned().collect();
         let mut put_back = 0;
@@ -105,7 +105,7 @@ impl Owner {
                     number < *last
                 });
                 let (epoch, count) = (recent.epoch, batch.len() as u64);
-                // Without room in the queue it is retried the next time.
+                // If the queue has no room, the next call tries again.
                 if count > 0 && stream.fill(Position { epoch, sequence }, batch).is_ok() {
                     put_back += count;
                 }
@@ -114,8 +114,7 @@ impl Owner {
         put_back
     }
 
-    /// Notes the records missing because of damage, and that the next opening must read the
-    /// segment.
+    /// Records the numbers lost by some damage, and that the next opening must read the segment.
     fn note_damage(self: &Arc<Owner>, damage: &Damage) -> CorruptRange {
         let segment = damage.segment;
         self.shared.reader.distrust(segment);

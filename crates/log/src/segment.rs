@@ -1,9 +1,9 @@
 //! Segment files and the marker: names, headers, and the scanner that finds frames in arbitrary
 //! bytes.
 //!
-//! A segment's header (36 bytes) has the format version, its number, the store, and the end of the
-//! previous segment (length and last checksum). Its salt follows from store and number, so that a
-//! rotten header does not take the segment's frames with it. The marker is a small file that holds
+//! A segment's header (36 bytes) states the format version, its number, the store, and the end of
+//! the previous segment (length and last checksum). Its salt follows from store and number, so that
+//! a corrupt header does not invalidate the segment's frames. The marker is a small file that holds
 //! its own identity: a copy of it does not match.
 
 use crate::frame::{HEADER_BYTES, Header, MAGIC};
@@ -18,7 +18,7 @@ pub(crate) const FORMAT_VERSION: u32 = 4;
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 36;
 /// The marker's file name.
 pub(crate) const MARKER: &str = "marker";
-/// Suffix of unfinished files; removed at open.
+/// Suffix of unfinished files, which opening removes.
 pub(crate) const UNFINISHED: &str = ".new";
 /// Bytes that the scanner reads at once: large enough that calls do not matter, small compared with
 /// the memory of a small device.
@@ -62,12 +62,12 @@ fn io_error(what: &str, name: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Converts a result of the disk into the log's own.
+/// Converts a result of the disk to the log's own error.
 pub(crate) fn at<T>(what: &str, name: &str, result: io::Result<T>) -> Result<T, Error> {
     result.map_err(|error| io_error(what, name, &error))
 }
 
-/// The contents of a segment's header.
+/// The content of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) version: u32,
@@ -126,7 +126,7 @@ fn check_version(file: &str, found: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// The contents of the marker.
+/// The content of the marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub(crate) store: u64,
@@ -163,7 +163,7 @@ impl Marker {
         }))
     }
 
-    /// Reads the marker; `None` if it is missing or unreadable.
+    /// Reads the marker; `None` if there is none or it is malformed.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Marker>, Error> {
         let file = at("open", MARKER, disk.open(MARKER))?;
         let mut bytes = [0; MARKER_BYTES];
@@ -187,7 +187,7 @@ impl Marker {
     }
 }
 
-/// The bytes at an offset of a segment.
+/// The content at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A valid frame with its checksum.
@@ -211,7 +211,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans up to `end`, which must not exceed the file.
+    /// A scanner up to `end`, which must not exceed the file's length.
     pub(crate) fn new(file: &'a dyn File, salt: u64, end: u64) -> Scanner<'a> {
         Scanner {
             file,
@@ -246,7 +246,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.buffer[from.min(self.buffer.len())..(from + length).min(self.buffer.len())])
     }
 
-    /// Classifies the bytes at `offset`.
+    /// The content at `offset`.
     pub(crate) fn look(&mut self, offset: u64) -> io::Result<Found> {
         if offset >= self.end {
             return Ok(Found::End);
@@ -272,7 +272,7 @@ impl<'a> Scanner<'a> {
         self.bytes(offset + HEADER_BYTES as u64, header.body_bytes as usize)
     }
 
-    /// The next offset from `offset` on with a valid header, or the end.
+    /// The next offset from `offset` with a valid header, or the end.
     fn next_header(&mut self, mut offset: u64) -> io::Result<u64> {
         let salt = self.salt;
         while offset + HEADER_BYTES as u64 <= self.end {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_round_trips() {
+    fn a_marker_comes_back() {
         let marker = Marker {
             store: 0x0102_0304_0506_0708,
             identity: u128::MAX / 3,

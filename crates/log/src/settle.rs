@@ -95,9 +95,9 @@ impl Shared {
         wake(wakers);
     }
 
-    /// The disk stays full: refuses waiting drafts, frees their numbers, and returns those that
-    /// must be written anyway, because a record of level `Memory` is acknowledged already. Drafts
-    /// before such a record in its stream are kept too, so that no number is missing.
+    /// Handles a disk that stays full: refuses waiting drafts, frees their numbers, and returns
+    /// those that must be written nevertheless, because a record of level `Memory` is acknowledged
+    /// already. They include earlier records of the same stream, so that no number is missing.
     pub(crate) fn refuse_waiting(
         &self,
         mut group: VecDeque<Pending>,
@@ -108,9 +108,9 @@ impl Shared {
         self.refuse(queue, group, free)
     }
 
-    /// Refuses batches that are larger than the free space as in [`Shared::refuse_waiting`], with
-    /// those queued after them in their streams or that must not be written before them. Drafts
-    /// that must be kept stay in the group. Returns the others.
+    /// Refuses batches that are larger than the remaining room as in [`Shared::refuse_waiting`],
+    /// with drafts queued after them in their streams or that must not be written before them.
+    /// Those that must be kept stay in the group. Returns the others.
     pub(crate) fn refuse_large(
         &self,
         group: &mut VecDeque<Pending>,
@@ -131,7 +131,7 @@ impl Shared {
                 others.push_back(pending);
             }
         }
-        // There is room without these.
+        // Without these there is room.
         queue.health = Health::Ok;
         *group = self.refuse(queue, large, free);
         others
@@ -157,7 +157,7 @@ impl Shared {
             }
             queue.bytes -= draft.body.bytes.len().min(queue.bytes);
             if draft.kind == Kind::Records {
-                // In reverse: the lowest of the stream's refused numbers comes last.
+                // From the back: the lowest of the stream's refused numbers comes last.
                 pending
                     .core
                     .assigned
@@ -208,7 +208,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses the queued drafts of removed streams.
+    /// Refuses queued drafts of removed streams.
     pub(crate) fn refuse_overtaken(&self, removed: &BTreeSet<u32>, group: &mut VecDeque<Pending>) {
         if removed.is_empty() {
             return;

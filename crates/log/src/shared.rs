@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Most bytes of one commit: more gains nothing and delays the first of them.
+/// Maximum size of one commit in bytes: more gains nothing and delays the first records.
 const GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The capacity that the queue keeps: the number of drafts that wait for a commit on a busy node.
+/// Number of drafts for which the queue keeps capacity: as many as wait for a commit on a busy
+/// node.
 const ROOM_KEPT: usize = 256;
 
-/// Queued bytes that are enough for a commit: they end the pause between two.
+/// If more than this is queued, there is enough for a commit: the pause between two ends.
 const PAUSE_BYTES: usize = 256 * 1024;
 
 /// Shared by all handles of a store and its commit thread.
@@ -31,7 +32,7 @@ pub(crate) struct Shared {
     /// The store is closing: the pause between two commits ends.
     pub(crate) pause: Condvar,
     pub(crate) recents: RecentCache,
-    /// There is room in the queue, or there never will be.
+    /// There is room in the queue, or there will never be.
     pub(crate) room: Condvar,
 }
 
@@ -52,13 +53,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue's lock, once records are accepted and there is room for this many bytes.
+    /// The queue's lock, once records are accepted and `bytes` fit.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, Queue>, Error> {
         self.room_in_queue(bytes, None)
     }
 
-    /// As [`Shared::room_for`], for records of level memory: they are accepted even without room on
-    /// the disk, up to [`Options::full_bytes`].
+    /// Like [`Shared::room_for`], for records of level memory: they are accepted while the disk is
+    /// full too, up to [`Options::full_bytes`].
     pub(crate) fn room_in_memory(
         &self,
         bytes: usize,
@@ -121,18 +122,18 @@ impl Shared {
         self.options.queue_bytes.saturating_add(more)
     }
 
-    /// Whether there is room for this many bytes; a single batch always fits.
+    /// Whether `bytes` fit; a single batch always fits.
     pub(crate) fn fits(&self, queue: &Queue, bytes: usize) -> bool {
         queue.bytes == 0 || queue.bytes + bytes <= self.queue_limit(queue)
     }
 
-    /// Queues a draft, and wakes the commit thread if it sleeps: a wake-up costs a system call, and
+    /// Queues a draft, and wakes the commit thread if it sleeps: waking costs a system call, and
     /// while the thread writes it checks the queue anyway.
     pub(crate) fn enqueue(&self, mut queue: MutexGuard<'_, Queue>, pending: Pending) {
         let bytes = pending.draft.body.bytes.len();
         queue.bytes += bytes;
         pending.core.queued.fetch_add(bytes, Ordering::Relaxed);
-        // Only time brings room, so the thread checks now and then.
+        // Nothing else frees space, so the disk is checked at intervals.
         let wakes = queue.health != Health::Full || pending.draft.makes_room();
         let urgent = pending.draft.kind == Kind::Definition || queue.bytes > PAUSE_BYTES;
         queue.pending.push_back(pending);
@@ -147,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Ends the pause before the next commit.
+    /// Commits queued drafts without the pause.
     pub(crate) fn skip_commit_pause(&self) {
         self.end_pause(self.lock());
     }
@@ -160,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// The queue's lock, for a trim mark: it makes room on a full disk, so a full disk does not
+    /// The queue's lock, for a trim mark: it frees space on a full disk, so a full disk does not
     /// prevent it.
     pub(crate) fn room_for_mark(&self, draft: &Draft) -> Result<MutexGuard<'_, Queue>, Error> {
         let queue = self.lock();
@@ -181,7 +182,7 @@ impl Shared {
         Ok(queue)
     }
 
-    /// Takes the next group into an empty one, which stays empty when nothing waits.
+    /// Moves the next group into an empty one, which stays empty if nothing waits.
     pub(crate) fn take_group(&self, group: &mut VecDeque<Pending>) {
         let mut queue = self.lock();
         (queue.urgent, queue.waits_for_room) = (false, false);
@@ -192,7 +193,7 @@ impl Shared {
             until += 1;
         }
         if until == queue.pending.len() {
-            // The queue reuses the group's allocation, unless it was a burst's.
+            // The queue reuses the capacity of the group, unless that was a burst's.
             group.shrink_to(ROOM_KEPT);
             std::mem::swap(&mut queue.pending, group);
         } else {
@@ -200,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// The disk has no room: refuses records until it does.
+    /// Handles a full disk: refuses records until there is room.
     pub(crate) fn on_full_disk(&self, free: u64) {
         let mut queue = self.lock();
         queue.health = Health::Full;
@@ -216,7 +217,7 @@ impl Shared {
         wake(wakers);
     }
 
-    /// Refuses all waiting and later input.
+    /// Refuses all drafts from now on, and all that wait.
     pub(crate) fn stop(&self, reason: &Error, group: VecDeque<Pending>) {
         let (left, cores) = {
             let mut queue = self.lock();
@@ -239,10 +240,10 @@ impl Shared {
     }
 }
 
-/// Wakes each task once: many drafts acknowledged together belong to the same task, and a wake-up
-/// from another thread costs a system call.
+/// Wakes each task once: many of the drafts acknowledged together belong to the same task, and
+/// waking from another thread costs a system call.
 pub(crate) fn wake(wakers: Vec<Waker>) {
-    /// How far back duplicates are searched for.
+    /// How far back to look for the same task.
     const NEAR: usize = 8;
     for (n, waker) in wakers.iter().enumerate() {
         let near = &wakers[n.saturating_sub(NEAR)..n];

@@ -1,9 +1,9 @@
 //! The records of a segment, in a small file next to it, so that opening need not read the segment.
 //!
 //! A snapshot is written when its segment is sealed and never changed. It is a cache: it is trusted
-//! only if its own checksum is right, the segment has the length and the last frame that it names,
-//! and the next segment's header names the same. Without it the segment is read, and the file is
-//! written again. It is not synced. A damaged segment has none.
+//! only if its own checksum is valid, if the segment has the length and the last frame that it
+//! states, and if the next segment's header states the same. Without it the segment is read, and
+//! the file is created again. It is not synced. A segment with damage has none.
 //!
 //! It lists streams with records in the segment, and removed streams. Other definitions and trim marks
 //! are not in it: the newest segment begins with those of all streams. So a log of many streams and many segments opens
@@ -49,7 +49,7 @@ pub(crate) fn snapshot_number(name: &str) -> Option<u32> {
 /// A stream's records in a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The first number of the segment, and its epoch.
+    /// The first number that the segment states, and its epoch.
     pub(crate) first: u64,
     pub(crate) epoch: u64,
     pub(crate) frames: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Part {
     last_frames: usize,
     /// What was put back.
     pub(crate) fills: Vec<FrameRef>,
-    /// Records given up: first number, and the one after the last.
+    /// Ranges given up: first number, and the one after the last.
     pub(crate) given_up: Vec<(u64, u64)>,
     /// The newest cursor.
     pub(crate) bookmark: Option<Bookmark>,
@@ -120,7 +120,7 @@ impl Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) header: SegmentHeader,
-    /// Whether records were searched for cursors.
+    /// Records were searched for cursors.
     pub(crate) has_cursors: bool,
     /// Length up to the end of the last frame.
     pub(crate) bytes: u64,
@@ -138,7 +138,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of a segment without frames.
+    /// For a segment without frames.
     pub(crate) fn new(header: SegmentHeader, has_cursors: bool) -> Snapshot {
         Snapshot {
             header,
@@ -256,7 +256,7 @@ impl Snapshot {
                 long(&mut bytes, *from);
                 long(&mut bytes, *next);
             }
-            // Number 0 means none.
+            // Number 0: there is none.
             long(&mut bytes, part.bookmark.map_or(0, |it| it.number));
             bytes.extend_from_slice(&part.bookmark.map_or([0; 16], |it| it.cursor));
         }
@@ -308,7 +308,7 @@ impl Snapshot {
         rest.0.is_empty().then_some(snapshot)
     }
 
-    /// Writes the snapshot next to its segment. Only the next opening depends on the result.
+    /// Writes the snapshot next to its segment. A failure only slows the next opening.
     pub(crate) fn save(&self, disk: &dyn Disk) -> io::Result<()> {
         let name = snapshot_name(self.header.number);
         let new = format!("{name}{UNFINISHED}");
@@ -318,7 +318,7 @@ impl Snapshot {
         match written.and_then(|()| disk.rename(&new, &name)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // A partial file would only be rejected.
+                // Half a file would only be rejected.
                 let _ = disk.remove(&new);
                 Err(error)
             }
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_round_trips() {
+    fn a_snapshot_comes_back() {
         let bytes = filled().encode();
         let read = Snapshot::decode(&bytes, &header()).expect("a snapshot");
         assert_eq!(read.encode(), bytes);
@@ -557,7 +557,7 @@ mod tests {
             at in 0usize..400, value: u8,
         ) {
             prop_assert!(Snapshot::decode(&bytes, &header()).is_none());
-            // With a correct checksum.
+            // With a valid checksum.
             let mut sealed = filled().encode();
             sealed.truncate(sealed.len() - 4);
             let at = at % sealed.len();

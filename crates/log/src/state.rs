@@ -1,4 +1,5 @@
-//! A stream's state: its definition, its index, its newest frames in memory, and its waiters.
+//! A stream's state: its definition, its index, its newest frames in memory, and its waiting
+//! readers.
 
 use crate::Error;
 use crate::draft::Draft;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// The position of an eager follower; kept by the stream, which may retract numbers.
+/// The position of an eager follower; held by the stream, which may retract it.
 #[derive(Default)]
 pub(crate) struct Eager {
     pub(crate) next: u64,
@@ -36,11 +37,11 @@ impl Eager {
     }
 }
 
-/// The readers' view of a stream.
+/// The state of a stream as seen by readers.
 pub(crate) struct View {
-    /// The newest safe definition; of a stream that is being created, the first.
+    /// The newest durable definition; of a stream being created, the first.
     pub(crate) definition: Definition,
-    /// The newest definition, while it is queued.
+    /// The newest definition, while it is in flight.
     pub(crate) coming: Option<Definition>,
     pub(crate) index: Index,
     pub(crate) bookmark: Option<Bookmark>,
@@ -48,23 +49,23 @@ pub(crate) struct View {
     pub(crate) stopped: Option<Error>,
     /// The newest frames, without a gap, as long as there is room for them in memory.
     pub(crate) recent: VecDeque<Recent>,
-    /// Frames that have their numbers and are queued, without a gap after the index.
+    /// Frames that have numbers and are in flight, without a gap after the index.
     pub(crate) accepted: VecDeque<Recent>,
-    /// Numbers below this are readable although they wait for room on the disk: they are of level
-    /// memory.
+    /// Records of level memory before this number are readable although they wait for room on the
+    /// disk.
     shown: u64,
-    /// Their readers, by the follower's number.
+    /// The eager followers, by number.
     pub(crate) eager: BTreeMap<u64, Eager>,
     last_follower: u64,
 }
 
 impl View {
-    /// The newest definition, safe or queued.
+    /// The newest definition, durable or in flight.
     pub(crate) fn newest(&self) -> &Definition {
         self.coming.as_ref().unwrap_or(&self.definition)
     }
 
-    /// The newest definition, unless it is queued.
+    /// The newest definition, unless it is in flight.
     pub(crate) fn safe(&self) -> Option<&Definition> {
         self.coming.is_none().then_some(&self.definition)
     }
@@ -80,9 +81,9 @@ impl View {
         self.last_follower
     }
 
-    /// Cached frames from a number on, or else where to read them.
+    /// Frames in memory that start with a number, or else their position.
     pub(crate) fn plan(&self, from: u64) -> (Vec<Recent>, Option<Plan>) {
-        /// Most bytes returned at once.
+        /// Maximum number of bytes returned at once.
         const BYTES: usize = 64 * 1024;
         let first = self.recent.front().map_or(u64::MAX, |recent| recent.first);
         let waiting = from >= self.index.next() && from < self.shown;
@@ -107,15 +108,15 @@ impl View {
 pub(crate) struct Core {
     pub(crate) id: u32,
     pub(crate) epoch: u64,
-    /// The last assigned number; changed only under the queue's lock.
+    /// The last number assigned; changed only under the queue's lock.
     pub(crate) assigned: AtomicU64,
     /// It is removed, or about to be; changed only under the queue's lock.
     pub(crate) removed: AtomicBool,
     /// Records that were refused because there was no room for them.
     pub(crate) refused: AtomicU64,
-    /// Queued bytes of the stream.
+    /// Size of its queued drafts in bytes.
     pub(crate) queued: AtomicUsize,
-    /// Set cursors that are queued.
+    /// Cursors that were set and are in flight to the disk.
     pub(crate) cursors: AtomicU64,
     view: Mutex<View>,
 }
@@ -155,8 +156,8 @@ impl Core {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a frame is safe and can be read. Returns whether it is the only one of the stream
-    /// in its segment.
+    /// Records that a frame is durable and readable. Returns whether it is the stream's only one in
+    /// its segment.
     pub(crate) fn committed(
         &self,
         segment: u32,
@@ -187,17 +188,18 @@ impl Core {
         }
     }
 
-    /// Notes that a mark, or restored records, are safe.
+    /// Records that a mark, or restored records, are durable.
     pub(crate) fn renew_cursor(&self, draft: &Draft) {
         Bookmark::renew(&mut self.view().bookmark, draft.bookmark, draft.kind);
     }
 
-    /// Drops the records before a number; returns the segments in which the stream has none left.
+    /// Drops the records before a number; returns the segments in which the stream has nothing
+    /// left.
     pub(crate) fn trim_to(&self, before: u64) -> Vec<u32> {
         self.view().index.trim_to(before)
     }
 
-    /// Ends the stream.
+    /// Ends the stream: no more records will arrive.
     pub(crate) fn stop(&self, reason: &Error) {
         let wakers: Vec<Waker> = {
             let mut view = self.view();
@@ -210,7 +212,7 @@ impl Core {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether nothing of the stream is queued: neither records nor a cursor.
+    /// Whether nothing is in flight to the disk: neither records nor a cursor.
     pub(crate) fn is_settled(&self) -> bool {
         self.cursors.load(Ordering::Relaxed) == 0 && self.is_written()
     }
@@ -234,8 +236,8 @@ impl Core {
         self.view().index.trim(segment)
     }
 
-    /// Notes that a frame of restored records is safe. Returns whether it is the only one of the
-    /// stream in its segment.
+    /// Records that a frame of restored records is durable. Returns whether it is the stream's only
+    /// one in its segment.
     pub(crate) fn filled(&self, segment: u32, frame: FrameRef) -> bool {
         self.view().index.fill(segment, frame)
     }

@@ -23,7 +23,7 @@ pub(crate) enum Step {
     Done,
     /// Nothing waits.
     Idle,
-    /// There is no room; the free bytes.
+    /// The disk is full; this many bytes are free.
     Full(u64),
 }
 
@@ -57,7 +57,7 @@ fn writer_snapshots(shared: &Shared, committer: &mut Committer) {
     writer.save_snapshots(|segment| shared.reader.is_damaged(segment));
 }
 
-/// Stops the store when the commit thread panics, so that no caller waits forever.
+/// Stops the store when the commit thread panics, so that nobody waits forever.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
@@ -70,7 +70,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 impl Shared {
-    /// One step. After an error the store has stopped, and everything that waited has failed.
+    /// Runs one step. After an error the store has stopped, and all waiting drafts have failed.
     pub(crate) fn step(&self, committer: &mut Committer) -> Result<Step, Error> {
         let step = self.try_step(committer);
         step.inspect_err(|error| self.stop(error, std::mem::take(&mut committer.group)))
@@ -78,7 +78,7 @@ impl Shared {
 
     fn try_step(&self, committer: &mut Committer) -> Result<Step, Error> {
         if !std::mem::replace(&mut committer.begun, true) {
-            // Segments whose removal a power loss prevented.
+            // Segments that a power loss kept from being removed.
             let trimmed = self.trim(&mut committer.writer);
             trimmed.map_err(|fault| self.error_of(fault))?;
             writer_snapshots(self, committer);
@@ -116,7 +116,8 @@ impl Shared {
         }
     }
 
-    /// Nothing waits; if the disk was full, accepts records again when there may be room.
+    /// Nothing waits; if the disk was full, records are accepted again as soon as there may be
+    /// room.
     fn look_for_room(&self, writer: &Writer) -> Result<Step, Error> {
         if self.lock().health != Health::Full {
             return Ok(Step::Idle);
@@ -134,8 +135,8 @@ impl Shared {
         }
     }
 
-    /// The group has no room: trim marks may make some; a batch too large for the free space is
-    /// bypassed; after enough attempts the waiting drafts are refused.
+    /// Handles a group that has no room: trim marks may free some; a batch that is too large for
+    /// the remaining room is skipped; after enough attempts waiting drafts are refused.
     fn on_full(&self, free: u64, committer: &mut Committer) -> Result<Step, Error> {
         let Committer {
             writer,
@@ -164,8 +165,8 @@ impl Shared {
         Ok(Step::Full(free))
     }
 
-    /// Writes drafts that do not depend on batches too large for the free space. None if large
-    /// batches are not the cause.
+    /// Writes the drafts that do not depend on batches too large for the remaining room. None if
+    /// such batches are not the reason.
     fn write_around_large(
         &self,
         writer: &mut Writer,
@@ -178,7 +179,7 @@ impl Shared {
         if !group.iter().any(|it| it.draft.written_bytes() > room) {
             return Ok(None);
         }
-        // Frames that were cut off must not reappear once their batch is refused.
+        // Bytes that were truncated before must not reappear once their batch is refused.
         writer.settle()?;
         let mut others = self.refuse_large(group, room, free);
         self.show_waiting(group);
@@ -200,8 +201,8 @@ impl Shared {
         Ok(Some(if held { Step::Full(free) } else { Step::Done }))
     }
 
-    /// Writes the trim marks and removals of a group and of the queue, even into the reserve, since
-    /// they make room; false if there are none.
+    /// Writes the trim marks and removals of a group and of the queue, using the reserve, because
+    /// they free space; false if there are none.
     fn write_marks_first(
         &self,
         writer: &mut Writer,
@@ -299,7 +300,7 @@ impl Shared {
         }
     }
 
-    /// Waits after a group to gather more, if the options say so.
+    /// Lets more gather after a group, if the options say so.
     fn pause(&self, committer: &Committer) {
         let pause = self.options.commit_pause;
         if !pause.is_zero() && committer.is_free() {
@@ -309,7 +310,7 @@ impl Shared {
         }
     }
 
-    /// The store is closing and the disk is full: waiting drafts fail with that error.
+    /// Handles a close while the disk is full: waiting drafts fail with that error.
     pub(crate) fn give_up(&self, committer: &mut Committer, free: u64) -> Error {
         let error = self.error_of(Fault::Full(free));
         self.stop(&error, std::mem::take(&mut committer.group));

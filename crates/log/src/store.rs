@@ -49,7 +49,7 @@ impl Store {
         Ok((Store { owner }, recovery))
     }
 
-    /// Waits, after [`Error::QueueFull`], until a batch of this size fits into the queue.
+    /// Waits, after [`Error::QueueFull`], until a batch of `bytes` bytes fits into the queue.
     pub fn room(&self, bytes: usize) -> Room {
         Room::new(&self.owner.shared, bytes)
     }
@@ -127,7 +127,7 @@ impl Store {
     /// does nothing.
     ///
     /// # Errors
-    /// The store has stopped: a write or a sync failed, and all waiting appends with it.
+    /// The store has stopped: a write or a sync failed, and all waiting drafts with it.
     pub fn commit(&self) -> Result<Committed, Error> {
         self.owner.commit()
     }

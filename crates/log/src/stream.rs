@@ -24,7 +24,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Waits, after [`Error::QueueFull`], until a batch of this size fits into the queue.
+    /// Waits, after [`Error::QueueFull`], until a batch of `bytes` bytes fits into the queue.
     pub fn room(&self, bytes: usize) -> Room {
         Room::new(&self.owner.shared, bytes)
     }
@@ -79,8 +79,8 @@ impl Stream {
         self.core.view().bookmark.map(|bookmark| bookmark.cursor)
     }
 
-    /// Sets the cursor after everything queued, on the conditions of [`Stream::append_after`]. It
-    /// is safe against a power loss when the result resolves.
+    /// Sets the cursor after the queued records, on the conditions of [`Stream::append_after`]. It
+    /// survives a power loss once the result resolves.
     ///
     /// # Errors
     /// Those of [`Stream::append_after`].
@@ -107,12 +107,12 @@ impl Stream {
         })
     }
 
-    /// Whether nothing of the stream is queued: neither records nor a cursor.
+    /// Whether nothing of it is in flight to the disk: neither records nor a cursor.
     pub fn is_settled(&self) -> bool {
         self.core.is_settled()
     }
 
-    /// Waits until nothing of the stream is queued: neither records nor a cursor.
+    /// Waits until nothing of it is in flight to the disk: neither records nor a cursor.
     pub fn settled(&self) -> Settled {
         Settled::new(&self.owner.shared, &self.core)
     }
@@ -130,7 +130,7 @@ impl Stream {
         self.core.view().definition.name.clone()
     }
 
-    /// Whether it was removed by [`crate::Store::remove`], or is about to be: it accepts no
+    /// Whether it was removed by [`crate::Store::remove`], or is about to be: it accepts no more
     /// records.
     pub fn is_removed(&self) -> bool {
         self.core.check_not_removed().is_err()
@@ -158,7 +158,7 @@ impl Stream {
         self.core.view().end() - 1
     }
 
-    /// The last assigned number; those after [`Stream::last`] are queued.
+    /// The last assigned number; those after [`Stream::last`] are in flight to the disk.
     pub fn assigned(&self) -> u64 {
         self.core.assigned.load(Ordering::Relaxed)
     }

@@ -25,7 +25,7 @@ impl WaiterSlot {
         }
     }
 
-    /// Ready when `is_over`; otherwise checks again after the next commit.
+    /// Ready when `is_over`; checks again after the next commit.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -51,9 +51,9 @@ impl Drop for WaiterSlot {
 }
 
 /// Resolves when a batch that was refused with [`crate::Error::QueueFull`] fits into the queue, or
-/// when the log has ended. The next append succeeds, unless another task was faster, or returns why
-/// it cannot.
-#[must_use = "room is there when this resolves"]
+/// when the log accepts no more records. The next append succeeds, unless another task was quicker,
+/// or returns the reason.
+#[must_use = "the queue has room when this resolves"]
 pub struct Room {
     slot: WaiterSlot,
     bytes: usize,
@@ -80,7 +80,7 @@ impl Future for Room {
     }
 }
 
-/// Resolves when nothing of a stream is queued, or when the log has ended.
+/// Resolves when nothing of a stream is in flight to the disk, or when the log has ended.
 #[must_use = "the stream is settled when this resolves"]
 pub struct Settled {
     slot: WaiterSlot,

@@ -1,9 +1,9 @@
-//! Goal: rot anywhere is found or harmless: no wrong record is ever returned, healthy records
-//! outside of the rotten bytes stay readable, missing records are reported and counted, and the
-//! scrub finds damage that opening did not check. Method: each byte of each file of a log gets one
-//! bit flipped (clean and unclean ends), sectors are zeroed or swapped; each result is opened, with
-//! and without the segments' snapshots, and all readable records are compared; the scrub and the
-//! counts of losses are compared with the model.
+//! Goal: bit rot anywhere is found or harmless: no wrong record is ever returned, healthy records
+//! elsewhere stay readable, missing records are named and counted, and the scrub finds the damage
+//! that opening did not check.
+//! Method: one bit of each byte of each file of a log is flipped (clean and unclean ends), sectors
+//! are zeroed or swapped. Each result is opened, with and without the segments' snapshots, and all
+//! readable records are compared; the scrub and the counts of losses are compared with the model.
 
 use chappe_log::{Disk, Error, Level, Options, Position, Store, check};
 use chappe_sim::SimDisk;
@@ -46,8 +46,8 @@ fn build(clean: bool) -> (SimDisk, Model) {
     (if clean { disk } else { killed }, model)
 }
 
-/// Opens the disk and returns the batches with missing records: by reading, after a scrub, and with
-/// every byte checked at opening.
+/// Opens the disk and returns the batches with missing records: found by reading, and after a
+/// scrub, and by an opening that reads every byte.
 fn missing(disk: &SimDisk, model: &Model, what: &str) -> BTreeSet<u64> {
     let unread = disk.kill();
     let scrubbed = disk.kill();
@@ -96,7 +96,7 @@ fn missing_in(disk: &SimDisk, model: &Model, what: &str, way: Way) -> BTreeSet<u
         let found = store.existing(name).or_else(lost_name);
         let mut read = BTreeSet::new();
         let mut from = 0;
-        // The losses according to the model.
+        // The losses from the middle according to the model.
         let mut lost = 0;
         while let Some(stream) = &found {
             match stream.read(from, 5) {
@@ -122,7 +122,7 @@ fn missing_in(disk: &SimDisk, model: &Model, what: &str, way: Way) -> BTreeSet<u
             let told = way == Way::Read || !recovery.corrupt.is_empty();
             assert!(
                 named && (told || recovery.torn_tail.is_some()),
-                "{what}: {name} {number} is missing without a report"
+                "{what}: {name} {number} is missing and nothing says so"
             );
             if let Some(stream) = &found {
                 let gap = stream.gaps().iter().any(|(a, b)| (a..=b).contains(&number));
@@ -224,7 +224,7 @@ fn lost_and_misdirected_sectors_never_give_a_wrong_record() {
             missing(&cut, &model, &format!("{name} cut at {sector}"));
         }
     }
-    // A whole segment in place of another, and a missing one.
+    // An entire segment in the position of another one, and a missing one.
     let swapped = disk.kill();
     swapped.put(&names[1], &disk.bytes(&names[0]).unwrap());
     assert!(!missing(&swapped, &model, "first segment twice").is_empty());
@@ -276,7 +276,7 @@ fn rot_under_an_open_store_is_a_gap() {
 }
 
 #[test]
-fn damaged_records_in_memory_are_rewritten() {
+fn what_is_still_in_memory_is_written_again() {
     let disk = SimDisk::new(1);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
     let stream = store.stream("a", Level::Power, b"").unwrap();
@@ -295,7 +295,7 @@ fn damaged_records_in_memory_are_rewritten() {
     assert!(disk.flip(&name, at.unwrap() as u64 * 8));
     let step = store.scrub(u64::MAX).unwrap();
     assert_eq!((step.corrupt.len(), step.from_memory), (1, 1));
-    // A later append is safe only when it is.
+    // A record appended after it is durable only when the previous one is.
     let last = stream.append(vec![(101, payload(101))]);
     last.unwrap().wait().unwrap();
     assert_eq!(stream.gaps(), vec![]);
@@ -309,7 +309,7 @@ fn damaged_records_in_memory_are_rewritten() {
 }
 
 #[test]
-fn adjacent_damage_is_one_gap() {
+fn damage_beside_damage_is_one_gap() {
     let (disk, model) = build(true);
     let place = |number: u64| {
         let wanted = &model[&(0, number)].0;

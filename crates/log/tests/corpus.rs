@@ -1,4 +1,4 @@
-//! Goal: faults that fuzzing has found stay fixed, and the fuzz target's checks hold on its seeds.
+//! Goal: findings of the fuzzer stay fixed, and the checks of the fuzz target hold on its seeds.
 //!
 //! Method: every file of `fuzz/corpus/log` is passed to the function that the fuzz target calls.
 

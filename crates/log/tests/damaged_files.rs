@@ -1,8 +1,8 @@
-//! Goal: the first opening of a log with damaged or missing files finds every readable record and
-//! reports all others, and later openings find the same: neither the removal of segments nor later
-//! appends change it. Method: two damages that once did, and a sweep: each segment is cut at many
-//! offsets while each other file in turn is emptied or removed. The fuzz target's check judges the
-//! sweep.
+//! Goal: the first opening of a log with damaged or missing files finds all readable records and
+//! names all others, and later openings find the same: neither the removal of segments nor later
+//! appends change it.
+//! Method: two cases of damage from past failures, and a sweep: each segment is cut at many offsets
+//! while each other file in turn is emptied or removed. The fuzz target's check judges the sweep.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;

@@ -195,7 +195,7 @@ impl SimDisk {
         SimDisk::with(state)
     }
 
-    /// A copy of all files, as a backup makes it: the same bytes in new files.
+    /// A copy of all files as a backup makes it: the same bytes in new files.
     pub fn copied(&self) -> SimDisk {
         let mut state = self.state().clone();
         // Only named files are copied, into new files.
@@ -230,12 +230,12 @@ impl SimDisk {
         self.state().off
     }
 
-    /// Number of writes, syncs and changes of names so far.
+    /// Writes, syncs and changes of names so far.
     pub fn boundaries(&self) -> u64 {
         self.state().boundaries
     }
 
-    /// Makes the nth (from 0, counted from now) operation of a kind fail; also all later ones if
+    /// Makes the nth (from 0, counted from now) operation of a kind fail; all later ones too if
     /// persistent.
     pub fn fail(&self, operation: Operation, nth: u64, persistent: bool) {
         let mut state = self.state();
@@ -272,7 +272,7 @@ impl SimDisk {
         self.state().used()
     }
 
-    /// The number of operations of a kind.
+    /// How often an operation was done.
     pub fn done(&self, operation: Operation) -> u64 {
         self.state().done.get(&operation).copied().unwrap_or(0)
     }

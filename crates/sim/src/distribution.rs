@@ -51,8 +51,7 @@ impl Distribution {
     }
 }
 
-/// The smallest sample that `percent` of all do not exceed; `None` if there are none. `sorted` is
-/// ascending.
+/// The smallest sample at or below which `percent` of all lie; `None` of none. `sorted` is ascending.
 ///
 /// ```
 /// let sorted = [10, 20, 30, 40];

@@ -35,7 +35,7 @@ pub struct Study {
     pub nodes: u32,
     /// Each direction between the origin and a subscriber.
     pub link: Link,
-    /// Bytes per second sent by the origin to all subscribers together.
+    /// Bytes a second that leave the origin, to all subscribers together.
     pub rate_bytes_per_s: Option<u64>,
     /// Elements a second of the origin's stream.
     pub elements_per_s: f64,
@@ -66,7 +66,7 @@ pub struct StudyResult {
     pub sent_again: f64,
     /// Messages that the network lost or dropped.
     pub dropped: u64,
-    /// Maximum number of bytes queued at the origin's rate limit.
+    /// The most bytes that waited at the origin's rate.
     pub queue_bytes_max: u64,
     /// Most elements in flight to one subscriber.
     pub in_flight_max: u64,

@@ -72,7 +72,8 @@ pub struct BindingLimits {
     /// Maximum number of streams bound at once under [`BindingPolicy::All`]. 1,000: those of a ward
     /// or a hall.
     pub streams: usize,
-    /// Most changes remembered. 100: a day of a device that leaves and returns every half hour.
+    /// Number of remembered changes. 100: a day of a device that appears and leaves every half
+    /// hour.
     pub history: usize,
 }
 
@@ -120,17 +121,17 @@ impl Binding {
     pub fn update(&mut self, now: Timestamp, candidates: &[Candidate]) -> Vec<BindingChange> {
         let chosen = self.choose(candidates);
         let mut changes = Vec::new();
-        let removed: Vec<String> = self
+        let unbound: Vec<String> = self
             .bound
             .iter()
             .filter(|(stream, bound)| !chosen.get(*stream).is_some_and(|c| same(c, bound)))
             .map(|(stream, _)| stream.clone())
             .collect();
-        let matching: BTreeSet<&str> = match removed.is_empty() {
+        let matching: BTreeSet<&str> = match unbound.is_empty() {
             true => BTreeSet::new(),
             false => candidates.iter().map(|c| &*c.stream).collect(),
         };
-        for stream in removed {
+        for stream in unbound {
             let Some(bound) = self.bound.remove(&stream) else {
                 continue;
             };
@@ -230,7 +231,7 @@ impl Binding {
         }
         self.matching = by_stream.len();
         let mut order: Vec<&Candidate> = by_stream.into_values().collect();
-        // Bound streams take precedence, so that none is released for a new one.
+        // Bound streams come first, so that none is unbound for a new one.
         order.sort_by_key(|c| (!self.bound.contains_key(&c.stream), rank(c)));
         let most = match self.policy {
             BindingPolicy::One => 1,

@@ -2,10 +2,10 @@
 //!
 //! A record is a varint, then the element without its position and source time (the log keeps
 //! both), in `postcard`. The varint's low eight bits are the version of the schema; its ninth bit
-//! means that the element was received over a link, and that its position there follows (epoch,
-//! sequence number, both as varints). The receive time is written as its difference to the source
-//! time, which is short. Bytes after the element are an error: a record is read completely or not
-//! at all.
+//! marks an element that came over a link, whose position at the origin follows (epoch and sequence
+//! number, both as varints). The receive time is encoded as its distance from the source time,
+//! which is short. Bytes after the element are an error: a record is decoded entirely or not at
+//! all.
 
 mod validate;
 
@@ -44,7 +44,7 @@ struct Body {
     values: Vec<Value>,
 }
 
-/// Bytes that are not an element, or an element that is not a record.
+/// Bytes that are not an element, or an element that cannot be a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -59,17 +59,17 @@ pub enum CodecError {
     Version(u32),
 }
 
-/// The header of a record.
+/// The part of a record before its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     /// The version of the schema.
     pub(crate) schema_version: u32,
-    /// The element's position at its origin, if it was received over a link.
+    /// The position of the element at its origin.
     pub(crate) origin: Option<Position>,
 }
 
 impl RecordHead {
-    /// Decodes the header of a record; also returns the body.
+    /// Splits a record into head and body.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
         let cut = || CodecError::Malformed("the record ends within its head".into());
         let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
@@ -93,7 +93,7 @@ impl RecordHead {
         Ok((head, rest))
     }
 
-    /// Appends the header to `bytes`.
+    /// Appends the head to `bytes`.
     pub(crate) fn encode(self, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         if self.schema_version as usize >= SCHEMA_VERSIONS_MAX {
             return Err(CodecError::Version(self.schema_version));
@@ -111,10 +111,10 @@ impl RecordHead {
     }
 }
 
-/// The schema version of a record.
+/// The version of the schema stated in a record.
 ///
 /// # Errors
-/// Bytes that are not the start of a record.
+/// Bytes that do not start a record.
 pub fn record_version(bytes: &[u8]) -> Result<u32, CodecError> {
     Ok(RecordHead::decode(bytes)?.0.schema_version)
 }
@@ -129,16 +129,16 @@ pub fn encode_element(element: &StreamElement, schema_version: u32) -> Result<Ve
     Ok(bytes)
 }
 
-/// Appends to existing bytes.
-struct Appender<'a>(&'a mut Vec<u8>);
+/// Bytes to which an encoding is appended.
+struct Behind<'a>(&'a mut Vec<u8>);
 
-impl Extend<u8> for Appender<'_> {
+impl Extend<u8> for Behind<'_> {
     fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
         self.0.extend(bytes);
     }
 }
 
-/// As [`encode_element`], appended to `bytes`; after an error `bytes` has an arbitrary suffix.
+/// Like [`encode_element`], appended to `bytes`; after an error `bytes` holds a part of it.
 pub(crate) fn write_element(
     element: &StreamElement,
     schema_version: u32,
@@ -156,7 +156,7 @@ pub(crate) fn write_element(
     };
     head.encode(bytes)?;
     let head_bytes = bytes.len();
-    postcard::to_extend(&body, Appender(bytes))
+    postcard::to_extend(&body, Behind(bytes))
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     let body_bytes = bytes.len() - head_bytes;
     match body_bytes >= RECORD_BYTES_MAX {
@@ -166,7 +166,7 @@ pub(crate) fn write_element(
 }
 
 /// Appends a checked `body` with another delay between source time and receive time. If the new
-/// delay takes more bytes than there is room for, the body is unchanged.
+/// delay takes more bytes than available, the body is unchanged.
 pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     let before = bytes.len();
     if let Some((_, rest)) = read_varint(body) {
@@ -181,11 +181,11 @@ pub(crate) fn write_body(body: &[u8], delay_ns: i64, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(body);
 }
 
-/// Decodes a record that the log stored at `position` with time `source_time`; also returns the
+/// The element of a record that the log keeps at `position` with time `source_time`, and the
 /// version of its schema.
 ///
 /// # Errors
-/// Bytes that are not exactly one record.
+/// Bytes that are not a record, or more than one.
 pub fn decode_element(
     bytes: &[u8],
     position: Position,

@@ -1,4 +1,4 @@
-//! Stream elements: produced by every wrapper, accepted by every exporter.
+//! The common element: produced by every wrapper and consumed by every exporter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::Timestamp;
 
 /// The lineage of a stream's numbers.
 ///
-/// A log that is created or restored from a backup gets a new one, so that (stream, epoch,
+/// A log that is recreated or restored from a backup gets a new one, so that (stream, epoch,
 /// sequence) never identifies two elements. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -22,18 +22,18 @@ pub struct Epoch(pub u64);
 pub struct Position {
     /// The lineage.
     pub epoch: Epoch,
-    /// The number, rising by one from 1, across epochs.
+    /// The number, increasing by one from 1; a new epoch continues counting.
     pub sequence: u64,
 }
 
 /// One element of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamElement {
-    /// Its position; zero until the log has assigned a number.
+    /// Its position; zero until the log has numbered it.
     pub position: Position,
-    /// The source's time of the element.
+    /// The time of the event according to the source.
     pub source_time: Timestamp,
-    /// The time of receipt at this node.
+    /// The time when this node received it.
     pub receive_time: Timestamp,
     /// The instance of the stream's subject, for streams with a key.
     pub key: Option<String>,
@@ -41,7 +41,7 @@ pub struct StreamElement {
     pub values: Vec<Value>,
     /// The reliability of the values.
     pub quality: Quality,
-    /// Its position at the origin, for an element received over a link.
+    /// The position at its origin, for an element received over a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Position>,
 }
@@ -50,10 +50,10 @@ pub struct StreamElement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
-    /// The values are trusted.
+    /// The source vouches for them.
     #[default]
     Good,
-    /// The values are doubtful: calibration, range, ongoing measurement.
+    /// The source doubts them: calibration, range, ongoing measurement.
     Questionable,
     /// The source marks them as wrong.
     Bad,
@@ -109,7 +109,7 @@ impl fmt::Display for Position {
 
 /// A text that is not a position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a position: use 16 hexadecimal digits, a colon and a number")]
+#[error("{0:?} is not a position: write 16 hexadecimal digits, a colon and a number")]
 pub struct PositionError(String);
 
 impl FromStr for Position {

@@ -1,20 +1,20 @@
 //! Names of streams.
 //!
-//! A name is global: it means the same on every node. It has one to sixteen parts, joined by dots,
-//! each of lower-case letters, digits, `_` and `-`, starting with a letter or a digit:
+//! A name is global: it means the same on every node. It consists of one to sixteen parts, joined
+//! by dots, each of lower-case letters, digits, `_` and `-`, starting with a letter or a digit:
 //! `ward.bed1.ecg`. At most 128 bytes.
 
-/// Longest name in bytes; reason: it is part of paths, labels and every live message.
+/// Maximum length of a name in bytes; reason: it is part of paths, labels and every live message.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// Maximum number of parts of a name; reason: people read names.
 pub const NAME_PARTS_MAX: usize = 16;
 
-/// A text that is not a stream name.
+/// A text that is not a name of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a stream name: {why}")]
 pub struct NameError {
-    /// The start of the text.
+    /// The first characters of the text.
     pub name: String,
     /// The fault.
     pub why: &'static str,
@@ -28,7 +28,7 @@ pub struct NameError {
 /// ```
 ///
 /// # Errors
-/// The first broken rule.
+/// The first rule that it breaks.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let error = |why| {
         let name = name.chars().take(NAME_BYTES_MAX).collect();
@@ -58,7 +58,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// The nearest name to `text`: a device's own name, converted into a valid part of a name.
+/// The name most similar to `text`: a device's own name, converted to a part of a stream name.
 ///
 /// Upper case becomes lower case, any run of other characters one `-`; an empty result is
 /// `unnamed`. Two texts may give the same part: the caller distinguishes them.
@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rules_are_distinguished() {
+    fn rules_are_told_apart() {
         for good in ["a", "0", "plant.line-2.motor_3.speed"] {
             assert_eq!(check_name(good), Ok(()));
         }

@@ -1,9 +1,9 @@
 //! The retention of a stream's elements, and when it is trimmed.
 //!
-//! Trimming is amortized: a limit of elements is checked after every sixteenth of it, a limit of
-//! age when the oldest element is a sixteenth too old. A stream may exceed its limit by that much,
-//! plus elements in flight to the log, but never hold less. Age is measured by the receive time,
-//! which is the node's own clock, so a device with a wrong clock loses nothing.
+//! Trimming is amortized: a bound in elements is checked after every sixteenth of it, a bound in
+//! age when the oldest element is a sixteenth too old. So a stream may exceed its bound by that
+//! much, plus elements in flight to the log. Age is measured by the receive time, which is the
+//! node's own clock, so a device with a wrong clock loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Position, Timestamp, decode_element};
 
-/// A limit of elements is checked after at least this many; reason: a trim costs a frame in the
+/// Minimum number of elements after which a bound is checked; reason: a trim costs a frame in the
 /// log.
 const CHECK_ELEMENTS_MIN: u64 = 16;
 
-/// Limits of a stream; without any, elements stay as long as the log keeps them.
+/// Bounds of a stream; without either, elements stay as long as the log keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Retention {
-    /// The newest elements that are kept, and up to a sixteenth (at least 16) more.
+    /// Number of newest elements kept, plus up to a sixteenth (at least 16).
     pub elements: Option<u64>,
-    /// Elements younger than this, and up to a sixteenth older; by receive time.
+    /// Those younger than this, and up to a sixteenth older; by receive time.
     pub age: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Trimmer {
 }
 
 impl Trimmer {
-    /// Called when the retention has changed.
+    /// The retention has changed.
     pub(crate) fn reset(&self) {
         self.next_check.store(0, Ordering::Relaxed);
     }

@@ -24,7 +24,8 @@ use crate::{StreamElement, Value};
 pub struct StreamSchema {
     /// The fields in order.
     pub fields: Vec<Field>,
-    /// The meaning of an element's key (a handle, a bed, a machine), for streams with keys.
+    /// The subject that an element's key identifies (a handle, a bed, a machine), for streams with
+    /// keys.
     pub key: Option<String>,
 }
 
@@ -66,7 +67,7 @@ pub enum FieldType {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The number of values differs from the number of fields.
+    /// The number of values is not that of the fields.
     #[error("the element has {values} values, its schema {fields} fields")]
     Width {
         /// Values of the element.
@@ -74,16 +75,16 @@ pub enum SchemaError {
         /// Fields of the schema.
         fields: usize,
     },
-    /// A value has another type than its field.
-    #[error("field {field:?} takes {wanted:?}")]
+    /// A value of another type than its field.
+    #[error("field {field:?} must be {wanted:?}")]
     Type {
         /// The field.
         field: String,
         /// Its type.
         wanted: FieldType,
     },
-    /// A name that is not a valid column name, or occurs twice.
-    #[error("{0:?} is not a usable field name or occurs twice: use a-z, 0-9 and _")]
+    /// A name that is not a column name, or occurs twice.
+    #[error("{0:?} is not a usable field name, or occurs twice: use a-z, 0-9 and _")]
     Name(String),
 }
 
@@ -91,7 +92,7 @@ impl StreamSchema {
     /// Checks that the field names are distinct column names.
     ///
     /// # Errors
-    /// The first invalid or repeated name.
+    /// The first name that is not a distinct column name.
     pub fn check_names(&self) -> Result<(), SchemaError> {
         for (index, field) in self.fields.iter().enumerate() {
             let repeats = self.fields[..index]
@@ -104,7 +105,8 @@ impl StreamSchema {
         Ok(())
     }
 
-    /// Whether elements of both schemas mean the same: they may differ in descriptions.
+    /// Whether elements of both schemas have the same meaning: the schemas differ at most in
+    /// descriptions.
     #[must_use]
     pub fn equals_but_descriptions(&self, other: &Self) -> bool {
         let same = |(one, other): (&Field, &Field)| {
@@ -142,7 +144,7 @@ impl StreamSchema {
 }
 
 impl Value {
-    /// The type, or `None` for null, which fits every field.
+    /// The type, or `None` for null, which every field accepts.
     #[must_use]
     pub fn field_type(&self) -> Option<FieldType> {
         match self {

@@ -15,8 +15,8 @@
 //! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
 //! clock. A silent source produces no output.
 //!
-//! A failed evaluation is counted and reported, and the sensor continues with the next one. The
-//! origin and the destination of elements are outside of this module.
+//! A failed evaluation is counted and reported, and the sensor continues with the next one. It
+//! deliberately does not know where elements come from or go to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,38 +58,38 @@ pub enum SensorCommand {
         /// The stream.
         stream: Arc<str>,
     },
-    /// Elements of a bound stream that an earlier run has evaluated: they fill the windows without
-    /// an evaluation.
+    /// Elements of a bound stream that an earlier run evaluated: they fill the windows and produce
+    /// no output.
     Recall {
         /// The stream.
         stream: Arc<str>,
         /// The elements, oldest first.
         elements: Vec<Arc<StreamElement>>,
     },
-    /// The sensor drops its state and accepts no more input.
+    /// The sensor forgets everything and accepts nothing more.
     Stop,
 }
 
-/// The events of a virtual sensor.
+/// An output of a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SensorEvent {
     /// An element of the output, without a position.
     Output(StreamElement),
     /// Every source is bound and the statement matches: it runs.
     Running,
-    /// It waits for these sources.
+    /// It waits for the sources named.
     Waiting {
         /// Their aliases.
         aliases: Vec<String>,
     },
-    /// It cannot run with its bound streams: the statement does not fit the fields.
+    /// It cannot run with its bindings: the statement does not match the fields.
     Failed {
-        /// The reason, in words.
+        /// The reason as text.
         reason: String,
     },
-    /// One evaluation failed. Reported when the reason differs from the previous one.
+    /// One evaluation failed. Said when the reason is another than the time before.
     EvaluationFailed {
-        /// The reason, in words.
+        /// The reason as text.
         reason: String,
     },
     /// It was stopped.
@@ -99,7 +99,7 @@ pub enum SensorEvent {
 /// The state of a virtual sensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SensorState {
-    /// It waits for these sources.
+    /// It waits for the sources named.
     Waiting(Vec<String>),
     /// It runs.
     Running,
@@ -109,12 +109,12 @@ pub enum SensorState {
     Stopped,
 }
 
-/// Counters of a virtual sensor since its creation.
+/// Counters of a virtual sensor since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SensorCounters {
-    /// Elements received.
+    /// Elements accepted.
     pub inputs: u64,
-    /// Elements of streams that are not bound.
+    /// Elements of streams that no source is bound to.
     pub strangers: u64,
     /// Elements that do not fit the schema that their stream was bound with, or are longer than
     /// [`QueryLimits::length`].
@@ -136,7 +136,7 @@ pub struct SensorLimits {
     pub query: QueryLimits,
 }
 
-/// Changes of a window whose allocation is kept between evaluations.
+/// Capacity for this many changes of a window is kept between evaluations.
 const CHANGES_KEPT: usize = 64;
 
 /// The machine.
@@ -145,7 +145,7 @@ pub struct VirtualSensor {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
-    /// The changes of each window, kept for their allocation.
+    /// The changes of each window, kept for their memory.
     changes: Vec<WindowChange>,
     query: Option<PlannedQuery>,
     state: SensorState,
@@ -163,7 +163,7 @@ pub struct VirtualSensor {
 #[derive(Debug)]
 struct SourceState {
     bound: BTreeMap<Arc<str>, BoundSchema>,
-    /// The union of the bound streams' fields.
+    /// The union of the fields of the bound streams.
     schema: StreamSchema,
     window: Window,
     slide: Slide,
@@ -172,12 +172,12 @@ struct SourceState {
 #[derive(Debug, PartialEq)]
 struct BoundSchema {
     given: StreamSchema,
-    /// With the names of the statement; or why it does not fit, in words.
+    /// With the names used in the statement; or the reason, as text, why it does not match.
     offered: Result<StreamSchema, String>,
     /// Whether its elements have the shape of the source's schema as they are.
     fits: bool,
-    /// The position of the newest received element, and of the newest evaluated one.
-    newest_received: Option<Position>,
+    /// The position of the newest element received, and of the newest evaluated.
+    came: Option<Position>,
     evaluated: Option<Position>,
 }
 
@@ -216,7 +216,7 @@ impl VirtualSensor {
         &self.descriptor
     }
 
-    /// Its state.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> &SensorState {
         &self.state
@@ -235,9 +235,8 @@ impl VirtualSensor {
         Some(self.sources[index].window.counters())
     }
 
-    /// The evaluated position of each bound stream. After a restart later elements have to be
-    /// passed again; [`SensorCommand::Recall`] passes earlier ones, as far back as the windows
-    /// reach.
+    /// How far each bound stream is evaluated. Later elements must be passed again after a restart;
+    /// earlier ones are passed by [`SensorCommand::Recall`], as far back as its windows reach.
     pub fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
         let bound = self.sources.iter().flat_map(|source| &source.bound);
         bound.filter_map(|(stream, bound)| Some((stream, bound.evaluated?)))
@@ -335,7 +334,7 @@ impl VirtualSensor {
                 given,
                 offered,
                 fits: false,
-                newest_received: None,
+                came: None,
                 evaluated: None,
             },
         );
@@ -358,7 +357,7 @@ impl VirtualSensor {
         self.rebuild();
     }
 
-    /// Prepares the statement for the bound streams.
+    /// Prepares the statement again for the bound sources.
     fn rebuild(&mut self) {
         self.query = None;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
@@ -384,7 +383,7 @@ impl VirtualSensor {
         }
     }
 
-    /// Notes which streams' elements have the shape of their source.
+    /// Remembers which streams' elements are in the shape of their source.
     fn compare_shapes(&mut self) {
         for source in &mut self.sources {
             for bound in source.bound.values_mut() {
@@ -426,7 +425,7 @@ impl VirtualSensor {
     }
 
     fn receive(&mut self, now: Instant, input: SensorInput) {
-        // A longer value cannot be in a table.
+        // Longer ones do not fit in a table.
         let bytes_max = usize::try_from(self.limits.query.length).unwrap_or(0);
         let mut taken = false;
         let mut due = false;
@@ -436,7 +435,7 @@ impl VirtualSensor {
                 continue;
             };
             taken = true;
-            bound.newest_received = Some(input.element.position);
+            bound.came = Some(input.element.position);
             let fits = bound.given.check(&input.element).is_ok()
                 && input.element.size_bytes() <= bytes_max;
             let Some(offered) = bound.offered.as_ref().ok().filter(|_| fits) else {
@@ -465,14 +464,14 @@ impl VirtualSensor {
         }
     }
 
-    /// Fills the windows with elements that an earlier run has evaluated.
+    /// Fills the windows with elements that an earlier run evaluated.
     fn recall(&mut self, stream: &Arc<str>, elements: &[Arc<StreamElement>]) {
         for source in &mut self.sources {
             let Some(bound) = source.bound.get_mut(stream) else {
                 continue;
             };
             let newest = elements.last().map(|element| element.position);
-            (bound.newest_received, bound.evaluated) = (newest, newest);
+            (bound.came, bound.evaluated) = (newest, newest);
             let Ok(offered) = &bound.offered else {
                 continue;
             };
@@ -491,7 +490,7 @@ impl VirtualSensor {
         }
     }
 
-    /// Schedules one more evaluation for a source that becomes silent within a slide of time.
+    /// Schedules one more evaluation for a source that falls silent within a slide of time.
     fn watch(&mut self, now: Instant, index: usize) {
         let slide = &self.sources[index].slide;
         let Extent::Time(length) = slide.extent() else {
@@ -530,7 +529,7 @@ impl VirtualSensor {
         self.counters.evaluations += 1;
         for source in &mut self.sources {
             for bound in source.bound.values_mut() {
-                bound.evaluated = bound.newest_received;
+                bound.evaluated = bound.came;
             }
         }
         match query.evaluate(&self.changes) {

@@ -1,6 +1,7 @@
-//! Goal: a statement that uses unbounded memory is stopped at the limit of SQLite's heap, with an
-//! error that names the limit, and the next evaluation has the memory again. Method: a statement
-//! that keeps large texts, alone in its process, since the limit applies to the process.
+//! Goal: a statement that accumulates without end is stopped at the bound of SQLite's heap with an
+//! error that names it, and the next evaluation has the memory again.
+//! Method: a statement that holds many separate large texts, alone in its process, because the
+//! bound is per process.
 
 use std::sync::Arc;
 

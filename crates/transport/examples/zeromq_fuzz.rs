@@ -34,7 +34,7 @@ const MESSAGES_A_TICK: usize = 4;
 const RATE_KEPT_MIN: f64 = 0.9;
 /// The largest growth of the server's memory.
 const GROWTH_KB_MAX: u64 = 96 << 10;
-/// Time for which the legitimate peers run alone.
+/// How long the legitimate peers run alone.
 const ALONE: Duration = Duration::from_secs(3);
 
 fn server_secret() -> CurveSecret {

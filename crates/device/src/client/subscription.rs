@@ -345,7 +345,7 @@ impl Sinks {
         Ok(base)
     }
 
-    /// Ends all subscriptions and gives devices a moment to receive that.
+    /// Ends all subscriptions and gives devices a moment to learn of it.
     pub(super) async fn close(self) {
         for (sink, running) in self.by_dialect.into_values() {
             sink.command(SinkCommand::Stop).await;
@@ -413,7 +413,7 @@ impl Sink {
         }
     }
 
-    /// Passes the machine a posted message once there is room for it, and returns the answer; `None` if its
+    /// Gives the machine a posted message once there is room for it, and returns the answer; `None` if its
     /// subscription has ended. `key` is the subscription at the path.
     async fn post(
         &self,
@@ -734,7 +734,7 @@ mod tests {
     }
 
     /// A subscription with one event, whose device gets no answer before there is room. `end` ends the
-    /// subscription. Returns the device's answer and the subscription, if it still exists.
+    /// subscription. Returns the device's answer and the subscription, if it is left.
     fn answer_after(
         end: impl FnOnce(Subscription) -> Option<Subscription>,
     ) -> (Option<Reply>, Option<Subscription>) {

@@ -387,7 +387,7 @@ async fn handle_events(
     }
 }
 
-/// Passes an event to the machines of its subscriptions, once there is room.
+/// Gives an event to the machines of its subscriptions, once there is room.
 async fn dispatch(node: &TreeNode, codec: &mut CompactCodec, event: &Event) -> Result<(), String> {
     let message = codec.decode(event.body());
     let message = message.map_err(|error| error.to_string())?;

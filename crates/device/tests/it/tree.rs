@@ -63,7 +63,7 @@ async fn sink(options: ClientOptions, endpoint: &str) -> (DeviceClient, Subscrip
     (client, subscription)
 }
 
-/// Waits until this many sinks are on the tree.
+/// Waits until so many sinks are on the tree.
 async fn listed(host: &DeviceHost, sinks: usize) {
     let mut state = host.state();
     let all = state.wait_for(|state| state.tree.sinks == sinks);

@@ -21,7 +21,7 @@ use chappe_machine::wire::Reader;
 #[non_exhaustive]
 pub enum DecodeError {
     /// The checksum does not fit: the frame was changed in transit.
-    #[error("the frame of {0} bytes has a wrong checksum")]
+    #[error("the frame of {0} bytes does not fit its checksum")]
     Checksum(usize),
     /// The checksum is right, but a message is invalid: a defect of the program that encoded it.
     #[error("byte {offset} of the frame: the message of kind {kind} does not decode")]

@@ -8,7 +8,7 @@ use super::{CHECKSUM_BYTES, Entry, MAGIC, Message, Place, RollbackPoint, SchemaT
 use crate::{Channel, Position, Records, SchemaId, Start};
 use chappe_machine::wire::{varint_len, write_bytes, write_varint};
 
-/// Size of the buffer from which frames are cut, in bytes.
+/// Bytes of the buffer that frames are cut from.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Writes frames one after the other.
@@ -253,7 +253,7 @@ fn write_records<'a>(to: &mut Vec<u8>, message: &'a Message<'_>) -> (u8, Option<
             write_varint(to, records.len() as u64);
             (kind::FETCHED, Some(records))
         }
-        _ => unreachable!("the caller passes only messages with records"),
+        _ => unreachable!("the caller gives messages with records only"),
     }
 }
 
@@ -315,7 +315,7 @@ fn write_subscription(to: &mut Vec<u8>, message: &Message<'_>) -> u8 {
             write_schema(to, schema);
             kind::ACCEPTED
         }
-        _ => unreachable!("the caller passes only Subscribe and Accepted"),
+        _ => unreachable!("the caller gives Subscribe and Accepted only"),
     }
 }
 

@@ -23,7 +23,7 @@ use super::{AdaptiveConfig, Choice, InFlight, Pace, Pacer};
 /// let now = Instant::ZERO;
 /// assert_eq!(events.next(now), Ok(()));
 /// events.sent(now, 1, 300);
-/// // The second waits until the outcome of the first is known, or is no longer awaited.
+/// // The second waits until it is known what became of the first, or nobody waits for that any more.
 /// assert_eq!(events.next(now), Err(now + Duration::from_millis(250)));
 /// events.known(now + Duration::from_millis(2), 1, true);
 /// assert_eq!(events.next(now + Duration::from_millis(2)), Ok(()));

@@ -7,11 +7,11 @@
 //!
 //! | pacer | when the next may be sent | its configuration |
 //! |---|---|---|
-//! | [`Flood`] | at once: only the sender's window bounds it | none |
-//! | [`FixedWindow`] | while the number in flight is below the window | the window |
-//! | [`FixedPeriod`] | a fixed time after the previous one | the time |
+//! | [`Flood`] | at once: only the sender's window bounds it | nothing |
+//! | [`FixedWindow`] | while fewer than so many are in flight | the window |
+//! | [`FixedPeriod`] | a fixed time after the one before | the time |
 //! | [`Napa`] | after a time that follows the window's occupation, as published | the link's capacity, K |
-//! | [`Adaptive`] | after a time that follows its measurements | none |
+//! | [`Adaptive`] | after a time that follows what it measures | nothing |
 //!
 //! All pacers keep these promises for any input, even from a clock that stops or jumps: no panic,
 //! bounded memory, no wait above [`PERIOD_MAX`], and never [`Pace::AfterAcknowledgement`] with
@@ -173,7 +173,7 @@ pub enum PacerState {
 }
 
 impl PacerState {
-    /// All activities.
+    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Fixed,
         Self::Measuring,

@@ -33,7 +33,7 @@ use chappe_machine::Instant;
 use super::schedule::Schedule;
 use super::{InFlight, PERIOD_MAX, Pace, Pacer, PacerState, PacerStatus, time_of};
 
-/// Number of measurements of RTT_K before the communication.
+/// How often RTT_K is measured before the communication.
 const MEASUREMENTS: u32 = 5;
 
 /// The options of NAPA.

@@ -21,12 +21,12 @@ pub(super) struct ChannelState {
     pub(super) stored: u64,
     /// Elements handed out and not stored, in order.
     pub(super) unstored: VecDeque<Run>,
-    /// Refused elements after the first one that is not stored.
+    /// Refused elements after the first that is not stored.
     pub(super) refused_ahead: BTreeSet<u64>,
     /// Elements and packed bytes handed out and stored in this stage.
     pub(super) handed_out: Credit,
     pub(super) stored_total: Credit,
-    /// Bytes of earlier stages that were handed out and are not known to be stored.
+    /// Bytes of earlier stages that are handed out and not known to be stored.
     pub(super) residue: VecDeque<Run>,
     /// The versions of the schemas, by their index.
     pub(super) schemas: Vec<u32>,
@@ -54,7 +54,7 @@ pub(super) enum Phase {
     Leaving,
 }
 
-/// A run of numbers handed out.
+/// A run of numbers that was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) epoch: u64,

@@ -38,9 +38,9 @@ pub struct Receiver {
     number: u64,
     channels: BTreeMap<Channel, ChannelState>,
     ended: EndedChannels,
-    /// The time at which the handshake fails; `None` before and after it.
+    /// When the handshake counts as failed; `None` before and after it.
     handshake_until: Option<Instant>,
-    /// Packed bytes held by the caller, over all channels.
+    /// Packed bytes that the caller holds, over all channels.
     held_bytes: u64,
     /// Channels with pending acknowledgements, and when they are due.
     news: Vec<Channel>,

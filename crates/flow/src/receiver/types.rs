@@ -83,7 +83,7 @@ pub enum ReceiverEvent {
         /// The channel.
         channel: Channel,
     },
-    /// Store these, then send [`ReceiverCommand::Stored`]. They arrive in order, each once.
+    /// Store these, then give [`ReceiverCommand::Stored`]. They arrive in order, each once.
     Store {
         /// The channel.
         channel: Channel,

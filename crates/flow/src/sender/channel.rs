@@ -152,7 +152,7 @@ impl Open {
         self.acknowledged.stage == self.stage.number && self.acknowledged.stored + 1 >= self.next
     }
 
-    /// Starts the next stage.
+    /// Begins the next stage.
     pub(super) fn begin_stage(&mut self, switch: Switch, credit: Credit) {
         self.stage = Stage {
             number: self.stage.number + 1,

@@ -196,7 +196,7 @@ impl Sender {
         self.channels.get_mut(&channel)?.open.as_mut()
     }
 
-    /// Starts the next stage, if one is due and everything sent is stored.
+    /// Begins the next stage, if one is due and everything sent is stored.
     pub(super) fn switch_if_drained(&mut self, channel: Channel) {
         let Some(ChannelState {
             credit,

@@ -99,7 +99,7 @@ pub(crate) struct World {
     pub(crate) born: BTreeMap<(usize, u64), Instant>,
     /// Repaired elements, at the origin and at the subscriber: position and payload.
     pub(crate) repaired: [Vec<(Position, Vec<u8>)>; 2],
-    /// The number of elements that each ended repair could not restore.
+    /// How many numbers each ended repair could not bring.
     pub(crate) unrepaired: [Vec<u64>; 2],
     /// The other events of both ends, as texts.
     pub(crate) other_events: Vec<String>,

@@ -1,4 +1,5 @@
-//! The reading half of the scrub: reads old segments and finds damage.
+//! The reading half of the scrub: goes through old segments and finds bytes that fail their
+//! checksums.
 
 use crate::frame::Header;
 use crate::segment::{
@@ -23,7 +24,7 @@ pub(crate) struct Progress {
     pub(crate) bytes: u64,
     /// Number of segments of this pass that are finished.
     pub(crate) segments_done: usize,
-    /// All segments of this pass, without the one that is being written.
+    /// Total number of segments of this pass, without the one being written.
     pub(crate) segments: usize,
     /// The last segment is finished.
     pub(crate) pass_done: bool,
@@ -41,7 +42,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// A pass that does not repeat the reports of the opening.
+    /// A pass that does not report damage known since opening.
     pub(crate) fn new(reported: &[CorruptRange]) -> Pass {
         let place = |range: &CorruptRange| Some((segment_number(&range.segment)?, range.offset));
         Pass {
@@ -90,7 +91,7 @@ impl Pass {
         (self.segment, self.offset, self.before) = (segment, 0, None);
     }
 
-    /// Reads further in the segment; at its end moves to the next one.
+    /// Continues reading in the segment; at its end moves to the next one.
     fn read_segment(
         &mut self,
         (disk, store): (&dyn Disk, u64),

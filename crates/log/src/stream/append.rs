@@ -101,7 +101,7 @@ impl Stream {
     /// The cursor of the last record of a batch that names one.
     fn cursor_in(&self, batch: &Batch) -> Option<Cursor> {
         let cursor_of = self.owner.shared.options.cursor_of?;
-        // Nearly always the very last, or none.
+        // Usually it is the very last one, or there is none.
         cursor_of(&batch.bytes[batch.last_at..])
             .or_else(|| newest_cursor(batch.count, &batch.bytes, cursor_of))
     }

@@ -6,7 +6,7 @@ use crate::index::{FrameRef, Plan};
 use crate::read::{ReadOutcome, RecordVisitor};
 use crate::{Error, GapReason, Position, Record};
 
-/// Most payload bytes of one read.
+/// Maximum number of payload bytes that one read collects before it returns.
 pub(crate) const READ_BYTES: usize = 8 * 1024 * 1024;
 
 impl Stream {
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Passes records (epoch, number, time, payload) from a number on to `take` until it returns
+    /// Passes records (epoch, number, time, payload) from a number to `take` until it returns
     /// false, a gap or the end.
     fn each(&self, from: u64, take: &mut RecordVisitor<'_>) -> Result<(), Error> {
         let reader = &self.owner.shared.reader;
@@ -207,14 +207,13 @@ impl Stream {
         }
     }
 
-    /// The first number from `from` on whose record may have a time with `from_ns <= time < to_ns`;
-    /// `None` if there is none. Call it before each [`Stream::visit`] to skip records of other
-    /// times.
+    /// The first number from `from` whose record may have a time with `from_ns <= time < to_ns`;
+    /// `None` if none has. Call it before each [`Stream::visit`] to skip records of other times.
     pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
         let view = self.core.view();
         let waiting = from.max(view.index.next());
         let found = view.index.seek_time(from, from_ns, to_ns);
-        // Records that wait for room have no times in the index.
+        // Records that wait for room have no time index.
         found.or_else(|| (waiting < view.end()).then_some(waiting))
     }
 

@@ -1,9 +1,9 @@
 //! Goal: a copy made while the log is written, trimmed and cut by its size limit is a log of its
-//! own that holds everything acknowledged before the copy began and nothing that was not written;
-//! opened, it has new epochs. A repair keeps damaged bytes on another disk and leaves no gap that
-//! readers wait for. Method: a store is copied repeatedly under a writer; each copy is opened and
-//! judged. A log with rot, a torn tail and lost segments is repaired, also on a disk that is cut at
-//! every boundary.
+//! own that holds everything acknowledged before the copy started and nothing that was not written;
+//! once opened, it has new epochs. A repair saves damaged bytes and leaves nothing that a reader
+//! waits for.
+//! Method: a store is copied repeatedly under a writer; each copy is opened and judged. A log with
+//! rot, a torn tail and lost segments is repaired, also with a power loss at each boundary.
 
 use chappe_log::{
     Disk, EpochReason, Error, Level, MemoryDisk, Options, Repaired, Report, Store, Stream, back_up,
@@ -85,10 +85,10 @@ fn copies_under_a_writer(retain_bytes: Option<u64>) {
             wanted.fetch_add(60, Ordering::Relaxed);
             let before = (kept.last(), short.first(), short.last());
             let copy = SimDisk::new(round);
-            let mut reported = 0;
+            let mut told = 0;
             let made = back_up(&disk, &copy, &mut |done, all| {
                 assert!(done <= all);
-                reported = done;
+                told = done;
             });
             let made = made.unwrap();
             let bytes: u64 = made.files.iter().map(|file| file.1).sum();
@@ -97,8 +97,8 @@ fn copies_under_a_writer(retain_bytes: Option<u64>) {
                 "{:?}",
                 made.report
             );
-            assert!(reported > 0 && bytes == copy.used());
-            // Unsynced parts of the copy are lost.
+            assert!(told > 0 && bytes == copy.used());
+            // Nothing remains of the copy's unsynced bytes.
             let (opened, recovery) =
                 Store::open(Box::new(copy.crash(round)), options(), 99).unwrap();
             assert_eq!((recovery.corrupt, recovery.torn_tail), (vec![], None));
@@ -158,7 +158,7 @@ fn broken() -> SimDisk {
     disk
 }
 
-fn run_repair(disk: &SimDisk, kept: &MemoryDisk) -> Result<Repaired, Error> {
+fn mend(disk: &SimDisk, kept: &MemoryDisk) -> Result<Repaired, Error> {
     repair(
         Box::new(disk.clone()),
         &mut || Ok(Box::new(kept.clone())),
@@ -166,17 +166,17 @@ fn run_repair(disk: &SimDisk, kept: &MemoryDisk) -> Result<Repaired, Error> {
     )
 }
 
-/// The report of `check` on the broken log, the repaired disk, the kept bytes, and the report of
-/// the repair.
+/// Finding of `check` in the broken log, the repaired disk, the saved bytes, and the report of the
+/// repair.
 fn repaired() -> (Report, SimDisk, MemoryDisk, Repaired) {
     let (disk, kept) = (broken(), MemoryDisk::new());
     let before = check(&disk).unwrap();
-    let repaired = run_repair(&disk, &kept).unwrap();
+    let repaired = mend(&disk, &kept).unwrap();
     (before, disk, kept, repaired)
 }
 
 #[test]
-fn repair_reports_its_findings() {
+fn repair_reports_what_it_found() {
     let (before, _, _, repaired) = repaired();
     assert_eq!(before.corrupt.len(), 3);
     assert_eq!(repaired.before, before);
@@ -191,7 +191,7 @@ fn repair_keeps_damaged_bytes_aside() {
         .filter_map(|it| disk.bytes(it))
         .collect();
     let kept = MemoryDisk::new();
-    let repaired = run_repair(&disk, &kept).unwrap();
+    let repaired = mend(&disk, &kept).unwrap();
     // The bytes of two ranges and of the tail.
     assert_eq!(repaired.aside.len(), 3);
     for name in &repaired.aside {
@@ -205,7 +205,7 @@ fn repair_keeps_damaged_bytes_aside() {
 }
 
 #[test]
-fn repair_gives_up_exactly_the_lost_records() {
+fn repair_gives_up_exactly_what_is_lost() {
     let (before, disk, _, repaired) = repaired();
     let gaps = &before.streams[0].gaps;
     let lost: u64 = gaps.iter().map(|(from, last)| last - from + 1).sum();
@@ -227,7 +227,7 @@ fn repair_gives_up_exactly_the_lost_records() {
 #[test]
 fn a_second_repair_gives_up_nothing_more() {
     let (_, disk, ..) = repaired();
-    let again = run_repair(&disk, &MemoryDisk::new()).unwrap();
+    let again = mend(&disk, &MemoryDisk::new()).unwrap();
     assert_eq!(
         (again.given_up, again.recovery.new_epochs),
         (vec![], vec![])
@@ -235,7 +235,7 @@ fn a_second_repair_gives_up_nothing_more() {
 }
 
 #[test]
-fn given_up_records_can_be_filled() {
+fn what_was_given_up_can_be_filled() {
     let (_, disk, ..) = repaired();
     let (store, recovery) = Store::open(Box::new(disk), options(), 6).unwrap();
     assert!(recovery.clean);
@@ -263,9 +263,9 @@ fn mending_can_be_cut_anywhere() {
         let disk = broken();
         let kept = MemoryDisk::new();
         disk.cut_power_at(disk.boundaries() + boundary);
-        let done = run_repair(&disk, &kept).is_ok();
+        let done = mend(&disk, &kept).is_ok();
         let after = disk.crash(boundary);
-        run_repair(&after, &MemoryDisk::new()).unwrap();
+        mend(&after, &MemoryDisk::new()).unwrap();
         let report = check(&after).unwrap();
         let (old, new) = (&lost.streams[0], &report.streams[0]);
         assert_eq!(

@@ -1,6 +1,6 @@
-//! Goal: a stream's cursor is that of its newest record, or the one set after it, whatever removed
-//! the record since: a trim, the size limit, an opening, a full disk. Method: streams with small
-//! segments on a simulated disk; `power_loss.rs` covers power losses.
+//! Goal: a stream's cursor is that of its newest record, or the one set after it, even if the
+//! record was removed since by a trim, the size limit, an opening or a full disk.
+//! Method: streams with small segments on a simulated disk; `power_loss.rs` covers power losses.
 
 use chappe_log::{Cursor, Error, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;
@@ -91,7 +91,7 @@ fn a_cursor_that_is_set_counts_from_there_on() {
     assert_eq!(a.cursor(), Some([3; 16]));
     store_one(&a, 4);
     a.set_cursor(0, [5; 16]).unwrap().wait().unwrap();
-    // A later trim, of the record before the cursor.
+    // A later trim of the record after which it was set.
     a.trim(u64::MAX).unwrap().wait().unwrap();
     for _ in 0..2 {
         let store = open(&disk.kill(), options());
@@ -127,7 +127,7 @@ fn a_log_that_was_written_without_cursors_is_read_again() {
 }
 
 #[test]
-fn drafts_after_a_refused_batch_are_refused() {
+fn what_follows_a_refused_batch_is_refused_too() {
     let disk = SimDisk::new(1);
     let limits = Options {
         commit: chappe_log::Commit::Caller,

@@ -1,6 +1,7 @@
-//! Goal: definitions of many streams cost one sync, a change builds on the newest one even while
-//! that is queued, and a refused definition leaves everything as before. Method: a store that its
-//! caller drives, on a simulated disk, so that drafts stay queued until the test commits.
+//! Goal: definitions of many streams cost one sync, a change builds on the newest definition even
+//! while that is in flight, and a refused definition changes nothing.
+//! Method: a store that its caller drives, on a simulated disk, so that definitions stay in flight
+//! until the test commits.
 
 use chappe_log::{Commit, Committed, Defining, Error, Level, Options, QueueFull, Store, Stream};
 use chappe_sim::SimDisk;
@@ -77,7 +78,7 @@ fn a_change_builds_on_one_that_is_on_its_way() {
         .unwrap();
     assert_eq!(stream.metadata(), [1, 2], "the new ones are not safe");
     let mut fourth = define(&store, "a", 4).unwrap();
-    // An unchanged definition waits for the queued one.
+    // A definition equal to the one in flight waits for that.
     let same = |so_far: Option<(Level, &[u8])>| {
         let (level, metadata) = so_far.unwrap();
         Ok::<_, Error>((level, metadata.to_vec()))
@@ -116,7 +117,7 @@ fn a_refused_definition_leaves_everything_as_it_was() {
         define(&store, "known", 2).unwrap(),
         define(&store, "new", 3).unwrap(),
     ];
-    // Acknowledged already: the frames that it needs precede it.
+    // It is acknowledged already, so everything it may need comes before it.
     let mut kept = define(&store, "memory", 4).unwrap();
     memory.append(vec![(0, vec![7])]).unwrap().wait().unwrap();
     let mut dropped = define(&store, "memory", 5).unwrap();

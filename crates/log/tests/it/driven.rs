@@ -1,7 +1,8 @@
-//! Goal: a store that its caller drives behaves as one with a thread, and the same each time, so
-//! that a simulation of it can be repeated. Method: the same workload twice on two simulated disks
-//! must leave the same bytes and the same boundaries; power losses at every boundary are judged as
-//! for the thread; drafts move only by `commit`; a full disk is counted by calls.
+//! Goal: a store driven by its caller behaves like one with a thread, and identically each time, so
+//! that a simulation of it can be repeated.
+//! Method: the same workload on two simulated disks must produce the same bytes and the same
+//! boundaries; power losses at each boundary are judged as for the thread; the queue moves only by
+//! `commit`; calls count the checks of a full disk.
 
 use crate::model::{Model, judge, options, workload, workload_with};
 use chappe_log::{Commit, Committed, Error, Health, Level, MemoryDisk, Options, QueueFull, Store};
@@ -60,7 +61,7 @@ fn power_loss_at_every_boundary() {
 }
 
 #[test]
-fn the_queue_moves_only_by_commit() {
+fn what_is_queued_moves_only_by_commit() {
     let disk = MemoryDisk::new();
     let (store, _) = Store::open(Box::new(disk.clone()), driven(), 1).unwrap();
     let stream = store.stream("a", Level::Power, b"").unwrap();
@@ -73,12 +74,12 @@ fn the_queue_moves_only_by_commit() {
     assert!(appended.iter().all(|one| one.try_result() == Some(Ok(()))));
     assert_eq!((stream.last(), store.counters().groups), (3, groups + 1));
     assert_eq!(store.commit(), Ok(Committed::Nothing));
-    // A waiting caller commits.
+    // A thread that waits also commits.
     assert_eq!(one(4).wait(), Ok(()));
     let trimmed = stream.trim(2).unwrap();
     assert_eq!(trimmed.try_result(), None);
     assert_eq!(trimmed.wait(), Ok(()));
-    // Drafts queued when the store is abandoned are lost.
+    // Records queued when the store is abandoned do not exist.
     let lost = one(5);
     let handle = stream.clone();
     store.abandon();
@@ -142,8 +143,8 @@ fn a_full_disk_is_counted_by_calls() {
 }
 
 #[test]
-fn a_pause_between_commits_is_shared_and_ends_for_urgent_drafts() {
-    // A pause that no test waits for: a caller that stays blocked hangs.
+fn a_pause_between_commits_is_shared_and_ends_for_what_is_urgent() {
+    // A pause longer than any test: a missed wake-up would hang.
     let options = Options {
         commit_pause: std::time::Duration::from_secs(3600),
         ..options()
@@ -160,7 +161,7 @@ fn a_pause_between_commits_is_shared_and_ends_for_urgent_drafts() {
     large.wait().unwrap();
     let all = small.into_iter().all(|one| one.wait() == Ok(()));
     assert!(all && store.counters().groups <= groups + 2);
-    // A caller waits for it.
+    // A waiting reader ends the pause.
     let wanted = streams[0].append(vec![(0, vec![3])]).unwrap();
     assert!(!streams[1].skip_commit_pause());
     assert!(streams[0].skip_commit_pause());

@@ -1,9 +1,9 @@
-//! Goal: an eager follower gets every record once and in order before it is safe; derived records
-//! are on the disk only together with their inputs, wherever power tears a write, and acknowledged
-//! ones stay; when a full disk retracts numbers, followers that saw them are notified. Method: a
-//! store that the test drives on a simulated disk; power losses at every boundary of a workload
-//! that copies a stream and then the copy, several images of the disk each, and once more after
-//! that; bits that rot; a capacity that is exhausted.
+//! Goal: an eager follower sees each record once and in order before it is durable. Records derived
+//! from it reach the disk only together with it, wherever power tears a write, and those
+//! acknowledged stay. When a full disk retracts numbers, followers that saw them are notified.
+//! Method: a store driven by the test on a simulated disk; power losses at each boundary of a
+//! workload that copies a stream and then the copy, several images of the disk each, and once more
+//! after that; bit rot; a full disk.
 
 use chappe_log::{
     Commit, Committed, CorruptRange, EagerFollower, Error, Level, Options, Store, Stream,
@@ -38,7 +38,7 @@ fn one(number: u64) -> Vec<(i64, Vec<u8>)> {
     vec![(number as i64, number.to_le_bytes().to_vec())]
 }
 
-/// The available records: number and content.
+/// The available records: number and payload.
 fn ready(follower: &mut EagerFollower, waker: &Waker) -> Result<Vec<(u64, u64)>, Error> {
     let mut got = Vec::new();
     let mut take = |position: chappe_log::Position, _: i64, payload: &[u8]| {
@@ -82,7 +82,7 @@ fn records_come_before_they_are_safe_and_only_once() {
     let expected: Vec<_> = (1..=300).map(|number| (number, number)).collect();
     assert_eq!(seen, expected);
     assert_eq!(follower.next_sequence(), 301);
-    // One that starts in the middle of the queue, and one that starts beyond the end.
+    // One starts in the middle of the waiting records, one after the end.
     drop(stream.append(one(301)).unwrap());
     let mut late = stream.follow_eagerly(300);
     assert_eq!(ready(&mut late, &waker), Ok(vec![(300, 300), (301, 301)]));
@@ -101,7 +101,7 @@ fn copy(store: &Store, follower: &mut EagerFollower, copy: &Stream) -> Result<()
     Ok(())
 }
 
-/// All readable records: number and content.
+/// All readable records: numbers and payloads.
 fn all(stream: Option<Stream>) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     let Some(stream) = stream else { return found };
@@ -122,13 +122,13 @@ fn all(stream: Option<Stream>) -> BTreeMap<u64, u64> {
     found
 }
 
-/// The count of a stream's missing records.
+/// The number of missing records of a stream.
 fn missing(store: &Store, name: &str) -> u64 {
     let lost = store.lost().into_iter().find(|it| it.stream == name);
     lost.map_or(0, |it| it.missing)
 }
 
-/// Records that must be found again: number and content.
+/// The records that must be found again: numbers and payloads.
 #[derive(Clone, Default)]
 struct Acknowledged {
     source: BTreeMap<u64, u64>,
@@ -182,11 +182,11 @@ fn copies(disk: &SimDisk, numbers: Range<u64>, safe: &mut Acknowledged) -> Resul
 #[derive(Default)]
 struct Judged {
     orphans: u64,
-    inputs_alone: u64,
+    behind: u64,
     torn: u64,
 }
 
-/// Opens the disk twice and compares. The records found are safe then.
+/// Opens the disk twice and compares. From then on the records count as durable.
 fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str) {
     for round in 0..2 {
         let opened = Store::open(Box::new(disk.clone()), options(), 2);
@@ -222,10 +222,10 @@ fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str
         if round == 0 {
             let orphan = |it: &&CorruptRange| it.what.contains("derived");
             judged.orphans += recovery.corrupt.iter().filter(orphan).count() as u64;
-            judged.inputs_alone += u64::from(derived.len() < source.len());
+            judged.behind += u64::from(derived.len() < source.len());
             judged.torn += u64::from(recovery.corrupt.iter().any(|range| range.unsynced));
         } else {
-            // The second opening finds the same as the first.
+            // The second opening finds the same records as the first.
             assert_eq!((&source, &derived), (&safe.source, &safe.derived), "{run}");
         }
         *safe = Acknowledged { source, derived };
@@ -238,7 +238,7 @@ fn judge(disk: &SimDisk, safe: &mut Acknowledged, judged: &mut Judged, run: &str
 }
 
 #[test]
-fn derived_records_do_not_exist_without_their_source() {
+fn what_is_derived_is_not_there_without_its_source() {
     let (mut cuts, mut judged) = (0, Judged::default());
     for boundary in 0.. {
         let disk = SimDisk::new(boundary);
@@ -263,17 +263,17 @@ fn derived_records_do_not_exist_without_their_source() {
     }
     let Judged {
         orphans,
-        inputs_alone,
+        behind,
         torn,
     } = judged;
-    println!("{cuts} cuts, {torn} torn, {inputs_alone} with inputs only, {orphans} orphans");
+    println!("{cuts} cuts, {torn} torn, {behind} behind, {orphans} orphans");
     assert!(cuts > 40, "{cuts}");
-    assert!(inputs_alone > 0, "no cut fell between the two");
+    assert!(behind > 0, "no cut fell between the two");
     assert!(torn > 15 && orphans > 50, "{torn} torn, {orphans} orphans");
 }
 
-/// A log of two groups, each with sources 1 to 4 and 5 to 8 and their derived records, whose
-/// process was killed; and the offsets of the source's contents.
+/// A log of two groups, each with sources 1 to 4 and 5 to 8 and records derived from them, whose
+/// process was killed; and the offsets of the source's payloads.
 fn two_groups() -> (SimDisk, Vec<u64>) {
     let disk = SimDisk::new(3);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
@@ -303,14 +303,14 @@ fn two_groups() -> (SimDisk, Vec<u64>) {
 }
 
 #[test]
-fn rot_of_synced_records_drops_no_derived_ones() {
+fn rot_of_what_was_synced_takes_nothing_along() {
     for (record, derived_lost) in [(0, 0), (3, 0), (4, 4), (7, 4)] {
         let (disk, places) = two_groups();
         assert!(disk.flip("0000000001.segment", places[record] * 8));
         for round in 0..2 {
             let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
             let lost = |name| missing(&store, name);
-            // No frame of the log shows that its last group was safe.
+            // Nothing in the log states that its last group was durable.
             assert_eq!(
                 (lost("source"), lost("derived")),
                 (1, derived_lost),
@@ -347,18 +347,15 @@ fn a_full_disk_takes_numbers_back_and_tells() {
     assert!(matches!(refused.wait(), Err(Error::Full { .. })));
     assert!(matches!(along.wait(), Err(Error::Full { .. })));
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-    let outcome = ready(&mut follower, &waker);
-    assert!(
-        matches!(outcome, Err(Error::Retracted { .. })),
-        "{outcome:?}"
-    );
+    let told = ready(&mut follower, &waker);
+    assert!(matches!(told, Err(Error::Retracted { .. })), "{told:?}");
 
     disk.set_capacity(u64::MAX);
     store.commit().unwrap();
     // Records derived before that are too late.
     let late = derived.append_derived(retractions, one(66)).err();
     assert!(matches!(late, Some(Error::Retracted { .. })), "{late:?}");
-    // The number belongs to another record now.
+    // The number now belongs to another record.
     source.append(one(2)).unwrap().wait().unwrap();
     copy(&store, &mut follower, &derived).unwrap();
     store.commit().unwrap();

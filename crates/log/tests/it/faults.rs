@@ -1,8 +1,8 @@
-//! Goal: whatever operation of the disk fails, once or from then on, nothing acknowledged is lost
+//! Goal: whatever operation of the disk fails, once or permanently, nothing acknowledged is lost
 //! and the store reports that it has stopped; a full disk stops it only until there is room.
-//! Method: for each operation fail the first, second, third … until a run is unaffected; then judge
-//! the result of a kill and of a power loss, with work done in between. A failed sync of the
-//! simulated disk drops the data to be saved, and later syncs do not save it.
+//! Method: for each operation fail the first, second, third … until a run completes; then judge the
+//! state after a kill and after a power loss, with work in between. A failed sync of the simulated
+//! disk drops the data, and later syncs do not save it.
 
 use crate::model::{Model, judge, options, workload};
 use chappe_log::{Error, Health, Level, Options, Store};
@@ -23,11 +23,11 @@ fn the_nth_operation_fails() {
                     workload(&disk, &mut model, 40 + session, 15);
                 }
                 let untouched = disk.faults_hit() == 0;
-                disk.clear_faults();
+                disk.mend();
                 let killed = disk.kill();
                 judge(&killed, &mut model.clone(), Level::Process, nth);
                 judge(&disk.crash(nth), &mut model.clone(), Level::Power, nth);
-                // Data that a failed sync left in the cache must not count as safe.
+                // The cached content after a failed sync must not count as durable.
                 workload(&killed, &mut model, 50, 5);
                 judge(&killed.crash(nth), &mut model, Level::Power, nth + 1);
                 runs += 1;
@@ -71,8 +71,8 @@ fn failed_sync(seed: u64) {
     assert_eq!(stream.read(1, 10).unwrap().len(), 1);
     assert!(matches!(store.close(), Err(Error::Failed { .. })));
     assert_eq!(disk.done(Operation::Sync), syncs);
-    // The process ends. The cached second record may count at the next opening, but then it must be
-    // on the disk.
+    // The process ends. The cached second record may count after reopening, but then it must be on
+    // the disk.
     let killed = disk.kill();
     let (store, _) = Store::open(Box::new(killed.clone()), options(), 2).unwrap();
     let shown = store.existing("a").unwrap().read(1, 10).unwrap();
@@ -163,7 +163,7 @@ fn stays_full(hide: bool) {
     let one = |byte: u8| vec![(0, vec![byte; 300])];
     stream.append(one(1)).unwrap().wait().unwrap();
     disk.set_capacity(disk.used() + 100);
-    // No room becomes free, but waiting callers get an answer.
+    // Nothing frees space, yet every waiting caller gets an answer.
     let refused = stream.append(one(2)).and_then(|appended| appended.wait());
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     let created = store.stream("b", Level::Power, b"").err();
@@ -199,15 +199,16 @@ fn stays_full(hide: bool) {
 }
 
 #[test]
-fn a_disk_that_stays_full_refuses_waiting_records() {
+fn a_disk_that_stays_full_refuses_what_waits() {
     stays_full(false);
     stays_full(true);
 }
 
-/// After a failed sync visible bytes are not on the disk. Opening makes them safe, even without
-/// room to rewrite the segment: a reader that has seen them must find them again.
+/// After a failed sync the system shows bytes that are not on the disk. Opening makes them durable,
+/// even if there is no room to rewrite the segment: a reader that has seen them must find them
+/// again.
 #[test]
-fn visible_records_after_a_failed_sync_are_safe_even_on_a_full_disk() {
+fn what_is_shown_after_a_failed_sync_is_safe_even_on_a_full_disk() {
     let mut shown = 0;
     for seed in 0..40 {
         let options = Options {

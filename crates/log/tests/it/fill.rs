@@ -1,7 +1,8 @@
-//! Goal: records are restored into a damaged middle under their own numbers, survive a power loss
-//! once acknowledged, and are read in order; no other records are accepted there. Method: a log is
-//! damaged in several segments, repaired from a copy, reopened, damaged again in the repaired
-//! parts; the power is cut at every boundary of such a repair and the result is judged.
+//! Goal: records are restored into a damaged middle under their own numbers, are durable at level
+//! `power` once acknowledged, and are read in order; nothing else can be stored there.
+//! Method: a log is damaged in several segments, restored from a copy, reopened, and damaged again
+//! where it was restored; the power is cut at each boundary of such a restore and the result is
+//! judged.
 
 use chappe_log::{Commit, Error, Level, Options, Position, Store, Stream, check};
 use chappe_sim::SimDisk;
@@ -50,7 +51,7 @@ fn damaged() -> SimDisk {
     disk
 }
 
-/// Flips a bit of a record in all its copies.
+/// Flips a bit of a record wherever it is.
 fn rot(disk: &SimDisk, number: u64) {
     let wanted = payload(number);
     for name in disk.names() {
@@ -61,7 +62,7 @@ fn rot(disk: &SimDisk, number: u64) {
     }
 }
 
-/// Reads all; returns the missing numbers.
+/// Reads everything; returns the missing numbers.
 fn missing(stream: &Stream) -> BTreeSet<u64> {
     try_missing(stream).unwrap()
 }
@@ -89,7 +90,7 @@ fn try_missing(stream: &Stream) -> Result<BTreeSet<u64>, Error> {
     Ok(missing)
 }
 
-/// Fills one of the gaps; false if the store has stopped.
+/// Restores one of the gaps; false when the store has stopped.
 fn heal(stream: &Stream, (from, last): (u64, u64)) -> bool {
     let epochs = stream.epochs();
     let (epoch, _) = *epochs.iter().rfind(|(_, first)| *first <= from).unwrap();
@@ -143,7 +144,7 @@ fn a_damaged_middle_is_healed() {
         );
         drop((stream, follower));
         store.close().unwrap();
-        // Reopened, also by reading everything, it is complete; the check still reports the damaged
+        // Reopened, also by reading everything, it is complete; the check still names the damaged
         // bytes.
         for name in [None, Some("index")] {
             let again = disk.kill();
@@ -163,7 +164,7 @@ fn a_damaged_middle_is_healed() {
 }
 
 #[test]
-fn restored_records_outlive_their_damaged_segment() {
+fn what_was_put_back_stays_when_its_damaged_segment_goes() {
     let disk = SimDisk::new(1);
     let (store, stream) = open(&disk);
     let large = |n: u64| (n as i64, format!("record {n} ").repeat(360).into_bytes());
@@ -209,7 +210,7 @@ fn restored_records_outlive_their_damaged_segment() {
 }
 
 #[test]
-fn restored_records_can_rot() {
+fn what_was_put_back_rots_like_anything_else() {
     let disk = damaged();
     let (store, stream) = open(&disk);
     missing(&stream);
@@ -234,7 +235,7 @@ fn restored_records_can_rot() {
 }
 
 #[test]
-fn only_missing_records_are_restored() {
+fn only_what_is_missing_is_put_back() {
     let disk = damaged();
     let options = Options {
         commit: Commit::Caller,
@@ -308,9 +309,9 @@ fn power_loss_at_every_boundary_of_a_healing() {
             let both: Vec<_> = still.intersection(&healed).collect();
             assert!(
                 both.is_empty(),
-                "{boundary}: {both:?} were restored and are missing"
+                "{boundary}: {both:?} were put back and are missing"
             );
-            // All others can be restored now.
+            // Records not restored then can be restored now.
             for gap in stream.gaps() {
                 assert!(heal(&stream, gap), "{boundary}: {gap:?}");
             }

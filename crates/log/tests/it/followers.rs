@@ -1,6 +1,7 @@
 //! Goal: a follower gets every acknowledged record once and in order, however fast it is, and is
-//! woken for it. Method: one thread appends batches while followers on other threads await them;
-//! one starts late, one starts beyond the end.
+//! woken for it.
+//! Method: one thread appends batches while followers on other threads await them; one starts late,
+//! one asks for numbers that do not exist yet.
 
 use chappe_log::{Error, Follower, Level, Options, Record, Store};
 use chappe_sim::SimDisk;
@@ -87,7 +88,7 @@ fn every_record_once_and_in_order() {
 }
 
 #[test]
-fn the_end_and_a_rollback_are_reported() {
+fn the_end_and_a_rollback_are_told() {
     let disk = SimDisk::new(1);
     let options = Options {
         reserve_bytes: 0,
@@ -114,7 +115,7 @@ fn the_end_and_a_rollback_are_reported() {
 }
 
 #[test]
-fn a_waiter_for_the_next_commit_ignores_an_earlier_one() {
+fn who_waits_for_the_next_commit_is_not_told_of_an_earlier_one() {
     let disk = SimDisk::new(1);
     let (store, _) = Store::open(Box::new(disk), Options::default(), 1).unwrap();
     let stream = store.stream("s", Level::Power, b"").unwrap();
@@ -134,7 +135,7 @@ fn a_waiter_for_the_next_commit_ignores_an_earlier_one() {
     block_on(std::future::poll_fn(|context| {
         follower.poll_beyond(seen, context)
     }));
-    // Nothing was returned meanwhile.
+    // No record was returned meanwhile.
     assert_eq!(block_on(follower.next()).unwrap().len(), 2);
     let ended = stream.last();
     store.close().unwrap();

@@ -1,7 +1,8 @@
-//! Goal: a full disk stops no stream that does not need the disk, and a batch too large for the
-//! free space stops no other stream; waiting records continue without a restart. Method: a
-//! simulated disk of limited size; streams of level memory filled, read and crashed while there is
-//! no room; large batches between small ones, with the order that derived records need.
+//! Goal: a full disk stops no stream that does not need the disk, and a batch that is too large for
+//! the remaining room stops no other stream; everything that waits continues without a restart.
+//! Method: a simulated disk of limited size; streams of level memory are filled, read and crashed
+//! while there is no room; large batches between small ones, with the order that derived records
+//! need.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{
@@ -100,8 +101,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
     reading(&memory);
     assert!(!memory.is_settled());
     let epoch = memory.epoch();
-    // Waiting records are lost with the process, and then their numbers are assigned in another
-    // epoch.
+    // Waiting records are lost with the process; then their numbers are assigned in another epoch.
     let (crashed, _) = Store::open(Box::new(disk.kill()), options(), 4).unwrap();
     let crashed = crashed.existing("memory").unwrap();
     assert_eq!(crashed.last(), 10);
@@ -128,7 +128,7 @@ fn streams_of_level_memory_go_on_and_are_read() {
 }
 
 #[test]
-fn memory_use_is_bounded_and_a_flood_leaves_room() {
+fn what_memory_takes_is_bounded_and_a_flood_leaves_room() {
     let disk = SimDisk::new(1);
     let store = open(&disk, driven());
     let flood = store.stream("flood", Level::Memory, b"").unwrap();
@@ -162,7 +162,7 @@ fn memory_use_is_bounded_and_a_flood_leaves_room() {
     }
     let refused: u64 = store.lost().iter().map(|lost| lost.refused).sum();
     assert_eq!(refused, 6);
-    // A trim, which may make room, is still accepted.
+    // A trim, which may free space, is still accepted.
     others[0].trim(50).unwrap();
     disk.set_capacity(u64::MAX);
     while store.commit() != Ok(Committed::Nothing) {}
@@ -170,7 +170,7 @@ fn memory_use_is_bounded_and_a_flood_leaves_room() {
     assert_eq!(others[0].first(), 50);
 }
 
-/// A store with just too little room for a large batch.
+/// A store with so much room that only a large batch does not fit.
 fn nearly_full(disk: &SimDisk) -> (Store, [Stream; 3]) {
     let store = open(disk, driven());
     let streams = ["large", "small", "derived"];

@@ -1,7 +1,8 @@
-//! Goal: a stream whose frames are far apart in a log of many streams is read completely, and rot
-//! in one of its frames costs only that frame, also when frames are found by back offsets. Method:
-//! forty streams take turns, so that a chunk of the index spans megabytes; every stream is read
-//! from several numbers; then one frame of the open log is flipped.
+//! Goal: a stream whose frames lie far apart in a log of many streams is read completely, and rot
+//! in one of its frames affects that frame alone, even if others are found by the frames' back
+//! offsets.
+//! Method: forty streams take turns, so that a chunk of the index spans megabytes; every stream is
+//! read from several positions; then one frame of the open log is flipped.
 
 use chappe_log::{Error, Level, Options, Store, Stream};
 use chappe_sim::SimDisk;

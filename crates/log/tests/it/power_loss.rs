@@ -1,10 +1,10 @@
-//! Goal: whenever the power fails and whatever the disk then has, no acknowledged record of level
-//! `Power` is lost, none is doubled, none is wrong, no acknowledged number is used twice, order is
-//! kept, and trims remove only what they were asked to. Method: a workload over streams of all
-//! levels, with trims and the resulting removals, runs once for each boundary (write, sync, change
-//! of names) of the run, with the power cut there; from each cut several legal images of the disk
-//! are drawn, opened, judged against the acknowledged records, appended to, and cut and judged once
-//! more.
+//! Goal: whatever the moment of a power loss and the state of the disk after it, no acknowledged
+//! record of level `Power` is lost, duplicated or wrong, no acknowledged number is reused, order is
+//! kept, and trims remove only what they name.
+//! Method: a workload over streams of all levels, with trims and the removals they cause, runs once
+//! for each boundary (write, sync, change of names) of the run, with the power cut there; from each
+//! cut several legal images of the disk are drawn, opened, judged against the acknowledgements,
+//! written on, and cut and judged once more.
 
 use crate::model::{Model, judge, workload};
 use chappe_log::Level;
@@ -36,7 +36,7 @@ fn power_loss_at_every_boundary() {
                 judge(&found, &mut model, Level::Power, image_seed);
                 images += 1;
                 if image == 0 {
-                    // Continue, lose power again at a later boundary, judge again.
+                    // Continue, lose power again later, judge again.
                     let again = disk.crash(image_seed);
                     let mut model = model.clone();
                     again.cut_power_at(boundary % 17);
@@ -57,7 +57,7 @@ fn power_loss_at_every_boundary() {
 }
 
 #[test]
-fn a_kill_at_every_boundary_keeps_written_records() {
+fn a_kill_at_every_boundary_keeps_what_was_written() {
     for seed in 11..=12 {
         for boundary in 0..=boundaries(seed, 25) + 4 {
             let disk = SimDisk::new(seed * 1000 + boundary);

@@ -1,7 +1,8 @@
-//! Goal: reads from memory match the file, and however many follow, the file is not read for live
-//! data. Method: the same records are read with memory, with very little of it and with none;
-//! twenty-four followers of a live stream are counted by the reads of a simulated disk; records are
-//! appended from their own buffer.
+//! Goal: records read from memory equal those in the file, and with any number of followers, live
+//! data needs no read of the file.
+//! Method: the same records are read with memory, with very little of it and with none; the reads
+//! of a simulated disk are counted for twenty-four followers of a live stream; records are appended
+//! from their own buffer.
 
 use chappe_log::{Batch, Commit, Error, Follower, Level, Options, Store, Stream};
 use chappe_sim::{Operation, SimDisk};
@@ -35,7 +36,7 @@ fn append(stream: &Stream, count: u64) {
 }
 
 #[test]
-fn memory_matches_the_file() {
+fn memory_shows_what_the_file_holds() {
     let mut seen = Vec::new();
     for recent_bytes in [0, 700, 5_000, 1 << 20] {
         let disk = SimDisk::new(1);
@@ -73,7 +74,7 @@ fn memory_matches_the_file() {
 }
 
 #[test]
-fn followers_of_live_data_share_memory() {
+fn followers_of_live_data_share_what_is_in_memory() {
     let reads = |recent_bytes| {
         let disk = SimDisk::new(1);
         let (_store, stream) = open(&disk, recent_bytes);
@@ -93,7 +94,7 @@ fn followers_of_live_data_share_memory() {
 }
 
 #[test]
-fn batches_are_bounded_and_exclude_failed_records() {
+fn batches_are_bounded_and_what_fails_is_not_in_them() {
     let (_, stream) = open(&SimDisk::new(1), 0);
     assert_eq!(
         stream.append(Batch::default()).err(),

@@ -1,8 +1,8 @@
-//! Goal: a removed stream stays removed, takes nothing of other streams with it, and releases its
-//! name, its space and its slot; created again it has another epoch. Method: streams on a simulated
-//! disk, removed while other streams hold older segments; reopened with and without snapshots; the
-//! power cut at every boundary, each image judged; each bit of the removal's frames flipped; a full
-//! disk; definitions that are only queued; cursors.
+//! Goal: a removed stream stays removed, affects no other stream, and frees its name, its space and
+//! its number; created again it has another epoch.
+//! Method: streams on a simulated disk, removed while other streams hold older segments; reopened
+//! with and without snapshots; the power cut at each boundary, each image judged; each bit of the
+//! removal's frames flipped; a full disk; definitions that are only queued; cursors.
 
 use crate::common::{fill, holds_all, payload};
 use chappe_log::{
@@ -42,7 +42,7 @@ fn next(follower: &mut Follower) -> Result<usize, Error> {
 }
 
 #[test]
-fn the_name_of_a_removed_stream_can_be_used_again() {
+fn a_removed_stream_is_gone_and_its_name_can_be_used_again() {
     let disk = SimDisk::new(1);
     let store = open(&disk, 1);
     let (a, b) = (
@@ -78,7 +78,7 @@ fn the_name_of_a_removed_stream_can_be_used_again() {
 }
 
 #[test]
-fn older_segments_do_not_restore_it_and_their_space_is_released() {
+fn older_segments_do_not_bring_it_back_and_their_space_comes_back() {
     for snapshots in [true, false] {
         let disk = SimDisk::new(1);
         let mut store = open(&disk, 1);
@@ -122,7 +122,7 @@ fn older_segments_do_not_restore_it_and_their_space_is_released() {
         let had = kept(&store);
         drop((a, busy, slow));
         store.close().unwrap();
-        // No segment names it any more; its number in the log may be assigned to another stream.
+        // No segment names it any more; its number in the log may be reused.
         let store = open(&disk, 20);
         assert_eq!(kept(&store), had);
         let other = store.stream("other", Level::Power, b"").unwrap();
@@ -135,7 +135,7 @@ fn older_segments_do_not_restore_it_and_their_space_is_released() {
 
 /// The acknowledgements of a run.
 #[derive(Default)]
-struct Acknowledgements {
+struct Told {
     a: u64,
     b: u64,
     asked: bool,
@@ -144,12 +144,12 @@ struct Acknowledgements {
     again: Option<(u64, u64)>,
 }
 
-/// Fills two streams, removes one, creates it again; until the power is off.
-fn life(disk: &SimDisk, acknowledgements: &mut Acknowledgements) -> Result<(), Error> {
+/// Fills two streams, removes one, creates it again; until the power fails.
+fn life(disk: &SimDisk, told: &mut Told) -> Result<(), Error> {
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 3)?;
     let a = store.stream("a", Level::Power, b"schema")?;
     let b = store.stream("b", Level::Power, b"schema")?;
-    acknowledgements.epoch = a.epoch();
+    told.epoch = a.epoch();
     let append = |stream: &Stream, count: &mut u64| -> Result<(), Error> {
         let next = *count + 1;
         stream.append(vec![(0, payload(next))])?.wait()?;
@@ -157,22 +157,22 @@ fn life(disk: &SimDisk, acknowledgements: &mut Acknowledgements) -> Result<(), E
         Ok(())
     };
     for _ in 0..12 {
-        append(&a, &mut acknowledgements.a)?;
-        append(&b, &mut acknowledgements.b)?;
+        append(&a, &mut told.a)?;
+        append(&b, &mut told.b)?;
     }
-    acknowledgements.asked = true;
+    told.asked = true;
     store.remove("a")?;
-    acknowledgements.removed = true;
+    told.removed = true;
     for _ in 0..12 {
-        append(&b, &mut acknowledgements.b)?;
+        append(&b, &mut told.b)?;
     }
     let again = store.stream("a", Level::Power, b"schema")?;
-    acknowledgements.again = Some((again.epoch(), 0));
+    told.again = Some((again.epoch(), 0));
     for _ in 0..12 {
-        let (epoch, mut count) = acknowledgements.again.unwrap_or_default();
+        let (epoch, mut count) = told.again.unwrap_or_default();
         append(&again, &mut count)?;
-        acknowledgements.again = Some((epoch, count));
-        append(&b, &mut acknowledgements.b)?;
+        told.again = Some((epoch, count));
+        append(&b, &mut told.b)?;
     }
     drop((a, b, again));
     store.close()
@@ -181,48 +181,45 @@ fn life(disk: &SimDisk, acknowledgements: &mut Acknowledgements) -> Result<(), E
 #[test]
 fn power_loss_at_every_boundary_of_a_removal() {
     let whole = SimDisk::new(7);
-    life(&whole, &mut Acknowledgements::default()).unwrap();
-    let (mut before, mut absent, mut again) = (0, 0, 0);
+    life(&whole, &mut Told::default()).unwrap();
+    let (mut before, mut gone, mut again) = (0, 0, 0);
     for boundary in 0..whole.boundaries() {
         let disk = SimDisk::new(1000 + boundary);
-        let mut acknowledgements = Acknowledgements::default();
+        let mut told = Told::default();
         disk.cut_power_at(boundary);
-        let _ = life(&disk, &mut acknowledgements);
+        let _ = life(&disk, &mut told);
         for image in 0..6 {
             let found = disk.crash(boundary << 8 | image);
             let (store, recovery) =
                 Store::open(Box::new(found.clone()), options(), boundary + 9).unwrap();
             if let Some(b) = store.existing("b") {
-                assert!(b.last() >= acknowledgements.b, "{recovery:?}");
+                assert!(b.last() >= told.b, "{recovery:?}");
             } else {
-                assert_eq!(acknowledgements.b, 0);
+                assert_eq!(told.b, 0);
             }
-            match (store.existing("a"), acknowledgements.again) {
+            match (store.existing("a"), told.again) {
                 (Some(a), Some((epoch, count))) => {
                     assert!(a.last() >= count && a.epochs().iter().any(|it| it.0 == epoch));
                     again += 1;
                 }
-                (Some(a), None) if a.epochs()[0].0 == acknowledgements.epoch => {
-                    assert!(
-                        !acknowledgements.removed,
-                        "the stream is back at boundary {boundary}"
-                    );
-                    assert!(a.last() >= acknowledgements.a, "{recovery:?}");
+                (Some(a), None) if a.epochs()[0].0 == told.epoch => {
+                    assert!(!told.removed, "the stream is back at boundary {boundary}");
+                    assert!(a.last() >= told.a, "{recovery:?}");
                     before += 1;
                 }
-                // Its creation, or its second one, was safe but not acknowledged.
+                // Its first or second creation was durable but not acknowledged.
                 (Some(a), None) => assert_eq!(a.last(), 0),
                 (None, again) => {
-                    assert!(again.is_none() && (acknowledgements.asked || acknowledgements.a == 0));
-                    absent += 1;
+                    assert!(again.is_none() && (told.asked || told.a == 0));
+                    gone += 1;
                 }
             }
             assert!(check(&found).unwrap().healthy());
         }
     }
     assert!(
-        before > 50 && absent > 50 && again > 50,
-        "{before} {absent} {again}"
+        before > 50 && gone > 50 && again > 50,
+        "{before} {gone} {again}"
     );
 }
 
@@ -286,7 +283,7 @@ fn reopened(disk: &SimDisk) -> Store {
 }
 
 #[test]
-fn a_removal_follows_a_queued_definition() {
+fn a_stream_whose_definition_is_queued_is_removed_behind_it() {
     let disk = SimDisk::new(1);
     let (store, _) = Store::open(Box::new(disk.clone()), driven(), 5).unwrap();
     let kept = store.stream("kept", Level::Power, b"").unwrap();
@@ -320,7 +317,7 @@ fn a_removal_follows_a_queued_definition() {
 }
 
 #[test]
-fn frames_overtaken_by_a_removal_do_not_restore_the_stream() {
+fn what_a_removal_overtakes_on_a_full_disk_does_not_bring_the_stream_back() {
     let disk = SimDisk::new(1);
     let options = Options {
         reserve_bytes: 3000,

@@ -60,7 +60,7 @@ fn a_restored_copy_has_a_new_epoch() {
         })
         .unwrap_err();
     assert_eq!((unknown.kept, unknown.next), (None, 1));
-    // Numbers continue, in the new epoch; the client that is ahead is still notified.
+    // Numbers continue in the new epoch; the client that is ahead is still notified.
     let new = append(&store, 7);
     assert_eq!(
         new,
@@ -74,7 +74,7 @@ fn a_restored_copy_has_a_new_epoch() {
     drop(stream);
     store.close().unwrap();
 
-    // Opened again it is no longer a copy.
+    // Reopened, it is an ordinary log.
     let (store, recovery) = Store::open(Box::new(backup), options(), 3).unwrap();
     assert!(!recovery.copied && recovery.clean && recovery.new_epochs.is_empty());
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Goal: appended records are read again, in order, before and after the store is reopened. Method:
-//! several streams and levels on a simulated disk, small segments so that several are used.
+//! Goal: appended records are read in order, before and after the store is reopened.
+//! Method: several streams and levels on a simulated disk, small segments so that several are used.
 
 use chappe_log::{Error, Health, Level, Options, Position, Store, check};
 use chappe_sim::SimDisk;

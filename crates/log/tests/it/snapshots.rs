@@ -1,7 +1,8 @@
-//! Goal: a log opened from its segments' snapshots equals one that is opened by reading everything;
-//! a snapshot that does not match is not trusted. Method: a log of many small segments is opened
-//! with all snapshots, with none, with each one rotten, cut, stale or another segment's, and
-//! compared in everything that readers see; rot shows which segments are not read.
+//! Goal: a log opened from its segments' snapshots equals the one opened by reading everything; a
+//! snapshot that does not match is not trusted.
+//! Method: a log of many small segments is opened with all snapshots, with none, with each one
+//! rotten, cut, stale or another segment's, and compared in all that readers see; rot in segments
+//! reveals whether they were read.
 
 use chappe_log::{Commit, Disk, Level, Options, Position, Store};
 use chappe_sim::SimDisk;
@@ -42,7 +43,7 @@ fn build(seed: u64) -> SimDisk {
     disk
 }
 
-/// The visible contents of a log, and how many segments were not read.
+/// Everything visible of a log, and the number of segments that were not read.
 fn seen(disk: &SimDisk) -> (Vec<String>, usize) {
     let options = Options {
         commit: Commit::Caller,
@@ -50,7 +51,7 @@ fn seen(disk: &SimDisk) -> (Vec<String>, usize) {
     };
     let (store, recovery) = Store::open(Box::new(disk.clone()), options, 77).unwrap();
     assert_eq!(recovery.corrupt, vec![]);
-    // Missing snapshots are written by the first step.
+    // The first step writes missing snapshots.
     store.commit().unwrap();
     let mut seen = vec![format!("{:?} {}", recovery.streams, recovery.records)];
     for name in STREAMS {
@@ -112,7 +113,7 @@ fn a_snapshot_that_does_not_fit_is_not_trusted() {
             let bad = disk.kill();
             bad.put(name, wrong);
             assert_eq!(seen(&bad), (all.clone(), indexed - 1));
-            // It is written again.
+            // It is created again.
             assert_eq!(bad.bytes(name).unwrap(), bytes);
             distrusted += 1;
         }

@@ -1,8 +1,8 @@
-//! Goal: streams are trimmed independently: kept records are all readable, trimmed ones are
-//! reported as a gap, numbers never restart, and the space of fully trimmed segments is released,
-//! also between segments that stay. Method: streams with small segments on a simulated disk,
-//! trimmed, reopened and checked; a property runs any mixture of appends, trims and openings next
-//! to a model.
+//! Goal: streams are trimmed independently: the kept part is complete, the trimmed part is reported
+//! as a gap, numbers never restart, and space that all streams have trimmed is freed, even between
+//! segments that stay.
+//! Method: streams with small segments on a simulated disk, trimmed, reopened and checked; a
+//! property compares any mixture of appends, trims and openings with a model.
 
 use crate::common::{fill, holds, payload};
 use chappe_log::{Error, GapReason, Health, Level, Options, Position, Store, Stream, check};
@@ -24,8 +24,8 @@ fn open(disk: &SimDisk) -> Store {
     store
 }
 
-/// The files of segments, once the commit thread has removed all it can: it takes the next work
-/// after that.
+/// The files of segments, once the commit thread has removed some: it takes the next work after
+/// that.
 fn segments(store: &Store, disk: &SimDisk) -> Vec<String> {
     static NTH: AtomicU64 = AtomicU64::new(0);
     let other = NTH.fetch_add(1, Ordering::Relaxed).to_le_bytes();
@@ -78,7 +78,7 @@ fn a_trimmed_stream_keeps_its_name_and_its_numbers() {
 }
 
 #[test]
-fn followers_and_readers_of_times_skip_trimmed_records() {
+fn followers_and_readers_of_times_pass_over_what_was_trimmed() {
     let store = open(&SimDisk::new(1));
     let stream = store.stream("a", Level::Process, b"").unwrap();
     fill(&stream, 200);
@@ -136,7 +136,7 @@ fn segments_between_kept_ones_are_removed() {
 }
 
 #[test]
-fn a_lost_segment_is_distinguished_from_a_trimmed_one() {
+fn a_lost_segment_is_told_from_a_trimmed_one() {
     for (lost, of_new) in [(true, false), (true, true), (false, false)] {
         let disk = SimDisk::new(1);
         let store = open(&disk);
@@ -155,7 +155,7 @@ fn a_lost_segment_is_distinguished_from_a_trimmed_one() {
             .wait()
             .unwrap();
         store.clone().close().unwrap();
-        // In this segment all of `busy` is trimmed, and `new` starts.
+        // In this segment, all of `busy` is trimmed, and `new` begins.
         let named = |name: &str| {
             let body = disk.bytes(name).unwrap();
             body.windows(3).any(|window| window == b"new")
@@ -173,13 +173,13 @@ fn a_lost_segment_is_distinguished_from_a_trimmed_one() {
                 matches!(&gaps[..], [(name, 1, _)] if name == "new"),
                 "{gaps:?}"
             );
-            lost_first_records_are_restored(&disk, gaps[0].2);
+            beginning_comes_back(&disk, gaps[0].2);
         }
     }
 }
 
-/// The first records of a stream are lost, not trimmed; restored, they stay.
-fn lost_first_records_are_restored(disk: &SimDisk, last: u64) {
+/// The start of a stream is lost, not trimmed; once restored, it stays.
+fn beginning_comes_back(disk: &SimDisk, last: u64) {
     let corrupt = |stream: &Stream| {
         let gap = stream.read(1, 1).unwrap_err();
         matches!(gap, Error::Gap { next, reason: GapReason::Corrupt, .. } if next == last + 1)
@@ -205,7 +205,7 @@ fn lost_first_records_are_restored(disk: &SimDisk, last: u64) {
 }
 
 #[test]
-fn damage_after_a_trim_mark_is_not_trimmed() {
+fn what_is_damaged_behind_a_mark_is_not_trimmed() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
     let stream = store.stream("a", Level::Power, b"").unwrap();
@@ -218,7 +218,7 @@ fn damage_after_a_trim_mark_is_not_trimmed() {
     };
     assert!(disk.flip("0000000001.segment", 8 * lies(20)));
     let epoch = stream.epoch();
-    let read = |stream: &Stream, from: u64| match stream.read(from, 1) {
+    let told = |stream: &Stream, from: u64| match stream.read(from, 1) {
         Err(Error::Gap {
             from, next, reason, ..
         }) => (from, next, reason),
@@ -229,15 +229,15 @@ fn damage_after_a_trim_mark_is_not_trimmed() {
     store.close().unwrap();
     let store = open(&disk);
     let stream = store.existing("a").unwrap();
-    assert_eq!(read(&stream, 20), (20, 21, GapReason::Corrupt));
+    assert_eq!(told(&stream, 20), (20, 21, GapReason::Corrupt));
     stream.trim(20).unwrap().wait().unwrap();
     drop(stream);
     let again = Store::open(Box::new(disk.kill()), options(), 5).unwrap().0;
     for store in [store, again] {
         let stream = store.existing("a").unwrap();
         assert_eq!(stream.first(), 20);
-        assert_eq!(read(&stream, 1), (1, 20, GapReason::Trimmed));
-        assert_eq!(read(&stream, 20), (20, 21, GapReason::Corrupt));
+        assert_eq!(told(&stream, 1), (1, 20, GapReason::Trimmed));
+        assert_eq!(told(&stream, 20), (20, 21, GapReason::Corrupt));
         assert_eq!(store.lost()[0].missing, 1);
         let first = Position {
             epoch,
@@ -252,7 +252,7 @@ fn damage_after_a_trim_mark_is_not_trimmed() {
 }
 
 #[test]
-fn a_damaged_segment_stays_while_its_missing_records_are_kept() {
+fn a_damaged_segment_stays_as_long_as_what_it_lacks_is_kept() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
     let stream = store.stream("a", Level::Power, b"").unwrap();
@@ -277,7 +277,7 @@ fn a_damaged_segment_stays_while_its_missing_records_are_kept() {
 
 #[test]
 fn a_full_disk_can_be_trimmed() {
-    // Something waits for room; or it was refused, and nothing waits.
+    // Something waits for room; or the waiting records were refused, and nothing waits.
     for full_polls in [u32::MAX, 1] {
         let disk = SimDisk::new(1);
         let options = Options {
@@ -316,7 +316,7 @@ fn a_full_disk_can_be_trimmed() {
 }
 
 #[test]
-fn readers_during_trims_see_records_or_a_gap() {
+fn readers_beside_a_trimming_writer_see_records_or_are_told() {
     const RECORDS: u64 = 4_000;
     let store = open(&SimDisk::new(1));
     let stream = store.stream("a", Level::Process, b"").unwrap();

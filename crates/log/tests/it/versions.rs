@@ -1,6 +1,7 @@
-//! Goal: a log that an older program wrote is read and appended to; a newer format is refused.
-//! Method: the files in `golden`, made by the programs that wrote those versions: two streams of 40
-//! records, one trimmed to 11, closed twice; in version 2 a record was also damaged and restored.
+//! Goal: a log of an older program is read and continued; a newer format is refused.
+//! Method: the files in `golden`, made by the programs of those versions: two streams of 40
+//! records, one trimmed to 11, closed twice; in version 2 a record was damaged and restored as
+//! well.
 
 use chappe_log::{Disk, Error, Level, MemoryDisk, Options, Position, Store, check};
 
@@ -44,10 +45,10 @@ fn holds(store: &Store, last: u64) {
     }
 }
 
-/// The versions of the segments, in their order, after three rounds of appending.
+/// The versions of the segments, in order, after three rounds of writing.
 fn written_on(disk: &MemoryDisk) -> Vec<u8> {
     for round in 0..3 {
-        // Snapshots of an older program do not name cursors: everything is read, which leaves some.
+        // An older program's snapshots do not name cursors: everything is read, which leaves some.
         let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 9).unwrap();
         assert_eq!(recovery.new_epochs, []);
         assert_eq!(recovery.indexed > 0, round > 0);
@@ -71,7 +72,7 @@ fn written_on(disk: &MemoryDisk) -> Vec<u8> {
     names.iter().map(|name| version(name)).collect()
 }
 
-// New frames go into their own files, with the new version.
+// New kinds of frames go into new files, which state the version.
 
 #[test]
 fn version_1_is_read_and_written_on() {
@@ -83,7 +84,7 @@ fn version_1_is_read_and_written_on() {
 }
 
 #[test]
-fn version_2_with_restored_records_is_read_and_appended_to() {
+fn version_2_is_read_and_written_on_with_what_was_put_back() {
     let disk = golden(2);
     let report = check(&disk).unwrap();
     assert!(report.healthy() && report.clean && !report.copied);

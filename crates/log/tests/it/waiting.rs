@@ -1,6 +1,6 @@
-//! Goal: tasks wait for room in the queue, and for a stream to settle, without polling. Method: a
-//! log that its caller commits; each future is polled before and after the commit, the full disk
-//! and the end that it waits for, with a waker that counts.
+//! Goal: tasks wait for room in the queue, and for a stream to settle, without polling.
+//! Method: a log that its caller commits; each future is polled before and after the commit, the full
+//! disk and the end that it waits for, with a waker that counts.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,7 +12,7 @@ use chappe_log::{Commit, Committed, Error, Level, MemoryDisk, Options, QueueFull
 use chappe_sim::SimDisk;
 
 const QUEUE_BYTES: usize = 1_000;
-/// The largest batch of one record, without its header.
+/// The largest batch of one record; its head takes the rest.
 const LARGEST: usize = 988;
 
 #[derive(Default)]
@@ -89,17 +89,17 @@ fn a_batch_of_the_largest_size_finds_room() {
 #[test]
 fn one_that_goes_away_takes_no_turn() {
     let (store, stream) = open();
-    let (dropped_wakes, wakes) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
+    let (gone, wakes) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
     let _first = stream.append(batch(900)).unwrap();
     let bytes = refused(&stream, 900);
     let mut room = pin!(stream.room(bytes));
     {
         let mut dropped = pin!(stream.room(bytes));
-        assert!(!is_ready(dropped.as_mut(), &dropped_wakes));
+        assert!(!is_ready(dropped.as_mut(), &gone));
         assert!(!is_ready(room.as_mut(), &wakes));
     }
     assert_eq!(store.commit(), Ok(Committed::Group));
-    assert_eq!(dropped_wakes.0.load(Ordering::Relaxed), 0);
+    assert_eq!(gone.0.load(Ordering::Relaxed), 0);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     assert!(is_ready(room.as_mut(), &wakes));
 }
@@ -135,7 +135,7 @@ fn a_full_disk_ends_the_wait_for_room() {
     assert!(matches!(stream.append(batch(900)), Err(Error::Full { .. })));
     assert!(
         is_ready(settled.as_mut(), &wakes),
-        "refused records are settled"
+        "what was refused is settled"
     );
 }
 

@@ -393,7 +393,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            assert!(ask("a"), "the stream is being defined");
+            assert!(ask("a"), "it is being defined");
             failed("a").await;
             // Now there is room; link `a` is removed without having fetched its error.
             assert_eq!(

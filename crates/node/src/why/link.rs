@@ -142,12 +142,12 @@ mod tests {
             "address": "tcp://192.0.2.7:8471" });
         let config: LinkConfig = serde_json::from_value(config).unwrap();
         LinkStatus {
+            serialization: config.serialization(),
             name: config.name,
             kind: config.kind,
             address: config.address,
             selects: config.streams,
             as_prefix: None,
-            serialization: config.serialization,
             state,
             last_error: None,
             hint: None,

@@ -12,8 +12,9 @@ use crate::common::devices::{described, host_options, looking, unique};
 use crate::common::linked::{fix, link, origin_config, stored, subscriber_config, until};
 use crate::common::{block, config, elements, get, own_address, send};
 use chappe_device::file::File;
+use chappe_log::Level;
 use chappe_node::Node;
-use chappe_node::config::{Config, DurabilityLevel};
+use chappe_node::config::Config;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
 use chappe_transport::Drops;
 use serde_json::{Value as Json, json};
@@ -53,7 +54,7 @@ fn count(elements: u64) -> Json {
 
 fn at_memory(directory: &Path) -> Config {
     let mut config = config(directory);
-    config.log.level = DurabilityLevel::Memory;
+    config.log.level = Level::Memory;
     config
 }
 

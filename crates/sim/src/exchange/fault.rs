@@ -5,7 +5,7 @@ use std::fmt;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// A process is killed (SIGKILL) and restarted.
+    /// A process dies (SIGKILL) and is started again.
     Kill,
     /// A node loses its power; unsynced data is there, or not, or in part.
     PowerLoss,
@@ -19,7 +19,7 @@ pub enum Fault {
     BitRot,
     /// Nodes do not reach each other for a while.
     Partition,
-    /// A link fails and recovers repeatedly.
+    /// A link comes and goes.
     Flapping,
     /// One direction of a link loses messages, all or some.
     AsymmetricLoss,
@@ -29,7 +29,7 @@ pub enum Fault {
     StandStill,
     /// A connection breaks off.
     Reset,
-    /// A wall clock jumps by a second to ten years, in either direction.
+    /// A wall clock jumps by a second to ten years, either way.
     ClockStep,
     /// An old copy of a node's data is restored.
     OldState,
@@ -42,7 +42,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All faults.
+    /// All of them.
     pub const ALL: [Fault; 17] = [
         Fault::Kill,
         Fault::PowerLoss,
@@ -216,7 +216,7 @@ sometimes! {
     resumed: "session resumed after an element",
     /// A peer was given up after silence.
     silent: "silent peer given up",
-    /// An origin started a new epoch.
+    /// An origin began a new epoch.
     new_epoch: "new epoch",
     /// A torn tail was cut off.
     torn_tail: "torn tail cut",

@@ -22,7 +22,7 @@ pub(super) enum Later {
     Rot(Node),
     /// Restore the backup of a node.
     Restore(Node),
-    /// Ends a fault of a node, or of the direction to the other.
+    /// End a fault of a node, or of the direction to the other.
     HealGroup(Node),
     HealLink(Node, Node),
     HealPace(Node),

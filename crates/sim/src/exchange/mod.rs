@@ -3,7 +3,7 @@
 //! One to three origins, each with one or two streams, and one to three subscribers that read all of
 //! them. The stores are `chappe_log::Store` on [`crate::SimDisk`], the sessions `chappe_link::Origin` and
 //! `chappe_link::Subscriber`, dialled by `chappe_flow::Reconnect`: the product's own code. The nodes only
-//! read and change their logs for the machines; in runs with power loss, an origin derives records from its
+//! read and change their logs for the machines; where power is lost, an origin derives records from its
 //! streams as a virtual sensor does. The judge sees every event and uses no code of the product.
 //!
 //! A run is drawn from its seed: nodes, links, times, limits, traffic, and one to six of the kinds

@@ -17,10 +17,10 @@ use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Node};
 
-/// Maximum number of elements read at once.
+/// The maximum of elements read at once.
 pub(super) const ELEMENTS_PER_READ: u64 = 256;
 
-/// A batch in flight to the disk.
+/// A batch on its way to the disk.
 struct Pending {
     appended: Appended,
     first: At,
@@ -436,7 +436,7 @@ impl Origin {
     }
 
     /// Reports its elements to the judge.
-    pub(super) fn report_to_judge(&self, world: &mut World) {
+    pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
         };

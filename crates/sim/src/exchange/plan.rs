@@ -15,11 +15,11 @@ pub struct Settings {
     pub seed: u64,
     /// Simulated hours with traffic and faults; the time to recover is additional.
     pub hours: f64,
-    /// The possible faults; each run takes some of them.
+    /// The faults that may happen; each run takes some of them.
     pub faults: Vec<Fault>,
     /// How many elements each origin keeps; `None`: the seed chooses, possibly all.
     pub keep: Option<u64>,
-    /// Number of notes kept for the trace.
+    /// Notes kept for the trace.
     pub trace_notes: usize,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Plan {
     /// The share of bursts instead of single elements.
     pub(super) burst: f64,
     pub(super) burst_elements: u64,
-    /// The largest batch appended at once.
+    /// The largest batch that is appended at once.
     pub(super) batch: u64,
     pub(super) payload_bytes: usize,
     /// Whether new elements are passed to the senders directly.
     pub(super) live: bool,
     /// Whether the origins' streams survive only the end of the process.
     pub(super) weak: bool,
-    /// Number of elements that an origin keeps; `None`: all.
+    /// How many elements an origin keeps; `None`: all.
     pub(super) keep: Option<u64>,
     pub(super) faults: Vec<Fault>,
     /// Whether origins derive records from their streams.
@@ -68,7 +68,7 @@ pub(super) struct Plan {
     pub(super) fault_every: Duration,
     /// Duration of a commit.
     pub(super) disk: (Duration, Duration),
-    /// Mean time between two checks for damage.
+    /// The mean time between two looks for damage.
     pub(super) repair_every: Duration,
 }
 
@@ -128,7 +128,7 @@ impl Plan {
             acknowledge_delay: pick(random, &[millis(5), millis(50), millis(1_000)]),
             ..ReceiverConfig::default()
         };
-        // A frame of records, and the overhead of a subscriber for each.
+        // A frame of records, and what a subscriber adds to each.
         let batch_bytes = match frame_bytes {
             4_096 => 16 * 1024,
             _ => 128 * 1024,

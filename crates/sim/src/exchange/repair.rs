@@ -63,7 +63,7 @@ pub(super) fn counts(store: &Store, stream: &Stream) -> Counts {
 }
 
 impl World {
-    /// Checks for damage again after a while.
+    /// Looks for damage again after a while.
     pub(super) fn repair_later(&mut self, node: crate::network::Node) {
         let after = self.around(self.plan.repair_every);
         self.set_timer(node, after + Duration::from_secs(1), Timer::Repair, 0);
@@ -129,7 +129,7 @@ impl Origin {
         self.disked.commit_soon(world);
     }
 
-    /// Reports the elements that are durable again.
+    /// Reports the elements that are safe again.
     pub(super) fn filled(&mut self, world: &mut World) {
         while let Some(filling) = done(&mut self.fillings) {
             let Ok(filling) = filling else { continue };
@@ -225,7 +225,7 @@ impl Subscriber {
         }
     }
 
-    /// Reports the elements that are durable again.
+    /// Reports the elements that are safe again.
     pub(super) fn filled(&mut self, world: &mut World) {
         while let Some(filling) = done(&mut self.fillings) {
             let Ok(filling) = filling else { continue };
@@ -252,7 +252,7 @@ impl Subscriber {
     }
 }
 
-/// The queued elements; refused ones are requested again by the next check.
+/// The queued elements; refused ones are requested again by the next look.
 fn queued(world: &mut World, filled: Result<Appended, Error>) -> Option<Appended> {
     let is_full = matches!(filled, Err(Error::QueueFull { .. }));
     world.sometimes.repair_refused += u64::from(is_full);

@@ -1,4 +1,4 @@
-//! One run: builds the nodes, runs their steps, injects faults, ends them, and judges.
+//! One run: builds the nodes, runs their steps, injects faults, heals, and judges.
 
 use std::time::Duration;
 
@@ -96,13 +96,13 @@ impl Run {
     fn finish(&mut self) {
         self.heal_all();
         self.world.plan.repair_every = self.world.plan.repair_every.min(Duration::from_secs(120));
-        // Nodes whose next check for damage is after the end check now.
+        // Nodes whose next look for damage is after the end look now.
         let nodes: Vec<Node> = self.nodes().collect();
         nodes
             .into_iter()
             .for_each(|node| self.world.repair_later(node));
         let end = self.world.network.now() + CATCH_UP;
-        // All nodes restart, and active faults end.
+        // All nodes come back, and faults that have begun end.
         self.run_until(self.world.network.now() + Duration::from_secs(1_200));
         for origin in &mut self.origins {
             origin.produces = false;
@@ -111,7 +111,7 @@ impl Run {
         self.produce_last();
         self.catch_up(end);
         while self.world.violations.is_empty() {
-            self.report_to_judge();
+            self.testify();
             let now = self.world.network.now();
             match self.world.judge.not_put_back() {
                 Some(violation) if now >= end => self.world.violations.push(violation),
@@ -163,12 +163,12 @@ impl Run {
     }
 
     /// All nodes report their elements to the judge.
-    fn report_to_judge(&mut self) {
+    fn testify(&mut self) {
         for origin in &self.origins {
-            origin.report_to_judge(&mut self.world);
+            origin.testify(&mut self.world);
         }
         for subscriber in &self.subscribers {
-            subscriber.report_to_judge(&mut self.world);
+            subscriber.testify(&mut self.world);
         }
     }
 
@@ -276,7 +276,7 @@ impl Run {
         }
     }
 
-    /// A process whose store has stopped ends and is restarted.
+    /// A process whose store has stopped ends and is started again.
     fn after_commit(&mut self, node: Node, outcome: Outcome) {
         if outcome != Outcome::Failed || self.disked(node).disk.is_off() {
             return;
@@ -285,7 +285,7 @@ impl Run {
         self.die(node, Death::Killed);
     }
 
-    /// A process ends, and is restarted after a while.
+    /// A process ends, and is started again after a while.
     pub(super) fn die(&mut self, node: Node, death: Death) {
         match self.index_of(node) {
             Ok(origin) => self.origins[origin].die(&mut self.world, death),

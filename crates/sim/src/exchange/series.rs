@@ -31,9 +31,9 @@ pub struct Series {
     pub lost: u64,
     /// The counts of events.
     pub sometimes: Sometimes,
-    /// The first reports with violations, by seed.
+    /// Runs with violations, the first of them, by seed.
     pub failed: Vec<Report>,
-    /// Number of runs with violations.
+    /// Runs with violations, all of them.
     pub failures: u64,
     /// The last run without violations.
     pub passed: Option<Report>,

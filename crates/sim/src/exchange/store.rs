@@ -15,7 +15,7 @@ use crate::network::Node;
 /// Bytes that are scrubbed at a time.
 const SCRUB_BYTES: u64 = 256 * 1024;
 
-/// The pause before a delayed commit is retried.
+/// The pause before a commit that is held back is tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of a process.
@@ -80,7 +80,7 @@ impl Disked {
         }
     }
 
-    /// Opens the store; `None`: not now, retry later.
+    /// Opens the store; `None`: not now, try again later.
     pub(super) fn open(&mut self, world: &mut World) -> Option<(Store, Recovery)> {
         self.committing = false;
         let mut options = world.plan.log.clone();
@@ -111,7 +111,7 @@ impl Disked {
         }
     }
 
-    /// Fills the log's queue up to `room` bytes, and delays commits.
+    /// Fills the log's queue up to `room` bytes, and holds commits back.
     pub(super) fn fill_queue(&mut self, world: &mut World, room: usize) {
         let Some(filler) = &self.filler else { return };
         let mut bytes = world.plan.log.batch_bytes / 2;
@@ -133,7 +133,7 @@ impl Disked {
         }
     }
 
-    /// Ends the faults that made an opening fail, except a full disk.
+    /// Faults that made an opening fail are over, except a full disk.
     pub(super) fn after_failed_open(&mut self, world: &mut World) {
         self.filler = None;
         if let Some(store) = self.store.take() {
@@ -186,7 +186,7 @@ impl Disked {
         }
     }
 
-    /// The process ends; the cause decides which data the disk keeps.
+    /// The process ends; the cause decides what the disk keeps.
     pub(super) fn die(&mut self, world: &mut World, death: Death) {
         let torn = self.disk.is_off();
         self.disk = match death {
@@ -233,7 +233,7 @@ impl Disked {
         scrubbed.from_memory > 0
     }
 
-    /// Whether nothing is in flight to the disk.
+    /// Whether nothing is on its way to the disk.
     pub(super) fn settled(&self) -> bool {
         !self.committing
     }

@@ -16,7 +16,7 @@ use super::subscriber::{CopyOf, Subscriber, at, position, remember};
 use super::world::World;
 use crate::judge::{At, Event, Reason, Violation};
 
-/// Elements in flight to the disk.
+/// Elements on their way to the disk.
 pub(super) struct Pending {
     pub(super) stream: usize,
     /// The session that is notified.
@@ -27,7 +27,7 @@ pub(super) struct Pending {
 
 /// The reason why a change is not made.
 enum Refused {
-    /// The log's queue has no room: the change is retried.
+    /// The log's queue has no room: the change is tried again.
     Busy,
     /// The session ends, and the next one starts at the log's cursor.
     Ended,
@@ -53,8 +53,7 @@ pub(super) fn cursor_of(payload: &[u8]) -> Option<Cursor> {
 }
 
 impl Subscriber {
-    /// Makes one change of the log. Returns the answers to the machine; none if the session has
-    /// ended.
+    /// Makes one change of the log. Returns the answers to the machine; none if the session has ended.
     pub(super) fn store(
         &mut self,
         world: &mut World,

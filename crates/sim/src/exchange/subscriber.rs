@@ -24,14 +24,14 @@ use super::world::{Timer, World};
 use crate::judge::{Allows, At, Event};
 use crate::network::{Connection, Frame, Line, Node};
 
-/// The pause before a change that found no room is retried; reason: a fault keeps a queue full for
+/// The pause before a change that found no room is tried again; reason: a fault keeps a queue full for
 /// minutes, and each attempt is a step.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct CopyOf {
     pub(super) stream: Option<Stream>,
-    /// The newest position that is stored, lost or in flight to the log.
+    /// The newest position that is stored, lost or on its way to the log.
     pub(super) last: Option<At>,
     /// The value of [`chappe_log::Store::retractions`] when the session began.
     pub(super) retractions: u64,
@@ -47,7 +47,7 @@ impl CopyOf {
         self.stream.as_ref()?.cursor().and_then(position_of)
     }
 
-    /// Whether nothing is in flight to the disk.
+    /// Whether nothing is on its way to the disk.
     pub(super) fn is_settled(&self) -> bool {
         self.stream.as_ref().is_none_or(Stream::is_settled)
     }
@@ -276,8 +276,8 @@ impl Subscriber {
         self.subscribe(world, link);
     }
 
-    /// Subscribes to the origin's streams once none of their elements are in flight to the disk:
-    /// only then is the log's cursor the last position read.
+    /// Subscribes to the origin's streams once none of their elements are on the way to the disk: only
+    /// then the log's cursor is the last position read.
     pub(super) fn subscribe(&mut self, world: &mut World, link: usize) {
         let each = world.plan.streams_each;
         let streams = link * each..(link + 1) * each;
@@ -546,7 +546,7 @@ impl Subscriber {
         self.copies.iter().map(CopyOf::cursor).collect()
     }
 
-    /// Whether nothing is in flight to the disk.
+    /// Whether nothing is on its way to the disk.
     pub(super) fn settled(&self) -> bool {
         let sessions = || self.links.iter().filter_map(|link| link.session.as_ref());
         self.disked.settled()
@@ -556,7 +556,7 @@ impl Subscriber {
     }
 
     /// Reports its elements to the judge.
-    pub(super) fn report_to_judge(&self, world: &mut World) {
+    pub(super) fn testify(&self, world: &mut World) {
         let Some(store) = &self.disked.store else {
             return;
         };

@@ -7,27 +7,27 @@
 //! histories (`judge/tests.rs`) and by defects planted in the product.
 //!
 //! Judged:
-//! 1. 1. In the end every accepted element is at each subscriber, once, in order; or it is lost for
+//! 1. In the end every accepted element is at each subscriber, once, in order; or it is lost for
 //!    a true reason (trimmed or damaged at its origin, undone by a restored old state) that was
 //!    reported, where reports are promised, with exactly its numbers. Numbers that a power loss
 //!    tore out of a subscriber's last write, before they were safe, are reported by its store
 //!    alone, as a gap of its own numbers: they are requested again, and if the origin has trimmed
 //!    them meanwhile, there is no second report. No more may be missing in this way than the store
 //!    has reported, and nothing that the origin has.
-//! 2. 2. Nothing is acknowledged to an origin beyond the elements that the subscriber keeps through
+//! 2. Nothing is acknowledged to an origin beyond the elements that the subscriber keeps through
 //!    a power loss, except numbers that the origin itself has lost.
 //! 3. Nothing is stored that was not offered.
-//! 4. 4. A number of an epoch has one content.
-//! 5. 5. After a restart everything accepted or stored is there, unless an old state was restored,
+//! 4. A number of an epoch has one content.
+//! 5. After a restart everything accepted or stored is there, unless an old state was restored,
 //!    the level of the stream allows its loss, or the bytes were damaged. No origin reports more as
 //!    trimmed than it was asked to trim: damage is not trimming.
-//! 6. 6. A subscriber that is ahead of its origin receives the rollback before anything else, and
+//! 6. A subscriber that is ahead of its origin receives the rollback before anything else, and
 //!    no other subscriber receives one.
-//! 7. 7. Elements damaged on one side and intact on the other are repaired, with the same content,
+//! 7. Elements damaged on one side and intact on the other are repaired, with the same content,
 //!    and stay.
-//! 8. 8. The product counts as lost exactly what is missing: for each node the sum over the
+//! 8. The product counts as lost exactly what is missing: for each node the sum over the
 //!    reasons, for each subscriber the numbers reported to it.
-//! 9. 9. A record derived in the same store never exists without its input, unless the input was
+//! 9. A record derived in the same store never exists without its input, unless the input was
 //!    accepted or trimmed, and removed since. Damage to an input that was not accepted is no
 //!    excuse: a power loss that takes it must take the derived record too.
 
@@ -46,7 +46,7 @@ pub struct At {
     pub number: u64,
 }
 
-/// The reason why numbers are lost.
+/// Why numbers are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The origin trimmed them.
@@ -103,7 +103,7 @@ pub enum Event {
     Trimmed {
         /// The stream.
         stream: usize,
-        /// The first number kept.
+        /// The first number that is kept.
         before: u64,
     },
     /// The origin's store starts at a number; everything before it counts as trimmed.

@@ -421,13 +421,13 @@ impl Judge {
         let it = &mut self.streams[stream];
         let Some(content) = it.drafts.get(&at).copied() else {
             return wrong(format!(
-                "stream {stream}: {at:?} was accepted but never offered"
+                "stream {stream}: {at:?} was accepted and never offered"
             ));
         };
         it.see(stream, at, content)?;
         if it.order(at).is_none() {
             return wrong(format!(
-                "stream {stream}: {at:?} is in an epoch that never started"
+                "stream {stream}: {at:?} is in an epoch that never began"
             ));
         }
         if !it.accepted.insert(at) {
@@ -445,11 +445,11 @@ impl Judge {
     ) -> Result<(), Violation> {
         let it = &mut self.streams[stream];
         let Some((epoch, _)) = epochs.last().copied() else {
-            return wrong(format!("stream {stream}: starts without an epoch"));
+            return wrong(format!("stream {stream}: begins without an epoch"));
         };
         let new = it.epochs.last() != Some(&epoch);
         if new && it.epochs.contains(&epoch) {
-            return wrong(format!("stream {stream}: epoch {epoch} is repeated"));
+            return wrong(format!("stream {stream}: epoch {epoch} comes back"));
         }
         if new {
             // Epochs that the origin has forgotten precede the oldest that it remembers.
@@ -472,7 +472,7 @@ impl Judge {
         }
         if let Some(at) = beyond.iter().find(|at| at.epoch == epoch) {
             return wrong(format!(
-                "stream {stream}: {at:?} was seen, but the origin continues after {last} in the same epoch"
+                "stream {stream}: {at:?} was seen, the origin goes on after {last} in the same epoch"
             ));
         }
         if allows == Allows::Loss {
@@ -497,7 +497,7 @@ impl Judge {
         it.see(stream, at, content)
             .map_err(|violation| Violation(format!("subscriber {subscriber}: {violation}")))?;
         let Some(order) = it.order(at) else {
-            return wrong(format!("{name}: {at:?} is in an epoch that never started"));
+            return wrong(format!("{name}: {at:?} is in an epoch that never began"));
         };
         let it = &self.streams[stream];
         let copy = self
@@ -599,8 +599,8 @@ impl Judge {
             copy.stored.push(newest);
             copy.has.insert(newest);
         }
-        // A report of a loss persists once the position after it is durable. An earlier one is forgotten: the
-        // numbers are reported again, or their elements arrive if the origin has them again.
+        // A report of a loss lasts once the position after it is safe. An earlier one is forgotten: the numbers are
+        // reported again, or their elements come if the origin has them again.
         copy.said.retain(|at, _| it.order(*at) <= end);
         if allows == Allows::Loss {
             copy.warned = true;
@@ -839,7 +839,9 @@ impl Judge {
             last = order;
             let known = it.seen.get(at);
             if it.offered.get(content) != Some(at) || known.is_some_and(|it| it != content) {
-                return wrong(format!("{name}: {at:?} holds {content}, not {known:?}"));
+                return wrong(format!(
+                    "{name}: {at:?} holds {content}, known is {known:?}"
+                ));
             }
         }
         Ok(holds.iter().map(|(at, _)| *at).collect())
@@ -920,6 +922,6 @@ fn right_sum(name: &str, counts: &Counts, held: u64, trimmed: bool) -> Result<()
         return Ok(());
     }
     wrong(format!(
-        "{name}: {held} are held, but the store counts {counts:?}"
+        "{name}: {held} are held, and the store counts {counts:?}"
     ))
 }

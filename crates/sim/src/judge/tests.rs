@@ -303,19 +303,13 @@ fn derived_records_without_inputs_are_detected() {
 
 #[test]
 fn a_false_or_missing_word_about_loss_is_seen() {
-    refused(three([lost(1, 3, Reason::Trimmed)]), "but is not");
+    refused(three([lost(1, 3, Reason::Trimmed)]), "it is not");
     let damaged = || Event::Damaged {
         stream: 0,
         at: at(1, 2),
     };
-    refused(
-        three([damaged(), lost(2, 3, Reason::Trimmed)]),
-        "but is not",
-    );
-    refused(
-        three([damaged(), lost(2, 4, Reason::Damaged)]),
-        "but is not",
-    );
+    refused(three([damaged(), lost(2, 3, Reason::Trimmed)]), "it is not");
+    refused(three([damaged(), lost(2, 4, Reason::Damaged)]), "it is not");
     let kept = &[(1, 1), (1, 3)];
     refused(
         three([damaged()].into_iter().chain(holds(kept, kept))),

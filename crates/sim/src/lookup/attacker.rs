@@ -15,7 +15,7 @@ use super::ideal::Ideal;
 use super::world::{address_of, node_of};
 use crate::network::{Node, Wire};
 
-/// Length of the headers of IPv4 and UDP, which links carry too, in bytes.
+/// Bytes of the headers of IPv4 and UDP, which links carry too.
 const HEADERS_BYTES: u32 = 28;
 
 /// The attacker's nodes, by place.

@@ -37,7 +37,7 @@ pub enum Attack {
 }
 
 impl Attack {
-    /// All positions.
+    /// All of them.
     pub const ALL: [Self; 3] = [Self::Scattered, Self::Nearest, Self::Region];
 
     /// The name on the command line.
@@ -116,7 +116,7 @@ pub struct Settings {
     pub partition: Option<Partition>,
     /// The link of every pair.
     pub link: Link,
-    /// Bytes per second sent by a node over all its links; `None`: no limit.
+    /// Bytes a second that leave a node, over all its links together; `None`: no limit.
     pub rate_bytes_per_s: Option<NonZeroU64>,
     /// Bytes that wait for that rate at a node; more are dropped.
     pub queue_bytes: u64,

@@ -41,7 +41,7 @@ pub struct Parted {
     pub missed_until_s: f64,
     /// The share of contacts in another part, mean of the nodes, when the partition ended.
     pub foreign_at_end: f64,
-    /// The same at the end of the run.
+    /// The same, when the run ended.
     pub foreign: f64,
     /// The share of the nodes that can be reached from contact to contact when the run ended: from
     /// the part with the least reach.
@@ -59,8 +59,8 @@ pub struct Outcome {
     pub attacked_searches: u32,
     /// The successful ones.
     pub attacked_found: u32,
-    /// For each device: successful searches, all searches, and honest nodes that hold its record at
-    /// the end.
+    /// Of each device: searches that found it, all searches for it, and honest nodes that keep its
+    /// record at the end.
     pub by_device: Vec<(u32, u32, u32)>,
     /// Hops to the region.
     pub hops: Distribution,
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub full_inflow: Distribution,
     /// Seconds that it took.
     pub full_seconds: Distribution,
-    /// Honest nodes that stored a record, for each publication.
+    /// Honest nodes that kept a record, of each publication.
     pub copies: Distribution,
     /// Requests of a publication under one key.
     pub published: u32,
@@ -153,7 +153,7 @@ impl Outcome {
         share(self.attacked_found, self.attacked_searches)
     }
 
-    /// The share of all devices found by searches for all of them; 1 if there were none.
+    /// The share of all devices that searches for all of them found; 1 without such.
     #[must_use]
     pub fn devices_share(&self) -> f64 {
         share(self.devices_found, self.devices)

@@ -21,7 +21,7 @@ use crate::network::Node;
 const STEP: Duration = Duration::from_millis(50);
 /// Time limit of a search; only a defect takes longer.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
-/// Searches started per simulated second.
+/// Searches begun each simulated second.
 const SEARCHES_PER_S: f64 = 20.0;
 /// Nodes that enter per simulated second, if all start without contacts.
 const ENTER_PER_S: f64 = 50.0;
@@ -68,7 +68,7 @@ struct Run<'a> {
     searches: BTreeMap<(Node, SearchId), Search>,
     next_search: u32,
     events: Vec<(Instant, Node, Event)>,
-    /// The time of the next replacement of a node.
+    /// When the next node is replaced.
     next_replaced: Option<Instant>,
     /// When the partition ended.
     healed_at: Instant,

@@ -15,7 +15,7 @@ use crate::network::{Network, Node, Nodes};
 
 /// The port of every node.
 const PORT: u16 = 4_000;
-/// The time of day at the start, in seconds since 1970.
+/// The time of day at the beginning, in seconds since 1970.
 const UNIX_S: u64 = 1_800_000_000;
 /// Bits by which the attacker's nodes are nearer to a key than the nearest honest node.
 const NEARER_BITS: u32 = 8;
@@ -41,7 +41,7 @@ pub(super) struct World {
     settings: Settings,
     accomplices: Accomplices,
     honest: u32,
-    /// The number of replacements of each node.
+    /// How often each node was replaced.
     lives: Vec<u32>,
     /// The part of each node, with a partition.
     parts: Vec<u16>,
@@ -230,7 +230,7 @@ impl World {
         self.settings.nodes
     }
 
-    /// The number of replacements of a node.
+    /// How often a node was replaced.
     pub(super) fn life(&self, node: Node) -> u32 {
         self.lives[node.0 as usize]
     }

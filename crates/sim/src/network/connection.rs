@@ -22,7 +22,7 @@ pub struct Connection {
     generation: u32,
 }
 
-/// The reason why a connection ended.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The other end closed it; everything it sent before has arrived.
@@ -231,7 +231,7 @@ impl<P> Network<P> {
         self.connections.slots.iter().flatten().count()
     }
 
-    /// Starts to connect; [`Step::Opened`] or [`Step::Closed`] follows.
+    /// Begins to connect; [`Step::Opened`] or [`Step::Closed`] follows.
     ///
     /// # Panics
     /// If there are four thousand million connections.
@@ -722,7 +722,7 @@ impl<P> Network<P> {
         self.offer(Step::Opened { node, connection }, 0);
     }
 
-    pub(super) fn on_peer_close(&mut self, connection: Connection, end: u8, reason: CloseReason) {
+    pub(super) fn close_arrives(&mut self, connection: Connection, end: u8, reason: CloseReason) {
         let Some(pipe) = self.connections.pipe(connection) else {
             return;
         };

@@ -1,10 +1,10 @@
-//! Machines on the raw network: one on each node, run by the common drain loop.
+//! Machines on the raw network: one on each node, run by the one drain loop.
 
 use chappe_machine::{Input, Instant, Machine, Output, drain};
 
 use super::{Network, Node, Step};
 
-/// The mapping from a machine's messages to those of a network.
+/// What a machine's messages are on a network.
 pub trait Wire: Machine {
     /// The content of a message.
     type Payload: Clone;
@@ -16,7 +16,7 @@ pub trait Wire: Machine {
 
 struct Slot<M> {
     machine: Option<M>,
-    /// The earliest timer set for it.
+    /// The earliest timer that is set for it.
     timer: Option<Instant>,
 }
 

@@ -1,13 +1,13 @@
-//! A network on a virtual clock: nodes, links and connections, from a seed, without I/O.
+//! A network on a virtual clock: nodes, links and connections, from a seed, without input or output.
 //!
 //! [`Network`] is a queue of events and the rules by which sending creates new ones. Its caller
 //! requests the [`Step`]s one by one, passes each to the node's machine, and sends the results.
 //! Nothing runs on its own and nothing waits: an idle hour costs nothing.
 //!
 //! Two ways to send:
-//! - - **raw** ([`Network::send`]): a message is lost, doubled, overtaken, or dropped by a full
+//! - **raw** ([`Network::send`]): a message is lost, doubled, overtaken, or dropped by a full
 //!   queue, according to the direction's [`Link`];
-//! - - **connections** ([`Network::connect`]): as TCP behaves towards a program: in order, complete
+//! - **connections** ([`Network::connect`]): as TCP behaves towards a program: in order, complete
 //!   until the connection ends, with a bounded buffer ([`SendError::Full`], then
 //!   [`Step::Writable`]). Lost data arrives later, a cut holds everything back until it heals or
 //!   the connection times out; a node that loses its power sends nothing, and the other end stays
@@ -158,17 +158,17 @@ impl<P> Step<P> {
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Steps returned.
+    /// Steps handed out.
     pub steps: u64,
     /// Raw messages sent.
     pub sent: u64,
     /// Raw messages that arrived, doubled ones twice.
     pub arrived: u64,
-    /// Raw messages lost on a link.
+    /// Raw messages lost on the way.
     pub lost: u64,
     /// Raw messages doubled.
     pub doubled: u64,
-    /// Raw messages delayed.
+    /// Raw messages held back.
     pub held_back: u64,
     /// Raw messages dropped because a queue was full.
     pub queue_full: u64,
@@ -404,7 +404,7 @@ impl<P> Network<P> {
             Event::Flight(connection, half) => self.flight(connection, half),
             Event::Retry(connection, half) => self.retry(connection, half),
             Event::Writable(connection, half) => self.writable(connection, half),
-            Event::Close(connection, end, reason) => self.on_peer_close(connection, end, reason),
+            Event::Close(connection, end, reason) => self.close_arrives(connection, end, reason),
         }
     }
 

@@ -12,7 +12,7 @@ use super::{Egress, Event, Half, Network, Node, Step};
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its process is running.
+    /// Its process runs.
     Up,
     /// Its process is dead; the host refuses connections.
     Killed,
@@ -103,7 +103,7 @@ impl<P> Network<P> {
         state.queue_bytes = queue_bytes;
     }
 
-    /// Size of the queue at a node's own rate in bytes.
+    /// Bytes that wait for a node's own rate.
     #[must_use]
     pub fn node_queued(&self, node: Node, rate_bytes_per_s: u64) -> u64 {
         let state = self.state(node);

@@ -71,7 +71,7 @@ impl<E> Queue<E> {
         self.heap.push(Reverse(Entry { at, order, slot }));
     }
 
-    /// The time of the next event.
+    /// When the next event happens.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(entry)| entry.at)

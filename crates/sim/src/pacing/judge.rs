@@ -79,7 +79,7 @@ mod tests {
         assert!(beyond_front(point(10.0, 0.1), &front) <= 0.0);
         let near = beyond_front(point(95.0, 1.1), &front);
         assert!((near - 100.0 / 95.0 + 1.0).abs() < 1e-9, "{near}");
-        // Half the speed of a point at half its latency: far in both.
+        // Twice as slow as a point that is twice as quick: far in both.
         let far = beyond_front(point(45.0, 1.0), &front);
         assert!((far - 1.0).abs() < 1e-9, "{far}");
         assert!(beyond_front(point(0.0, 0.0), &front).is_infinite());

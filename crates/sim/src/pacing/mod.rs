@@ -4,20 +4,20 @@
 //! sender: window, pacer --+                                       +-> receiver: buffer, service
 //!                         +-> queue -> bottleneck -> latency, loss+-> receiver ...
 //! sender ... -------------+                                       |
-//!        <---- acknowledgement of K samples, or after a delay; missing samples -----+
+//!        <---- acknowledgement of K samples, or after a delay; what is missing -----+
 //! ```
 //!
 //! The pacers are the product's. The rest is a model of reliable DDS, with the traits that make it
 //! collapse under flooding:
 //!
-//! - - A sample passes the bottleneck whole or not at all, and costs its time there either way: of
+//! - A sample passes the bottleneck whole or not at all, and costs its time there either way: of
 //!   a sample that does not fit into the rest of the queue, the packets that fit are sent in vain.
-//! - - A receiver handles samples sequentially; those that find its buffer full are dropped.
-//! - - It acknowledges every K samples, or after a delay, up to the first missing one. At most once
+//! - A receiver handles samples sequentially; those that find its buffer full are dropped.
+//! - It acknowledges every K samples, or after a delay, up to the first missing one. At most once
 //!   per [`Acknowledging::missing_interval`] it names the missing ones, within 256 samples, as RTPS
 //!   does.
-//! - - The sender retransmits all named samples, at once, whole, outside of its pace.
-//! - - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
+//! - The sender retransmits all named samples, at once, whole, outside of its pace.
+//! - When nothing was acknowledged for [`Acknowledging::heartbeat`], the sender asks.
 //!
 //! For sessions between nodes, a frame takes all samples that wait ([`Settings::frame_samples`]),
 //! sessions share their receiver's processor ([`Settings::one_processor`]), and samples stored by
@@ -43,7 +43,7 @@ pub struct Bottleneck {
     pub bytes_per_s: f64,
     /// Latency in one direction, without the time on the bottleneck.
     pub latency: Duration,
-    /// Size of its queue in bytes; at least two samples.
+    /// Bytes that may wait; at least two samples.
     pub queue_bytes: u64,
     /// The share of samples that are lost after it, for each receiver.
     pub loss: f64,
@@ -60,7 +60,7 @@ pub struct Service {
     pub bytes_per_s: f64,
     /// The time differs from sample to sample by up to this share, evenly.
     pub jitter: f64,
-    /// Size of its buffer in bytes; at least two samples.
+    /// Bytes that may wait; at least two samples.
     pub buffer_bytes: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::network::Queue;
 const PACKET: u64 = 1_400;
 /// Samples that one acknowledgement can name, from the first missing one on, as in RTPS.
 const NAMED_MAX: u64 = 256;
-/// Maximum number of recorded latencies.
+/// Most latencies that are kept.
 const LATENCIES_MAX: usize = 1 << 20;
 const MOMENT: u64 = 100_000_000;
 
@@ -28,7 +28,7 @@ enum Event {
     Change(usize),
     Moment,
     Begin(usize),
-    /// The sender's timer; only the last one set counts.
+    /// The sender's timer; only the last that was set counts.
     Timer {
         sender: usize,
         number: u64,
@@ -37,7 +37,7 @@ enum Event {
         sender: usize,
         receiver: usize,
         sample: u64,
-        /// Whether a frame starts with it.
+        /// Whether a frame begins with it.
         first: bool,
     },
     /// Samples handled before this commit are stored.
@@ -133,7 +133,7 @@ pub(super) struct World<'a> {
     receivers: Vec<Vec<ReceivingSide>>,
     /// By receiver, if shared.
     processors: Vec<Line>,
-    /// By receiver: whether a commit is running.
+    /// By receiver: whether a commit runs.
     commits: Vec<bool>,
     warm_up: u64,
     end: u64,

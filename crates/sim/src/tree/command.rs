@@ -1,4 +1,4 @@
-//! The command that repeats a simulation.
+//! The command that runs a network again.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -26,11 +26,11 @@ pub enum Lie {
     Floods,
 }
 
-/// Number of messages that a flooding sink sends for each that it receives.
+/// Messages that a flooding sink sends for each that it gets.
 const FLOOD: u32 = 16;
 
 impl Lie {
-    /// All lies.
+    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::DropsPart,
         Self::ClaimsCoverage,
@@ -55,7 +55,7 @@ impl Lie {
         }
     }
 
-    /// The lie with this name.
+    /// The lie of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|lie| lie.name() == name)

@@ -10,7 +10,7 @@ use super::{Lie, Report, Settings, run};
 
 /// The largest mixed run.
 const SINKS_MAX: u32 = 300;
-/// Maximum number of failed runs that a series keeps.
+/// Failed runs that a series keeps.
 const FAILED_KEPT: usize = 20;
 
 /// Settings drawn from a seed: 0 to 300 sinks, mostly few; every plan; 0, 1 or 5 % loss; 0, 1 or 10 %
@@ -64,7 +64,7 @@ pub fn mixed(seed: u64) -> Settings {
 pub struct Series {
     /// Runs.
     pub runs: u64,
-    /// Number of sinks in all runs.
+    /// Sinks of all runs.
     pub sinks: u64,
     /// Events delivered.
     pub delivered: u64,

@@ -30,7 +30,7 @@ pub struct Settings {
     pub seed: u64,
     /// Sinks; each subscribes to every source.
     pub sinks: u32,
-    /// Number of sources, which are separate nodes.
+    /// Sources, nodes of their own.
     pub sources: u32,
     /// Events of each source, published at the same moment by all of them.
     pub events: u32,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub heartbeat: bool,
     /// Bytes of an event's body.
     pub body_bytes: usize,
-    /// The division of the sinks.
+    /// How sinks are divided.
     pub plan: Choice,
     /// The rule for the parts of silent heads.
     pub take_over: TakeOver,
@@ -194,7 +194,7 @@ pub struct Report {
     pub dropped: u64,
     /// Of those: at ports of the switch.
     pub port_dropped: u64,
-    /// Maximum number of bytes queued at a port.
+    /// The most bytes that waited at a port.
     pub port_queue_max: u64,
     /// Of all nodes together.
     pub counters: Counters,
@@ -205,13 +205,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// The time when the last sink had the last of the events; the longest of all events.
+    /// When the last sink had the last of the events; the longest of all events.
     #[must_use]
     pub fn completion(&self) -> Duration {
         last(&self.arrivals)
     }
 
-    /// The time when the last critical sink had the last of the events.
+    /// When the last critical sink had the last of the events.
     #[must_use]
     pub fn critical_completion(&self) -> Duration {
         last(&self.critical)

@@ -25,7 +25,7 @@ use crate::network::Queue;
 
 /// How long after `T` a run waits for the outcome before it counts as missing.
 const SLACK: Duration = Duration::from_millis(100);
-/// Additional time for a late answer, in round trips.
+/// How much later a late answer comes, in round trips.
 const LATE_ROUND_TRIPS: u32 = 50;
 /// Steps between two reports of progress.
 const PROGRESS_STEPS: u64 = 1 << 16;
@@ -61,13 +61,13 @@ struct Lists {
     arranger: Arranger,
     /// All versions, from 1.
     versions: Vec<Arc<Membership>>,
-    /// The number of each sink in the newest list.
+    /// The number of each sink in the newest; as listed it is its own.
     numbers: Vec<u32>,
 }
 
 impl Lists {
     fn newest(&self) -> &Arc<Membership> {
-        // There is one from the start.
+        // There is one from the beginning.
         &self.versions[self.versions.len() - 1]
     }
 
@@ -91,9 +91,9 @@ impl Lists {
 
 struct Node {
     tree: Option<Box<Tree<SimGuard>>>,
-    /// The time when the processor is free.
+    /// When the processor is free.
     free: u64,
-    /// The time at which the port at the switch is free.
+    /// When the port at the switch is free.
     port_free: u64,
     /// Messages that wait for the processor.
     inbox: VecDeque<Message>,
@@ -108,10 +108,10 @@ struct Node {
     cut_off: bool,
     critical: bool,
     flaky: bool,
-    /// A flaky sink that is absent now.
+    /// A flaky sink that is away now.
     away: bool,
     lie: Option<Lie>,
-    /// The number of remaining floods.
+    /// How often it still floods.
     floods_left: u32,
     /// Steps since its invariants were checked.
     unchecked: usize,
@@ -157,7 +157,7 @@ pub(super) struct World<'a> {
     /// Sinks that were never dead, never lied and never crashed.
     report: Report,
     last_publish: u64,
-    /// For each source.
+    /// Of each source.
     offers: Vec<Offers>,
 }
 
@@ -577,7 +577,7 @@ impl<'a> World<'a> {
         if let Some(pacer) = &mut offers.pacer {
             let moment = Instant::from_nanos(now);
             let wake = match pacer.next(moment) {
-                // One event leaves the source after another.
+                // One event leaves the source after the other.
                 Ok(()) if busy > now => busy,
                 Ok(()) => {
                     offers.number += 1;
@@ -759,10 +759,10 @@ impl<'a> World<'a> {
                 };
                 let delivered = &mut truth.delivered[node as usize];
                 if *delivered != 0 {
-                    self.violation(format!("sink {node} received {:?} twice", event.id()));
+                    self.violation(format!("sink {node} was given {:?} twice", event.id()));
                     return;
                 }
-                // An event at the very start would look like none.
+                // An event at the very beginning would look like none.
                 *delivered = at.max(1);
             }
             TreeEvent::Outcome(mut outcome) => {

@@ -1,16 +1,16 @@
 //! Validates the bytes of a record against a schema without decoding the element.
 //!
-//! Records received over a link are stored unchanged after this check. It accepts what
-//! [`decode_element`](crate::decode_element) and [`StreamSchema::check`] accept together, and
-//! nothing else (a property test checks that), for about a tenth of the cost.
+//! Elements received over a link are stored unchanged after this check. It accepts exactly what
+//! [`decode_element`](crate::decode_element) and [`StreamSchema::check`] accept together (a
+//! property test verifies that), at about a tenth of the cost.
 
 use super::{CodecError, ORIGIN_BYTES_MAX, RECORD_BYTES_MAX, RecordHead};
 use crate::{FieldType, StreamSchema};
 
-/// Checks that `bytes` are a record whose values fit `schema`; returns the version of its schema.
+/// Checks that `bytes` are a record whose values match `schema`; returns its version of the schema.
 ///
 /// # Errors
-/// Bytes that are not a record, or values that do not fit.
+/// Bytes that are not a record, or values that do not match.
 pub fn validate_record(bytes: &[u8], schema: &StreamSchema) -> Result<u32, CodecError> {
     if bytes.len() > RECORD_BYTES_MAX + ORIGIN_BYTES_MAX {
         return Err(CodecError::TooLarge(bytes.len()));
@@ -24,7 +24,7 @@ pub(crate) fn validate_body(body: &[u8], schema: &StreamSchema) -> Result<(), Co
     let mut walk = Walk { rest: body };
     walk.varint("the receive time")?;
     if walk.varint32("the quality")? > 2 {
-        return Err(malformed("unknown quality"));
+        return Err(malformed("the quality is not a known one"));
     }
     match walk.byte("the key")? {
         0 => {}
@@ -54,7 +54,7 @@ fn malformed(why: impl Into<String>) -> CodecError {
     CodecError::Malformed(why.into())
 }
 
-/// The unread bytes.
+/// The bytes that are not read yet.
 struct Walk<'a> {
     rest: &'a [u8],
 }
@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
         Ok(number)
     }
 
-    /// A number that the codec decodes with 32 bits, in at most five bytes.
+    /// A number that the codec reads with 32 bits, in at most five bytes.
     fn varint32(&mut self, what: &str) -> Result<u64, CodecError> {
         let before = self.rest.len();
         let number = self.varint(what)?;
@@ -145,7 +145,7 @@ fn cut(what: &str) -> CodecError {
     malformed(format!("it ends within {what}"))
 }
 
-/// Decodes the leading number; also returns the rest. None if it is cut or above 64 bits.
+/// The number at the start and the rest; none if it is truncated or above 64 bits.
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (index, byte) in bytes.iter().enumerate().take(10) {
@@ -160,7 +160,7 @@ pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Appends `number`, seven bits per byte, the lowest first.
+/// Appends `number`, seven bits a byte, the lowest first.
 pub(crate) fn write_varint(mut number: u64, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);

@@ -8,11 +8,11 @@
 //!
 //! Rules that keep it exact:
 //!
-//! - - SQLite prepares every statement first; statements that it rejects are not compiled.
-//! - - The kinds of value of each expression follow from the schema. Conversions with results
+//! - SQLite prepares every statement first; statements that it rejects are not compiled.
+//! - The kinds of value of each expression follow from the schema. Conversions with results
 //!   specific to SQLite (texts as numbers, reals as texts, the affinity of casts) are refused.
 //! - SQLite reads the numbers that the statement has.
-//! - - Possible errors of SQLite, and roundings at the edge, are not decided here: SQLite, which is
+//! - Possible errors of SQLite, and roundings at the edge, are not decided here: SQLite, which is
 //!   opened for this, then evaluates the same window, and the evaluation is counted
 //!   ([`CompiledQuery::sqlite_evaluations`]).
 //! - A property test compares both paths (`tests/compiled_like_sqlite.rs`).

@@ -1,4 +1,4 @@
-//! Errors of a descriptor: the fault, its location, and the remedy.
+//! Errors of a descriptor: the fault, its position, and the remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use std::ops::Range;
 pub enum DescriptorFault {
     /// The text is not TOML.
     Syntax,
-    /// An unknown key.
+    /// A key that no descriptor has.
     UnknownKey,
-    /// A required key is missing.
+    /// A key that must be there.
     MissingKey,
     /// A value of the wrong type, or one that is not allowed.
     Value,
@@ -51,7 +51,7 @@ impl fmt::Display for DescriptorError {
 
 impl std::error::Error for DescriptorError {}
 
-/// A text and its name, to locate a fault.
+/// A text and its name, to locate faults.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'t> {
     pub(super) file: &'t str,
@@ -85,7 +85,7 @@ impl Place<'_> {
         }
     }
 
-    /// A fault reported by TOML or serde.
+    /// The fault that TOML or serde found.
     pub(super) fn toml(&self, error: &toml::de::Error) -> DescriptorError {
         let span = error.span().unwrap_or(0..0);
         let (message, hint) = match error.message().split_once(HINT) {
@@ -128,7 +128,7 @@ impl Place<'_> {
         self.error(fault, span.start, self.key_before(&span), message, hint)
     }
 
-    /// The key whose value begins at `span`: the text before the `=` on its line.
+    /// The key whose value starts at `span`: the text before the `=` on its line.
     fn key_before(&self, span: &Range<usize>) -> String {
         let before = self.text.get(..span.start).unwrap_or_default();
         let line = before.rsplit('\n').next().unwrap_or_default();
@@ -140,10 +140,10 @@ impl Place<'_> {
     }
 }
 
-/// Separates a hint from its message in an error that passes through serde.
+/// Parts a hint from its message in an error that passes through serde.
 pub(super) const HINT: &str = "; hint: ";
 
-/// The known word that `word` most likely means.
+/// The known word most similar to `word`.
 pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(64).collect();
     let best = known
@@ -154,7 +154,7 @@ pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (best.0 <= most).then_some(best.1)
 }
 
-/// Letters to insert, delete or replace to turn one word into the other.
+/// Number of letters to insert, delete or replace to turn one word into the other.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {

@@ -25,9 +25,9 @@
 //! A limit that raises an alarm is an expression of the statement in a field of type boolean:
 //! `avg(value) > 38.0 as alarm`. It needs no separate key.
 //!
-//! Parsing checks everything that needs no stream: keys, types, names, durations, and that the
-//! statement is one allowed SELECT over the aliases. Columns are checked when the sources are
-//! bound, since their fields are known only then.
+//! Reading a descriptor checks everything that needs no stream: keys, types, names, durations, and
+//! that the statement is one allowed SELECT over the aliases. Columns are checked when the sources
+//! are bound, because only then are their fields known.
 
 mod error;
 mod raw;
@@ -47,9 +47,9 @@ pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
 /// A virtual sensor as described.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Descriptor {
-    /// Its name; also the name of its output stream unless the output has another.
+    /// Its name; also the name of its output stream unless the output sets another.
     pub name: String,
-    /// A description for people.
+    /// For a person to read.
     pub description: Option<String>,
     /// Its sources.
     pub sources: Vec<Source>,
@@ -62,19 +62,19 @@ pub struct Descriptor {
 pub struct Source {
     /// Its name in the statement.
     pub alias: String,
-    /// The selected streams.
+    /// The streams.
     pub selection: Selection,
-    /// How many of them are bound.
+    /// The number of streams.
     pub policy: BindingPolicy,
-    /// The extent of the window.
+    /// The content of the window.
     pub window: Extent,
-    /// When the window is evaluated.
+    /// The time of evaluation.
     pub slide: Extent,
     /// The treatment of late elements.
     pub late: LatePolicy,
 }
 
-/// The selection of streams.
+/// The streams of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// The stream of this name.
@@ -83,11 +83,11 @@ pub enum Selection {
     Query(StreamQuery),
 }
 
-/// The properties of a matching stream; all given ones must hold.
+/// The criteria of a stream; all that are given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamQuery {
     /// One of its fields observes this property, a URI. That field's column is called `value`,
-    /// whatever the device calls it; another field of that name becomes `value_`.
+    /// whatever its name; another field with that name becomes `value_`.
     pub observed_property: Option<String>,
     /// The unit of that field, as a UCUM code.
     pub unit: Option<String>,
@@ -95,7 +95,7 @@ pub struct StreamQuery {
     pub entity_type: Option<String>,
     /// Its device lies in this scope.
     pub scope: Option<String>,
-    /// The prefix of its name.
+    /// Prefix of its name.
     pub name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     pub sparql: Option<String>,
@@ -106,9 +106,9 @@ pub struct StreamQuery {
 pub struct Output {
     /// The name of the stream.
     pub stream: String,
-    /// The level at which an element counts as stored.
+    /// When an element counts as stored.
     pub level: chappe_log::Level,
-    /// How long elements are kept, for
+    /// Retention of the elements, for
     /// [`StreamLog::set_retention`](crate::StreamLog::set_retention); `None`: the node's default.
     pub retention: Option<Retention>,
     /// The statement.
@@ -121,18 +121,18 @@ impl Descriptor {
     /// Reads a descriptor; `file` names it in errors.
     ///
     /// # Errors
-    /// The first fault, with its location, its key and a hint.
+    /// The first fault, with its position, its key and a hint.
     pub fn parse(file: &str, text: &str) -> Result<Self, DescriptorError> {
         raw::parse(file, text)
     }
 }
 
 impl StreamQuery {
-    /// The fields of a stream's elements in the statement: the field that observes the requested
-    /// property is called `value`.
+    /// The schema of a stream's elements as seen by the statement: the field that observes the
+    /// requested property is called `value`.
     ///
     /// # Errors
-    /// Why a stream with these fields does not match, in words.
+    /// The reason, as text, why a stream with these fields does not match.
     pub fn offered(&self, schema: &StreamSchema) -> Result<StreamSchema, String> {
         let mut offered = schema.clone();
         let Some(value) = self.value_field(schema)? else {
@@ -148,10 +148,10 @@ impl StreamQuery {
         Ok(offered)
     }
 
-    /// The field that observes the requested property, if there is one.
+    /// The field that observes the requested property, if any is requested.
     ///
     /// # Errors
-    /// Why a stream with these fields does not match, in words.
+    /// The reason, as text, why a stream with these fields does not match.
     pub fn value_field<'s>(&self, schema: &'s StreamSchema) -> Result<Option<&'s str>, String> {
         let Some(property) = &self.observed_property else {
             return Ok(None);

@@ -29,12 +29,12 @@ struct RawDescriptor {
     /// The name, also of the output stream: lower case, with dots between parts.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// Its purpose.
+    /// The purpose.
     description: Option<String>,
     /// The sources.
     #[schemars(with = "Vec<RawSource>")]
     source: Spanned<Vec<Spanned<RawSource>>>,
-    /// Its output.
+    /// The output.
     output: RawOutput,
 }
 
@@ -48,20 +48,20 @@ struct RawSource {
     /// The stream of this name. Either this or `query`.
     #[schemars(with = "Option<String>")]
     stream: Option<Spanned<String>>,
-    /// The properties of the stream, for the registry to find it. Either this or `stream`.
+    /// The criteria by which the registry finds the stream. Either this or `stream`.
     #[schemars(with = "Option<RawQuery>")]
     query: Option<Spanned<RawQuery>>,
-    /// Bind one matching stream (the earliest registered), or all. Default: one.
+    /// Take one matching stream (the earliest registered), or all. Default: one.
     bind: Option<RawPolicy>,
-    /// The extent of the window: a number of elements, or a time such as "8s". Default: 1.
+    /// The content of the window: a number of elements, or a time such as "8s". Default: 1.
     window: Option<RawExtent>,
-    /// When the window is evaluated: after a number of elements, or a time. Default: 1.
+    /// The interval of evaluation: a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
     /// The treatment of late elements. Default: insert.
     late: Option<RawLate>,
 }
 
-/// The properties of a matching stream; all given ones must hold.
+/// The criteria of a stream; all that are given must hold.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawQuery {
@@ -74,13 +74,13 @@ struct RawQuery {
     entity_type: Option<String>,
     /// Its device lies in this scope.
     scope: Option<String>,
-    /// The prefix of its name.
+    /// Prefix of its name.
     name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     sparql: Option<String>,
 }
 
-/// How many matching streams a source binds.
+/// The number of matching streams that a source binds.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum RawPolicy {
@@ -111,9 +111,9 @@ struct RawOutput {
     /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
     #[schemars(with = "String")]
     sql: Spanned<String>,
-    /// The meaning of an element's key, if the statement has a column `key`.
+    /// The subject that the key of an element identifies, if the statement has a column `key`.
     key: Option<String>,
-    /// The fields of the elements; the statement returns a column for each.
+    /// The fields of the elements; the statement has a column for each.
     #[schemars(with = "Vec<RawField>")]
     field: Spanned<Vec<Spanned<RawField>>>,
 }
@@ -122,10 +122,10 @@ struct RawOutput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawRetention {
-    /// The newest elements that are kept, and up to a sixteenth (at least 16) more.
+    /// Number of newest elements, such as 1000, plus up to a sixteenth (at least 16).
     #[schemars(range(min = 1))]
     elements: Option<NonZeroU64>,
-    /// Elements younger than this, such as "7d", and up to a sixteenth older.
+    /// Elements up to this age, such as "7d", and up to a sixteenth older.
     age: Option<RawDuration>,
 }
 
@@ -142,7 +142,7 @@ struct RawField {
     unit: Option<String>,
     /// The observed property, a URI.
     observed_property: Option<String>,
-    /// Its description.
+    /// The description.
     description: Option<String>,
 }
 
@@ -255,7 +255,7 @@ fn source(
                 Some(_) => "both `stream` and `query` are given",
                 None => "neither `stream` nor `query` is given",
             };
-            let hint = "name one stream, or describe it: \
+            let hint = "name one stream, or say what it must be: \
                         query = { observed_property = \"...\" }";
             let hint = Some(hint.to_owned());
             return Err(place.error(DescriptorFault::Value, start, key("stream"), message, hint));
@@ -294,8 +294,8 @@ fn stream_query(
     };
     let fault = DescriptorFault::Value;
     if query == StreamQuery::default() {
-        let hint = Some("for every stream write name_prefix = \"\"".to_owned());
-        return Err(place.error(fault, at, key, "the query is empty", hint));
+        let hint = Some("to match every stream, write name_prefix = \"\"".to_owned());
+        return Err(place.error(fault, at, key, "the query has no criteria", hint));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
         let message =
@@ -392,7 +392,7 @@ fn sql_error(
         if let Some(offset) = offset
             && let Some(found) = place.text[span.clone()].find(sql.get_ref().as_str())
         {
-            // Found verbatim: there are no escapes between the file and the statement.
+            // Found literally: there are no escapes between the file and the statement.
             at = span.start + found + offset;
         }
         if let Some(missing) = message.strip_prefix("no such table: ") {

@@ -1,6 +1,7 @@
-//! Goal: a source is bound to a matching stream as long as it exists, switches to the replacement,
-//! and reports why. Method: seeded histories of streams that appear and disappear; after each
-//! update the invariants of a binding, and that the reported changes add up to the bound streams.
+//! Goal: a source is bound to a matching stream while it exists, binds the replacement, and gives
+//! the reason.
+//! Method: seeded histories of streams that appear and disappear; after each update the invariants
+//! of a binding are checked, and that the reported changes add up to the bound streams.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ fn candidate(stream: &str, registered: u64) -> Candidate {
 }
 
 #[test]
-fn a_replacement_is_bound_and_reported() {
+fn a_replacement_is_taken_and_told() {
     let mut binding = Binding::new("ecg", BindingPolicy::One, BindingLimits::default());
     assert_eq!(
         binding.unbound_reason().as_deref(),
@@ -30,14 +31,14 @@ fn a_replacement_is_bound_and_reported() {
     assert_eq!(bound[0].candidate.stream, "b", "the earliest registered");
     assert_eq!(bound[0].reason, "observes urn:ecg");
     let nothing = binding.update(Timestamp(2), &[candidate("b", 5), candidate("0", 1)]);
-    assert_eq!(nothing, [], "no stream is released for a new one");
+    assert_eq!(nothing, [], "nothing is let go for a newcomer");
     let changes = binding.update(Timestamp(3), &[candidate("a", 7)]);
-    let reported: Vec<_> = changes
+    let told: Vec<_> = changes
         .iter()
         .map(|c| (c.kind, c.candidate.stream.as_str(), c.reason.as_str()))
         .collect();
     assert_eq!(
-        reported,
+        told,
         [
             (
                 BindingChangeKind::Unbound,
@@ -61,7 +62,7 @@ fn a_replacement_is_bound_and_reported() {
 }
 
 #[test]
-fn a_changed_schema_is_unbound_and_bound_again() {
+fn a_changed_schema_is_let_go_and_taken_again() {
     let mut binding = Binding::new("ecg", BindingPolicy::One, BindingLimits::default());
     binding.update(Timestamp(1), &[candidate("a", 1)]);
     let mut other = candidate("a", 1);
@@ -87,14 +88,14 @@ proptest! {
         let limits = BindingLimits { streams, history };
         let mut binding = Binding::new("s", policy, limits);
         let mut reversed = Binding::new("s", policy, limits);
-        let mut reported: BTreeSet<String> = BTreeSet::new();
+        let mut told: BTreeSet<String> = BTreeSet::new();
         for (at, present) in steps.into_iter().enumerate() {
             let now = Timestamp(at as i64);
             let mut candidates: Vec<_> = present
                 .iter()
                 .map(|n| candidate(&format!("s{n}"), u64::from(n * 5 % 8)))
                 .collect();
-            let before: BTreeSet<String> = reported.clone();
+            let before: BTreeSet<String> = told.clone();
             let changes = binding.update(now, &candidates);
             candidates.reverse();
             prop_assert_eq!(&reversed.update(now, &candidates), &changes, "order matters");
@@ -102,20 +103,20 @@ proptest! {
                 prop_assert!(!change.reason.is_empty());
                 let stream = change.candidate.stream.clone();
                 let new = match change.kind {
-                    BindingChangeKind::Bound => reported.insert(stream),
-                    BindingChangeKind::Unbound => reported.remove(&stream),
+                    BindingChangeKind::Bound => told.insert(stream),
+                    BindingChangeKind::Unbound => told.remove(&stream),
                 };
-                prop_assert!(new, "reported twice");
+                prop_assert!(new, "told twice");
             }
             let bound: BTreeSet<String> =
                 binding.bound().map(|b| b.candidate.stream.clone()).collect();
             let present: BTreeSet<String> =
                 candidates.iter().map(|c| c.stream.clone()).collect();
-            prop_assert_eq!(&bound, &reported, "the reported streams differ from the bound ones");
+            prop_assert_eq!(&bound, &told, "what is told is not what is bound");
             prop_assert!(bound.is_subset(&present));
             let most = if all { streams } else { 1 };
             prop_assert_eq!(bound.len(), present.len().min(most), "bound less than could be");
-            // Streams that were bound and still match are kept.
+            // What was bound and still matches is kept.
             prop_assert!(before.intersection(&present).all(|stream| bound.contains(stream)));
             prop_assert_eq!(binding.is_bound(), binding.unbound_reason().is_none());
             prop_assert!(binding.history().count() <= history);

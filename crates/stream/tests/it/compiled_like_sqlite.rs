@@ -1,6 +1,7 @@
-//! Goal: the compiled path has SQLite's results: the same rows to the bit, the same errors. Method:
-//! statements, schemas and elements from seeds, half of them near the edges of their types; both
-//! paths follow the same window. A failing seed is printed with its statement.
+//! Goal: the compiled path gives the same results as SQLite: the same rows to the bit, the same
+//! errors.
+//! Method: statements, schemas and elements from seeds, half of them near the limits of their
+//! types; both paths follow the same window. A failing seed is printed with its statement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -468,7 +469,7 @@ fn statement(seed: &mut Seed, source: &StreamSchema) -> (String, usize) {
     )
 }
 
-/// Equal to the bit; the debug form distinguishes -0.0 from 0.0, and all different floats.
+/// To the bit; the debug form distinguishes -0.0 from 0.0, and different floats.
 fn same(one: &Result<Vec<Row>, QueryError>, two: &Result<Vec<Row>, QueryError>) -> bool {
     format!("{one:?}") == format!("{two:?}")
 }
@@ -492,7 +493,7 @@ fn element(seed: &mut Seed, schema: &StreamSchema, number: u64) -> Arc<StreamEle
     })
 }
 
-/// Runs one statement through one window on both paths; returns the outcome.
+/// Evaluates one statement over one window on both paths; returns the kind of result.
 fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
     let mut seed = Seed(number);
     let source = schema(&mut seed);
@@ -675,7 +676,7 @@ fn sums_are_those_of_sqlite() {
 }
 
 #[test]
-fn nested_comparisons_are_left_to_sqlite() {
+fn what_nests_comparisons_is_left_to_sqlite_before_it_doubles() {
     let mut text = "a".to_owned();
     for _ in 0..30 {
         text = format!("({text} between 0 and 1)");
@@ -698,10 +699,7 @@ fn the_plan_says_why_sqlite_evaluates() {
             "select a is (a not in ()) as a from s",
             "it has IN without values",
         ),
-        (
-            "select t.a from s as t, s",
-            "it has , in an unexpected position",
-        ),
+        ("select t.a from s as t, s", "it has , in an unknown place"),
     ] {
         let (planned, _) = paths(text);
         let reason = reason.to_owned();
@@ -731,7 +729,7 @@ fn where_sqlite_fails_the_compiled_path_fails_with_its_words() {
         let error = planned.evaluate(&[change]).expect_err(text);
         assert_eq!(error.to_string(), "integer overflow");
         assert_eq!(planned.sqlite_evaluations(), 1);
-        // Then it continues.
+        // And goes on.
         let mut change = window_of([0.0]);
         Arc::make_mut(&mut change.added[0].element).values = vec![Value::Integer(-3)];
         change.removed = vec![0, 1];

@@ -1,6 +1,7 @@
-//! Goal: a valid descriptor is parsed as intended, and an invalid one is reported with line,
-//! column, key and hint. Method: one valid text; each invalid one is the valid text with one
-//! change, and the location and text of its error are compared.
+//! Goal: a good descriptor is parsed correctly, and a bad one is reported with line, column, key
+//! and hint.
+//! Method: one good text; each bad one differs from it in one place, and the position and text of
+//! its error are compared.
 
 use std::time::Duration;
 
@@ -64,8 +65,7 @@ fn a_descriptor_is_read_as_it_is_meant() {
     );
 }
 
-/// The valid text with `from` replaced by `to`, the location, the key, and parts of message and
-/// hint.
+/// The good text with `from` replaced by `to`; position, key, and parts of message and hint.
 type Case = (
     &'static str,
     &'static str,
@@ -76,7 +76,7 @@ type Case = (
 );
 
 #[test]
-fn each_fault_is_reported_with_location_key_and_hint() {
+fn each_fault_is_told_with_place_key_and_hint() {
     #[rustfmt::skip]
     let cases: &[Case] = &[
         ("window = \"8s\"", "windw = \"8s\"", (7, 1), "windw", "unknown key", "`window`"),

@@ -1,7 +1,7 @@
-//! Goal: records are copied from one node's stream to another's without being decoded, each with
-//! its origin, and nothing that a reader would reject is stored. Method: two stores on simulated
-//! disks; random elements, schemas and bytes through the check, compared with the codec that it
-//! replaces.
+//! Goal: records pass from one node's stream to another's without being decoded, each with its
+//! origin, and no record that a reader would reject is stored.
+//! Method: two stores on simulated disks; random elements, schemas and bytes pass the check and,
+//! for comparison, the codec.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -186,7 +186,7 @@ fn the_newest_element_of_each_epoch_of_the_origin_is_found() {
     set.expect("queued").wait().expect("stored");
     assert_eq!(log.earlier_origins(64).expect("reads"), expected);
     assert_eq!(log.earlier_origins(2).expect("reads"), expected[..2]);
-    // Removed elements are no longer known.
+    // What was removed is not known any more.
     log.log()
         .trim(420)
         .expect("queued")
@@ -229,7 +229,7 @@ fn elements_are_sent_and_kept_in_the_shape_that_they_were_written_in() {
     {
         assert_eq!(a.version_at(raw.first.sequence), raw.schema_version);
         let of = a.schema_of(raw.schema_version).expect("known");
-        // The current version stays.
+        // The current version stays what it is.
         let intake = b.intake(&of).expect("fits").wait().expect("safe");
         assert_eq!((b.schema(), intake.is_current()), (one.clone(), of == one));
         sizes.push((raw.schema_version, raw.records.len()));
@@ -269,7 +269,7 @@ fn a_read_is_bounded_in_bytes_and_records() {
 }
 
 #[test]
-fn a_misfit_is_refused_by_index() {
+fn what_does_not_fit_is_refused_by_index() {
     let store = open(SimDisk::new(1), 1);
     let (a, b) = (
         stream(&store, "a", &[FieldType::Integer]),
@@ -387,7 +387,7 @@ fn fields() -> impl Strategy<Value = (Vec<FieldType>, Vec<Value>)> {
     prop::collection::vec(one, 0..6).prop_map(|both| both.into_iter().unzip())
 }
 
-/// The reference for the check.
+/// The codec that the check replaces.
 fn by_decoding(record: &[u8], schema: &StreamSchema) -> Option<u32> {
     let (element, version) = decode_element(record, Position::default(), Timestamp(0)).ok()?;
     schema.check(&element).ok()?;
@@ -396,7 +396,7 @@ fn by_decoding(record: &[u8], schema: &StreamSchema) -> Option<u32> {
 
 proptest! {
     #[test]
-    fn the_check_agrees_with_the_codec_and_the_schema(
+    fn the_check_takes_what_the_codec_and_the_schema_take(
         (types, values) in fields(),
         version in 0..256_u32,
         origin in prop::option::of(any::<(u64, u64)>()),

@@ -107,7 +107,7 @@ fn feed(sensor: &mut VirtualSensor, element: StreamElement) -> Vec<StreamElement
     outputs
 }
 
-/// The reported heart rates, without those of the first eight seconds.
+/// The heart rates reported, without those of the first eight seconds.
 fn rates(values: &[f64], samples_per_s: f64, samples_an_element: usize) -> Vec<f64> {
     let period_ns = (1e9 / samples_per_s) as u64;
     let mut sensor = bound(

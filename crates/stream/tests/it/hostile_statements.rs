@@ -1,7 +1,6 @@
-//! Goal: no statement reads data that it should not, writes, reaches a file, or runs or grows
-//! without bound. Method: a list of hostile statements, each of which must be refused or stopped
-//! with an error, after which the same query must still answer; and a list of honest ones that must
-//! pass.
+//! Goal: no statement reads hidden data, writes, accesses a file, or runs or grows without bound.
+//! Method: a list of hostile statements, each of which must be refused or stopped with an error,
+//! after which the same query must still answer; and a list of honest ones that must pass.
 
 use std::sync::Arc;
 
@@ -84,7 +83,7 @@ fn verdict(statement: &str) -> Option<QueryError> {
     let output = output(&[("x", FieldType::Double)]);
     let mut query = match SqliteQuery::new(&[source()], statement, &output, limits) {
         Ok(query) => query,
-        // The output does not matter here.
+        // The output is not what is looked at here.
         Err(QueryError::Undeclared(_) | QueryError::Missing(_)) => return None,
         Err(error) => return Some(error),
     };
@@ -150,12 +149,12 @@ fn a_stopped_query_answers_again() {
         query.evaluate(&[change()]),
         Err(QueryError::Limit { limit: "steps", .. })
     ));
-    // With all but two elements removed the same statement is cheap.
-    let removal = WindowChange {
+    // With all but two elements gone the same statement is cheap.
+    let gone = WindowChange {
         added: vec![],
         removed: (0..98).collect(),
     };
-    let rows = query.evaluate(&[removal]).expect("answers");
+    let rows = query.evaluate(&[gone]).expect("answers");
     assert_eq!(rows[0].values, [Value::Double(2.0 * (98.0 + 99.0))]);
 }
 

@@ -1,7 +1,8 @@
-//! Goal: damage is requested in a valid form and restored under its own numbers: each hole has
-//! numbers, and all of them are of one epoch. Method: a store that is restored as a copy twice in a
-//! row, so that an epoch has no element, with bits flipped on both sides of its start; a copy of a
-//! stream whose origin is rolled back, with every hole that it can have.
+//! Goal: damage is requested correctly and restored in its place: each hole has numbers, all of one
+//! epoch.
+//! Method: a store that is restored as a copy twice in a row, so that an epoch has no element, with
+//! bits flipped on both sides of its start; a copy of a stream whose origin is rolled back, with
+//! every possible hole.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -112,7 +113,7 @@ fn contents(log: &StreamLog) -> Vec<(u64, Option<Position>, Value)> {
         .collect()
 }
 
-/// Requests all missing elements from the origin, until it has no more.
+/// Requests all missing elements from the origin, until no more arrive.
 fn repair(origin: &StreamLog, copy: &StreamLog) {
     let intake = copy
         .intake(&origin.schema())
@@ -144,7 +145,7 @@ fn repair(origin: &StreamLog, copy: &StreamLog) {
 }
 
 #[test]
-fn damage_around_a_rollback_is_restored_as_far_as_possible() {
+fn what_is_damaged_where_an_origin_went_back_comes_back_as_far_as_the_origin_has_it() {
     let mut compared = 0;
     // The origin goes back to `kept` of its 5 elements, and the copy has `had` of them.
     for (kept, had) in (0..=5).flat_map(|kept| (0..=5).map(move |had| (kept, had))) {
@@ -173,15 +174,15 @@ fn damage_around_a_rollback_is_restored_as_far_as_possible() {
             repair(&origin, &copy);
             let after = contents(&copy);
             for element in &before {
-                let at = element.1.expect("it has an origin");
+                let at = element.1.expect("it came from elsewhere");
                 let has = contents(&origin)
                     .iter()
                     .any(|it| (it.0, &it.2) == (at.sequence, &element.2));
-                // After the last element the lost numbers are unknown (a reader gets them again),
-                // before the first one only those of the epoch after the hole are known.
-                let next = before.get(last + 1).and_then(|it| it.1);
-                let is_known = next.is_some_and(|it| first > 0 || it.epoch == at.epoch);
-                let expected = has && is_known || left.contains(element);
+                // After the last element the content is unknown (a reader gets it again), before
+                // the first one only what was of the epoch behind the hole.
+                let behind = before.get(last + 1).and_then(|it| it.1);
+                let told = behind.is_some_and(|it| first > 0 || it.epoch == at.epoch);
+                let expected = has && told || left.contains(element);
                 assert_eq!(
                     after.contains(element),
                     expected,
@@ -201,7 +202,7 @@ fn a_number_that_was_lost_before_is_not_put_back_in_anothers_place() {
     drop(grow(&disk, 1, 2));
     let (_here, origin) = grow(&disk.copied(), 3, 6);
     let (store, copy) = grow(&there, 9, 0);
-    // Number 6 was damaged at the origin when the copy reached it, and was restored there since.
+    // Number 6 was damaged at the origin when the copy came to it, and was put back there since.
     carry(&origin, &copy, 5);
     let raw = origin.read_raw(7, 2, usize::MAX).expect("reads");
     let records = raw.records.iter().map(|(time, bytes)| (*time, bytes));

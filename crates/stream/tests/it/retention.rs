@@ -1,6 +1,7 @@
-//! Goal: a stream keeps what its retention requires and not much more, the space of the rest is
-//! released, and records of other streams are untouched. Method: a store with small segments on the
-//! simulated disk, time as an argument; a property draws receive times and ages.
+//! Goal: a stream keeps the elements of its retention and not many more, the space of the rest is
+//! freed, and no other stream's records are affected.
+//! Method: a store with small segments on the simulated disk, time as an argument; a property draws
+//! receive times and ages.
 
 use std::time::Duration;
 
@@ -81,15 +82,15 @@ fn appends_keep_the_newest() {
             append(&a, [n]);
             let held = a.log().last() + 1 - a.log().first();
             let wanted = most.min(n as u64 + 1);
-            // One more: the check precedes the acknowledgement of its append.
+            // One more: a look is before the acknowledgement of the append that it comes with.
             let at_most = most + (most / 16).max(16) + 1;
             assert!((wanted..=at_most).contains(&held), "{held} of {most}");
         }
         assert!(store.store().counters().trimmed_segments > 20);
         store.retain(Timestamp(0)).unwrap();
         drop(a);
-        // The first append after an opening also checks; its trim takes effect with the second one,
-        // which is queued after it.
+        // The first append after an opening looks too; what it trims is there with the second one,
+        // which is queued behind.
         store.store().clone().close().unwrap();
         let store = StreamStore::with_retention(log(&disk), elements(50));
         let a = store.existing("a").unwrap().unwrap();
@@ -116,7 +117,7 @@ fn a_stream_remembers_its_own() {
     store.retain(Timestamp(i64::MAX)).unwrap();
     let a = store.existing("a").unwrap().unwrap();
     assert_eq!((a.retention(), kept(&a).len()), (elements(1_000), 200));
-    // As long as there is room, which the store does not report.
+    // As long as there is room, which is something else than what the store says.
     a.set_retention(Some(Retention::default())).unwrap();
     store.retain(Timestamp(i64::MAX)).unwrap();
     assert_eq!(kept(&a).len(), 200);

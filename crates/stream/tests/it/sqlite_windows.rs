@@ -1,6 +1,7 @@
-//! Goal: a query that follows its window's changes returns the same as one that is built over the
-//! whole window. Method: seeded sequences through windows of every kind, every evaluation compared
-//! with a new one; and single cases for types, columns and union.
+//! Goal: a query that follows its window's changes gives the same result as a new one over the
+//! entire window.
+//! Method: seeded sequences through windows of every kind, every evaluation compared with a new
+//! one; and single cases for types, columns and union.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,7 @@ fn once(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn following_a_window_is_as_good_as_rebuilding_it(
+    fn following_a_window_is_as_good_as_building_it_anew(
         extent in prop_oneof![
             (1_usize..6).prop_map(Extent::Count),
             (1_u64..30).prop_map(|ns| Extent::Time(Duration::from_nanos(ns))),
@@ -106,13 +107,13 @@ proptest! {
             let rows = following.evaluate(&[window.take_change()]).expect("follows");
             let mut whole = window.clone();
             whole.report_all();
-            let rebuilt = query(&fields, sql, &output).evaluate(&[whole.take_change()]);
-            let rebuilt = rebuilt.expect("a rebuilt query");
-            prop_assert_eq!(&rows[0].values[0], &rebuilt[0].values[0]);
-            prop_assert_eq!(&rows[0].values[2..], &rebuilt[0].values[2..]);
+            let anew = query(&fields, sql, &output).evaluate(&[whole.take_change()]);
+            let anew = anew.expect("built anew");
+            prop_assert_eq!(&rows[0].values[0], &anew[0].values[0]);
+            prop_assert_eq!(&rows[0].values[2..], &anew[0].values[2..]);
             prop_assert_eq!(&rows[0].values[0], &Value::Integer(window.len() as i64));
             let (Value::Double(one), Value::Double(other)) =
-                (&rows[0].values[1], &rebuilt[0].values[1]) else { panic!("{rows:?}") };
+                (&rows[0].values[1], &anew[0].values[1]) else { panic!("{rows:?}") };
             prop_assert!((one - other).abs() < 1e-9);
         }
     }
@@ -150,7 +151,7 @@ fn every_type_passes_through() {
 }
 
 #[test]
-fn a_misfit_is_reported_by_column() {
+fn what_does_not_fit_is_told_by_column() {
     let fields = [("v", FieldType::Double)];
     let try_one = |sql: &str, field_type| {
         let output = [("x", field_type)];

@@ -1,6 +1,7 @@
-//! Goal: elements are read from the log as they were appended, old ones in the shape of the newest
-//! schema, also after a reopening and a power loss; and SQL reads them. Method: a store on the
-//! simulated disk; random elements through the codec; random bytes as records.
+//! Goal: elements read from the log equal those stored, old ones converted to the newest schema,
+//! also after a reopening and a power loss; and SQL reads them.
+//! Method: a store on the simulated disk; random elements through the codec; random bytes as
+//! records.
 
 use chappe_log::{Level, Options, Store};
 use chappe_sim::SimDisk;
@@ -168,7 +169,7 @@ fn a_schema_that_returns_is_the_version_that_it_was() {
 }
 
 #[test]
-fn a_batch_with_a_misfit_is_refused_whole() {
+fn what_does_not_fit_is_refused_whole() {
     let store = open(SimDisk::new(4));
     let one = schema(&[("v", FieldType::Double)]);
     let log = store.stream("a", Level::Power, &one, None).expect("made");
@@ -249,7 +250,7 @@ fn sql_reads_stored_streams_within_limits() {
     assert!(answer.truncated);
     assert_eq!(answer.rows[0], [Value::Double(0.0)], "oldest first");
     let [loaded] = &answer.loaded[..] else {
-        panic!("only columns that are read are loaded");
+        panic!("only what is read is loaded");
     };
     assert_eq!((loaded.elements, loaded.complete), (50, true));
 

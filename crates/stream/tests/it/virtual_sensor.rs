@@ -1,7 +1,7 @@
 //! Goal: a virtual sensor runs while all its sources are bound, follows rebinding, evaluates once
-//! more when a source becomes silent, and survives misfits. Method: the machine in the harness on
-//! virtual time, with its invariants checked after every input; seeded sequences of bindings,
-//! elements, pauses and misfits.
+//! more for a source that fell silent, and survives misfits.
+//! Method: the machine in the harness on virtual time, with its invariants checked after every
+//! input; seeded sequences of bindings, elements, pauses and misfits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,10 +124,10 @@ fn events(
     input: Input<SensorInput, SensorCommand>,
 ) -> Vec<SensorEvent> {
     let outputs = harness.input(input).expect("invariants hold");
-    sensor_events(outputs)
+    told(outputs)
 }
 
-fn sensor_events(outputs: Vec<Output<std::convert::Infallible, SensorEvent>>) -> Vec<SensorEvent> {
+fn told(outputs: Vec<Output<std::convert::Infallible, SensorEvent>>) -> Vec<SensorEvent> {
     let event = |output| match output {
         Output::Event(event) => event,
         Output::Transmit(never) => match never {},
@@ -135,7 +135,7 @@ fn sensor_events(outputs: Vec<Output<std::convert::Infallible, SensorEvent>>) ->
     outputs.into_iter().map(event).collect()
 }
 
-/// The mean and the number of streams of the only output.
+/// The mean and the number of streams in the only output.
 fn output(events: &[SensorEvent]) -> (f64, i64) {
     let [SensorEvent::Output(element)] = events else {
         panic!("{events:?}");
@@ -159,7 +159,7 @@ fn it_waits_runs_follows_rebinding_and_stops() {
     events(&mut harness, bind("t", "b", schema("value")));
     let both = events(&mut harness, receive("b", 2_000, vec![Value::Double(30.0)]));
     assert_eq!(output(&both), (25.0, 2));
-    // Its elements are removed with it.
+    // What it gave leaves with it.
     assert_eq!(events(&mut harness, unbind("t", "a")), []);
     let one = events(&mut harness, receive("b", 4_000, vec![Value::Double(40.0)]));
     assert_eq!(output(&one), (35.0, 1));
@@ -176,7 +176,7 @@ fn it_waits_runs_follows_rebinding_and_stops() {
     assert_eq!(
         output(&replaced),
         (7.0, 1),
-        "the replacement's clock may be slow"
+        "the replacement's clock may be behind"
     );
     let stop = Input::Command(SensorCommand::Stop);
     assert_eq!(events(&mut harness, stop), [SensorEvent::Stopped]);
@@ -193,15 +193,15 @@ fn a_source_that_falls_silent_within_a_slide_is_looked_at_once_more() {
         events(&mut harness, receive("a", 500, vec![Value::Double(3.0)])),
         []
     );
-    let early = sensor_events(
+    let early = told(
         harness
             .advance(Duration::from_millis(3_900))
             .expect("holds"),
     );
     assert_eq!(early, []);
-    let late = sensor_events(harness.advance(Duration::from_millis(200)).expect("holds"));
+    let late = told(harness.advance(Duration::from_millis(200)).expect("holds"));
     assert_eq!(output(&late), (2.0, 1));
-    let silent = sensor_events(harness.advance(Duration::from_secs(60)).expect("holds"));
+    let silent = told(harness.advance(Duration::from_secs(60)).expect("holds"));
     assert_eq!(silent, []);
 }
 
@@ -209,9 +209,9 @@ fn a_source_that_falls_silent_within_a_slide_is_looked_at_once_more() {
 fn times_and_quality_come_from_the_inputs() {
     let mut harness = harness(MEAN);
     events(&mut harness, bind("t", "a", schema("x")));
-    let reported = events(&mut harness, receive("a", 1, vec![Value::Double(1.0)]));
-    let [SensorEvent::Output(element)] = &reported[..] else {
-        panic!("{reported:?}");
+    let told = events(&mut harness, receive("a", 1, vec![Value::Double(1.0)]));
+    let [SensorEvent::Output(element)] = &told[..] else {
+        panic!("{told:?}");
     };
     assert_eq!(element.source_time, Timestamp(1_000_000));
     assert_eq!(element.receive_time, Timestamp(1_000_001));
@@ -220,7 +220,7 @@ fn times_and_quality_come_from_the_inputs() {
 }
 
 #[test]
-fn misfits_are_counted_and_reported_once() {
+fn what_does_not_fit_is_counted_and_told_once() {
     let mut harness = harness(
         &MEAN
             .replace(
@@ -260,15 +260,15 @@ fn misfits_are_counted_and_reported_once() {
 #[test]
 fn fields_that_the_statement_does_not_know_are_a_failure_with_a_reason() {
     let mut harness = harness(&MEAN.replace("avg(value)", "avg(pressure)"));
-    let reported = events(&mut harness, bind("t", "a", schema("x")));
+    let told = events(&mut harness, bind("t", "a", schema("x")));
     let reason = "no such column: pressure".to_owned();
-    assert_eq!(reported, [SensorEvent::Failed { reason }]);
+    assert_eq!(told, [SensorEvent::Failed { reason }]);
     let mut other = schema("x");
     other.fields[0].observed_property = Some("urn:other".into());
     let mut harness = self::harness(MEAN);
-    let reported = events(&mut harness, bind("t", "a", other));
+    let told = events(&mut harness, bind("t", "a", other));
     let reason = "t = a: no field observes urn:temperature".to_owned();
-    assert_eq!(reported, [SensorEvent::Failed { reason }]);
+    assert_eq!(told, [SensorEvent::Failed { reason }]);
 }
 
 proptest! {
@@ -296,10 +296,10 @@ proptest! {
             let outputs = outputs.map_err(|violation| {
                 TestCaseError::fail(violation.to_string())
             })?;
-            for event in sensor_events(outputs) {
+            for event in told(outputs) {
                 if let SensorEvent::Output(element) = event {
                     let Value::Integer(streams) = element.values[1] else { panic!("{element:?}") };
-                    prop_assert!(streams as usize <= bound.len(), "a removed stream is counted");
+                    prop_assert!(streams as usize <= bound.len(), "a gone stream is counted");
                 }
             }
             let running = harness.machine().0.state() == &SensorState::Running;

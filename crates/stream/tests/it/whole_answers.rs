@@ -77,7 +77,7 @@ fn within(times: Range<i64>, allows_partial: bool) -> Scope {
 fn first_row(answer: &Answer) -> Vec<i64> {
     let number = |value: &Value| match value {
         Value::Integer(number) => *number,
-        other => panic!("{other:?} is not an integer"),
+        other => panic!("{other:?} is no integer"),
     };
     answer.rows[0].iter().map(number).collect()
 }
@@ -184,7 +184,7 @@ fn large_values_are_read_whole_and_a_partial_answer_has_the_newest_that_fit() {
         &[("v", FieldType::Integer), ("t", FieldType::Text)],
     );
     let text = |n: i64| Value::Text(format!("{n:06}{}", "x".repeat(10_000)));
-    // The newest are smaller than the rest, so that the estimate of what fits is too high.
+    // The newest are smaller than the rest, so that what fits is estimated too high.
     fill(&a, 0..900, |n| vec![Value::Integer(n), text(n)]);
     fill(&a, 900..1_000, |n| {
         vec![Value::Integer(n), Value::Text("y".repeat(2_000))]
@@ -393,7 +393,7 @@ fn exact_names_win_and_ambiguous_ones_are_refused() {
         };
         assert_eq!(candidates, wanted);
     }
-    // A name that the statement itself defines belongs to no stream.
+    // A name that the statement itself defines is not a stream.
     let own = ask("with c_d as (select 9 as v) select v from c_d").expect("its own");
     assert_eq!(first_row(&own), [9]);
     for missing in ["c", "other.a_b", "\"main.a.b\".x", "c_d_samples"] {

@@ -1,6 +1,7 @@
-//! Goal: a window holds its extent, whatever the order of arrival, and its changes add up to its
-//! contents. Method: seeded sequences of elements, in and out of order, against a naive model that
-//! keeps a sorted list; and single cases for limits, resets and turns.
+//! Goal: a window holds the right elements in any order of arrival, and its changes add up to its
+//! content.
+//! Method: seeded sequences of elements, in and out of order, against a naive model that keeps a
+//! sorted list; and single cases for limits, resets and evaluations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +113,7 @@ proptest! {
             extent, late, limits,
             held: vec![], newest: None, next: 0, in_a_row: 0, dropped: 0, resets: 0,
         };
-        let mut reported: BTreeMap<u64, Arc<StreamElement>> = BTreeMap::new();
+        let mut told: BTreeMap<u64, Arc<StreamElement>> = BTreeMap::new();
         for (index, (jitter, text, look, special)) in steps.into_iter().enumerate() {
             // Mostly rising, often out of order.
             let time = index as i64 * 5 + jitter;
@@ -121,7 +122,7 @@ proptest! {
             naive.push(element);
             if special == 0 {
                 window.report_all();
-                reported.clear();
+                told.clear();
             }
             let held: Vec<_> = window.elements().map(|a| a.element.clone()).collect();
             let expected: Vec<_> = naive.held.iter().map(|(_, _, e)| e.clone()).collect();
@@ -138,14 +139,14 @@ proptest! {
                 let change = window.take_change();
                 prop_assert!(change.removed.is_sorted());
                 for number in change.removed {
-                    prop_assert!(reported.remove(&number).is_some(), "removed an element that was not held");
+                    prop_assert!(told.remove(&number).is_some(), "removed what was not there");
                 }
                 for arrival in change.added {
-                    prop_assert!(reported.insert(arrival.number, arrival.element).is_none());
+                    prop_assert!(told.insert(arrival.number, arrival.element).is_none());
                 }
-                prop_assert_eq!(reported.len(), held.len());
+                prop_assert_eq!(told.len(), held.len());
                 for arrival in window.elements() {
-                    prop_assert_eq!(reported.get(&arrival.number), Some(&arrival.element));
+                    prop_assert_eq!(told.get(&arrival.number), Some(&arrival.element));
                 }
             }
         }
@@ -176,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn a_clock_set_back_restarts_the_window() {
+fn a_clock_that_is_set_back_starts_the_window_anew() {
     let second = Extent::Time(Duration::from_nanos(10));
     let mut window = Window::new(second, LatePolicy::Insert, WindowLimits::default());
     window.push("s".into(), element(1_000_000, 0));

@@ -30,9 +30,9 @@ const WAITING_SEARCHES_MAX: usize = 256;
 const PENDING_PINGS_MAX: usize = 256;
 /// Publishers with a remembered ping result.
 const ANSWERS_MAX: usize = 1_024;
-/// Time for which a successful ping is remembered.
+/// How long a successful ping is remembered.
 const ANSWER_REMEMBERED: Duration = Duration::from_secs(600);
-/// Time for which a failed ping is remembered. Reason: the ping may have been lost, and until the next one the device is
+/// How long a failed ping is remembered. Reason: the ping may have been lost, and until the next one the device is
 /// not contacted.
 const SILENCE_REMEMBERED: Duration = Duration::from_secs(5);
 /// The number of contacts up to which growth causes records to be published again: about the nodes of a region.

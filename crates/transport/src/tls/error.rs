@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use super::Fingerprint;
 use crate::key_file;
 
-/// The reason why a certificate, a key or a file of authorities is refused.
+/// Why a certificate, a key or a file of authorities is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -63,7 +63,7 @@ impl FileError {
     }
 }
 
-/// The reason why a handshake failed.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -177,7 +177,7 @@ impl Error {
     }
 }
 
-/// The reason why a certificate is not accepted, with its fingerprint.
+/// Why a certificate is not accepted, with its fingerprint.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// The reason.

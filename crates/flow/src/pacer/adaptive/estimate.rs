@@ -70,7 +70,7 @@ struct Running {
     until: u64,
     acknowledgements: u32,
     elements: u64,
-    /// Bytes retransmitted.
+    /// Bytes sent again.
     again: u64,
     round_trip: f64,
     round_trip_max: f64,

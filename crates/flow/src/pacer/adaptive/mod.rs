@@ -4,10 +4,10 @@
 //! Unlike NAPA it measures the inputs of these thresholds while it sends, so that nothing has to be
 //! configured and the pace follows the path:
 //!
-//! - - **delivery rate**: bytes acknowledged in a control period. While samples queue on the path,
+//! - **delivery rate**: bytes acknowledged in a control period. While samples queue on the path,
 //!   it is the rate C of the slowest part; otherwise it is just the send rate.
-//! - - **shortest round trip**: of the last of each batch of acknowledged samples.
-//! - - **K**: the most elements of one acknowledgement, slowly decaying. Late acknowledgements, and
+//! - **shortest round trip**: of the last of each batch of acknowledged samples.
+//! - **K**: the most elements of one acknowledgement, slowly decaying. Late acknowledgements, and
 //!   those after a repair, count as batches.
 //!
 //! The queue on the path is C · (round trip − shortest round trip). The thresholds are low = C ·
@@ -20,12 +20,12 @@
 //! control periods; and as long as more in flight raises the delivery rate, it rises, whatever
 //! seems to be queued.
 //!
-//! | state | action | until |
+//! | state | what it does | until |
 //! |---|---|---|
-//! | measuring | twice the amount in flight in each control period | samples are queued on the path (with many acknowledged at once: and the rate no longer grows), or it did not grow for three of them |
-//! | holding | sends at [`CRUISE`] of C | at intervals; or a queue on the path |
+//! | measuring | twice as many in flight in each control period | samples stand in flight (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
+//! | holding | sends at [`CRUISE`] of C | now and then; or something is queued on the path |
 //! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
-//! | draining | sends less than C | the queue on the path is empty |
+//! | draining | sends less than C | nothing is queued on the path |
 //!
 //! A sender that takes over a collapsed window drains it first, and a sender that retransmits more
 //! than can have been lost drains its own.

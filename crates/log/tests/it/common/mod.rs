@@ -1,4 +1,4 @@
-//! Records whose contents follow from their numbers, appended to a stream and checked.
+//! Records whose contents follow from their numbers, appended to a stream and verified.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

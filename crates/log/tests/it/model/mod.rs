@@ -16,7 +16,7 @@ const STREAMS: [(&str, Level); 4] = [
 #[derive(Default, Clone)]
 pub(crate) struct Model {
     pub(crate) acknowledged: BTreeMap<(usize, u64), (Position, Vec<u8>)>,
-    /// Positions that a caller has received; a second use of one is a fault.
+    /// Positions that were acknowledged; a second use of one is a fault.
     pub(crate) issued: BTreeMap<(usize, Position), Vec<u8>>,
     /// The first number kept by the trims requested, and by those acknowledged.
     pub(crate) trims: BTreeMap<usize, (u64, u64)>,
@@ -39,7 +39,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Runs until all is done or the power is off; true if all was done.
+/// Runs to the end or until the power fails; true if it reached the end.
 pub(crate) fn workload(disk: &SimDisk, model: &mut Model, seed: u64, steps: u64) -> bool {
     workload_with(options(), disk, model, seed, steps)
 }
@@ -64,7 +64,7 @@ pub(crate) fn workload_with(
     }
     let mut random = fastrand_like(seed);
     for step in 0..steps {
-        // With an even seed one stream becomes silent: its only segment stays, later ones are
+        // With an even seed one stream falls silent: its only segment stays, later ones are
         // removed.
         let silent = |s: usize| s == 1 && step > 0 && seed.is_multiple_of(2);
         if step % 3 == 2 && !trim(&streams, model, random() % 4, silent) {
@@ -101,7 +101,7 @@ pub(crate) fn workload_with(
                 let old = model.issued.insert((s, position), payload.clone());
                 assert!(
                     old.is_none(),
-                    "{position:?} of {} was assigned twice",
+                    "{position:?} of {} was given out twice",
                     STREAMS[s].0
                 );
                 model
@@ -196,7 +196,7 @@ pub(crate) fn judge(disk: &SimDisk, model: &mut Model, at_least: Level, seed: u6
                 );
                 continue;
             };
-            // A number may have been assigned again only in another epoch.
+            // A number may have been reassigned only in another epoch.
             if record.position == *position {
                 assert_eq!(
                     record.payload, *payload,

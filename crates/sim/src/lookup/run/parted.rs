@@ -28,7 +28,7 @@ pub(super) enum When {
 }
 
 impl Run<'_> {
-    /// The entire run from the first publication on, except the search for all.
+    /// The whole run from the first publication on, except for the search for all.
     pub(super) fn fall_apart(&mut self, partition: &Partition, keys: &[Key]) {
         let searches = self.settings.searches.max(1);
         let (before, meanwhile) = keys.split_at(keys.len().div_ceil(2));
@@ -42,7 +42,7 @@ impl Run<'_> {
         let wait = lasts / searches;
         let mut new = meanwhile.iter();
         for number in 0..searches {
-            // Spread over the entire time.
+            // Spread over all the time.
             let due = (number as usize + 1) * meanwhile.len() / searches as usize;
             while meanwhile.len() - new.len() < due
                 && let Some(key) = new.next()
