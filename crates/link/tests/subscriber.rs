@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_flow::message::{
-    Entry, FrameWriter, Hello, Message, Place, Rolled, SchemaText, Stage, Welcome, decode,
+    Entry, FrameWriter, Hello, Message, Place, RollbackPoint, SchemaText, Stage, Welcome, decode,
 };
 use chappe_flow::{
     Channel, DeadLetterReason, Level, LossReason, Position, Records, RefusalReason, Schema,
@@ -69,7 +69,7 @@ fn schema(version: u32) -> Schema {
 fn accepted(channel: Channel, next: u64) -> Message<'static> {
     Message::Accepted {
         channel,
-        rollback: Rolled::No,
+        rollback: RollbackPoint::No,
         epoch: EPOCH,
         next,
         last: next - 1,
@@ -434,7 +434,7 @@ fn an_origin_that_was_restored_is_a_rollback_and_its_numbers_are_stored() {
     alone.subscribe(ONE, Some(at(EPOCH, 10)), Start::First);
     alone.receive(&[Message::Accepted {
         channel: ONE,
-        rollback: Rolled::Kept(at(EPOCH, 4)),
+        rollback: RollbackPoint::Kept(at(EPOCH, 4)),
         epoch: EPOCH + 1,
         next: 5,
         last: 4,

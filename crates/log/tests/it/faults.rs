@@ -23,7 +23,7 @@ fn the_nth_operation_fails() {
                     workload(&disk, &mut model, 40 + session, 15);
                 }
                 let untouched = disk.faults_hit() == 0;
-                disk.mend();
+                disk.clear_faults();
                 let killed = disk.kill();
                 judge(&killed, &mut model.clone(), Level::Process, nth);
                 judge(&disk.crash(nth), &mut model.clone(), Level::Power, nth);
