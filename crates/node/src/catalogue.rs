@@ -13,12 +13,13 @@ use chappe_stream::{
 };
 use tokio::sync::watch;
 
-use crate::accounts::AUDIT;
 use crate::completeness::{RunState, Slot};
 use crate::config::Config;
 
 pub(crate) use removal::{ABANDONED_CHECK_PERIOD, Abandoned, RemovalError, remove};
 
+/// The name of the audit stream, which only administrators read and only the node writes.
+pub(crate) const AUDIT: &str = "chappe.audit";
 /// Pause before an append to a full disk is retried; meanwhile the sender waits.
 pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(500);
 /// Time over which a stream's rate is measured.

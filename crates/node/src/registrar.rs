@@ -21,6 +21,8 @@ const RETRIES_MAX: u32 = 1_200;
 
 /// The prefix of the keys of the node's own entities.
 pub(crate) const OWN_KEYS: &str = "urn:chappe:";
+/// The type of the entities of links.
+pub(crate) const LINK_TYPE: &str = "Link";
 /// The owner of entities that the node itself publishes.
 pub(crate) const NODE_OWNER: &str = "node";
 
@@ -89,10 +91,7 @@ impl Registrar {
             (EntityKind::VirtualSensor, None),
             (EntityKind::Service, None),
             (EntityKind::Device, None),
-            (
-                EntityKind::Other,
-                Some(crate::links::ENTITY_TYPE.to_owned()),
-            ),
+            (EntityKind::Other, Some(LINK_TYPE.to_owned())),
         ] {
             let search = Search {
                 kind: Some(kind),

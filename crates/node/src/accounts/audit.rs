@@ -15,13 +15,12 @@ use chappe_stream::{
 };
 use chappe_transport::Hop;
 
+use crate::catalogue::AUDIT;
 use crate::clock;
 use crate::notices::NoticeKind;
 use crate::shared::App;
 
-/// The name of the audit stream.
-pub(crate) const AUDIT: &str = "chappe.audit";
-/// Its source.
+/// The source of the audit stream.
 const SOURCE: &str = "urn:chappe:audit";
 /// Time for a record to become safe.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);

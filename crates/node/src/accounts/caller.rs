@@ -7,8 +7,8 @@ use chappe_identity::{Principal, Reach, Rights, Role};
 use chappe_registry::is_in_scope;
 use chappe_stream::Timestamp;
 
-use super::{AUDIT, Account, OPERATOR, operator_rights};
-use crate::catalogue::Entry;
+use super::{Account, OPERATOR, operator_rights};
+use crate::catalogue::{AUDIT, Entry};
 use crate::devices::Device;
 use crate::shared::Shared;
 

@@ -19,7 +19,7 @@ use chappe_identity::{
 use chappe_stream::Timestamp;
 use tokio::sync::watch;
 
-pub(crate) use audit::{AUDIT, Audit, Change};
+pub(crate) use audit::{Audit, Change};
 pub(crate) use caller::{Caller, View};
 pub(crate) use owners::{OWNERS, Owners};
 pub(crate) use record::{Record, rights};

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use chappe_stream::StoreError;
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, Entry, key};
-use crate::accounts::AUDIT;
+use super::{AUDIT, Catalogue, Entry, key};
 use crate::devices::device_key;
 use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;

@@ -17,10 +17,10 @@ use chappe_transport::Hop;
 use super::kept::StateFile;
 use super::opening::PendingOpens;
 use super::{is_removed, link_key, link_name};
-use crate::accounts::AUDIT;
-use crate::catalogue::{CatalogueError, Entry};
+use crate::catalogue::{AUDIT, CatalogueError, Entry};
 use crate::completeness::{Loss, LossKind};
 use crate::notices::NoticeKind;
+use crate::registrar::LINK_TYPE;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, streams};
 
@@ -340,7 +340,7 @@ fn is_orphan(app: &App, owner: &str) -> bool {
 pub(super) fn entity(name: &str, address: &str) -> Entity {
     let key = link_key(name);
     let mut entity = Entity::new(key.clone(), EntityKind::Other, name);
-    entity.types = vec![super::ENTITY_TYPE.to_owned()];
+    entity.types = vec![LINK_TYPE.to_owned()];
     let address = Literal::new_simple_literal(address);
     let subject = NamedNode::new_unchecked(key);
     entity

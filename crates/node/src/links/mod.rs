@@ -28,9 +28,6 @@ pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile};
 pub(crate) use listen::{Listening, Sockets, bind};
 use opening::PendingOpens;
 
-/// The type of a link in the registry.
-pub(crate) const ENTITY_TYPE: &str = "Link";
-
 /// The key of a link in the registry, which is also the source of its streams.
 pub(crate) fn link_key(link: &str) -> String {
     format!("urn:chappe:link:{link}")
