@@ -277,6 +277,9 @@ fn bad_lines_are_refused_each_with_its_reason_and_the_rest_is_stored_or_nothing(
         assert_eq!((answer.status, counts(&answer)), (200, (1, 0, 0)));
         let drops = get(&operated.node, "/api/v1/drops").await.body;
         assert!(drops.contains("refused line"), "{drops}");
+        let completeness = get(&operated.node, "/api/v1/streams/lab.room/completeness").await;
+        let refused = &completeness.json()["refused"]["refused_line"];
+        assert_eq!(refused["elements"], 14, "{}", completeness.body);
         operated.node.shutdown().await.unwrap();
     });
 }

@@ -20,6 +20,7 @@ use super::busy::{busy, store_problem};
 use super::outcome::Written;
 use crate::catalogue::Entry;
 use crate::clock;
+use crate::completeness::{Loss, LossKind};
 use crate::permits::WRITE_UNIT_BYTES;
 use crate::shared::App;
 use crate::written::Turn;
@@ -132,6 +133,8 @@ impl Writing {
             let drops = &self.app.observability.drops;
             let stream = &self.entry.name;
             drops.record_times(refused, Hop::Element, "refused line", stream, first, None);
+            let loss = Loss::now(stream, LossKind::Refused, "refused_line", refused);
+            self.app.observability.ledger.note(loss);
         }
         match ended.and(settled) {
             Ok(()) => {
