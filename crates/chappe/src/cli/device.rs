@@ -1,0 +1,151 @@
+//! The command line of `chappe device`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chappe_device::host::{CriticalityRule, Order};
+use chappe_terminal::duration;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, Subcommand};
+
+use super::{NodeAddress, deadline};
+
+/// Verbs of `device`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Device {
+    /// Run the device that a file describes, replaying its recording as events.
+    #[command(
+        after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
+    )]
+    Run(DeviceRun),
+    /// Let a device go on in the streams of a device that it replaces.
+    #[command(
+        after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
+    )]
+    Replace(DeviceReplace),
+    /// List the places that were assigned to devices, with their former devices.
+    #[command(after_help = "Example:\n  chappe device places --json")]
+    Places {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
+    /// Leave devices out of a node: it neither subscribes to them nor registers them.
+    #[command(
+        after_help = "Examples:\n  chappe device exclude --name 'Lab printer'\n  chappe device exclude --type Printer --scope http://plant.example/hall-1\n  chappe device exclude --endpoint 'urn:uuid:3e1f*'\n\nAll given parts must match. Streams keep their elements. `chappe device excluded` lists the\nexclusions, `chappe device include NUMBER` takes the devices of one back."
+    )]
+    Exclude(DeviceExclude),
+    /// Take back devices that were left out.
+    #[command(after_help = "Example:\n  chappe device include 3")]
+    Include(DeviceInclude),
+    /// List the rules by which devices are left out.
+    #[command(after_help = "Example:\n  chappe device excluded --json")]
+    Excluded {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
+}
+
+/// Flags of `device replace`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceReplace {
+    /// The endpoint address of the device that is replaced.
+    pub former: String,
+    /// The endpoint address of the new device.
+    pub device: String,
+    /// The start of the streams' names; needed only if the former device has streams of several places.
+    #[arg(long)]
+    pub place: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `device exclude`.
+#[derive(Debug, Args)]
+#[group(id = "pattern", required = true, multiple = true, args = ["endpoint", "name", "device_type", "scope"])]
+pub(crate) struct DeviceExclude {
+    /// The endpoint address; `*` at the end stands for any text.
+    #[arg(long, value_name = "URI")]
+    pub endpoint: Option<String>,
+    /// The friendly name; `*` at the end stands for any text.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The type, as {namespace}local or by its local name.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub device_type: Option<String>,
+    /// The scope; it matches scopes below it, too.
+    #[arg(long, value_name = "URI")]
+    pub scope: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `device include`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceInclude {
+    /// The number of the exclusion.
+    #[arg(value_name = "NUMBER")]
+    pub id: u64,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `device run`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceRun {
+    /// The description of the device.
+    #[arg(value_name = "DEVICE.TOML")]
+    pub file: PathBuf,
+    /// The address of the device; on loopback, one for each device, such as 127.0.1.7.
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<IpAddr>,
+    /// The port of its services; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// Longest random delay before Hello and before answers to multicast.
+    ///
+    /// The standard's default protects large networks; use less in small ones.
+    #[arg(long, default_value = "2500ms", value_parser = duration, value_name = "DURATION")]
+    pub announce_within: Duration,
+    /// End when standard input ends, as it does when the parent process ends.
+    #[arg(long)]
+    pub end_with_input: bool,
+    /// Offer a notification tree: sinks that support it forward events.
+    ///
+    /// Other sinks get standard notifications. The directory holds the key that signs events and the
+    /// number of starts.
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+    /// Pace of the tree's events: flood, adaptive, fixed_window:16, fixed_period:1ms.
+    ///
+    /// Useful when several sources share one network.
+    #[arg(long, value_name = "PACER", requires = "tree", default_value = "flood")]
+    pub pacer: chappe_flow::pacer::Choice,
+    /// Sinks count an event of the tree as late after this time; at most 1h.
+    ///
+    /// deadline_ms of an event in DEVICE.TOML overrides it.
+    #[arg(long, requires = "tree", value_parser = deadline, value_name = "DURATION")]
+    pub deadline: Option<Duration>,
+    /// The order of the tree's sinks.
+    ///
+    /// By subscription, critical sinks first, or sinks that answered earlier events first.
+    #[arg(long, requires = "tree", default_value = Order::AsListed.name(),
+          value_parser = PossibleValuesParser::new(Order::ALL.map(Order::name)).try_map(|name| name.parse::<Order>()))]
+    pub order: Order,
+    /// Criticality of sinks by address, such as 10.1.0.0/16=7; may be repeated.
+    ///
+    /// The first matching prefix overrides the sink's own claim. Put 0.0.0.0/0=0 last to ignore all
+    /// claims.
+    #[arg(long, value_name = "PREFIX=0..255", requires = "tree")]
+    pub criticality: Vec<CriticalityRule>,
+    /// Also publish the device in the distributed hash table, through this node; may be repeated.
+    ///
+    /// Clients can then find it where multicast does not reach.
+    #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
+    pub entrances: Vec<SocketAddr>,
+}

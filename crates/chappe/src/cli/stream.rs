@@ -1,0 +1,114 @@
+//! The command lines of `chappe stream` and `chappe write`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chappe_terminal::duration;
+use clap::{Args, Subcommand};
+
+use super::NodeAddress;
+
+/// Verbs of `stream`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Stream {
+    /// Create a stream for elements that programs write.
+    #[command(
+        after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream create ward.pulse rate:double:{beat}/min --key bed --title 'Pulse by bed' --level power\n\nTypes: boolean, integer, double, text, bytes, samples. Units are UCUM codes: Cel, kPa, mmol/L, %.\nRepeating the command changes nothing; another definition of the same name is refused."
+    )]
+    Create(StreamCreate),
+    /// Show how many elements of a stream are stored, lost, refused and removed, and when its source was
+    /// away.
+    #[command(
+        after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream completeness heart-rate --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z\n  chappe stream completeness heart-rate --json\n\nExit code 1 when elements were lost or refused. Silence of a device that was away is no loss."
+    )]
+    Completeness(StreamCompleteness),
+    /// Remove a stream with all its elements.
+    #[command(
+        after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nRefused while its source exists or another node reads it. A later stream of the same name\nstarts in a new epoch."
+    )]
+    Remove(StreamRemove),
+}
+
+/// Flags of `stream create`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamCreate {
+    /// The name: parts of a-z, 0-9, `_` and `-`, joined by dots.
+    pub name: String,
+    /// The fields of its elements.
+    #[arg(required = true, value_name = "FIELD:TYPE[:UNIT]")]
+    pub fields: Vec<String>,
+    /// Its title, for people.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// What its elements survive: nothing, the end of the process, a loss of power.
+    ///
+    /// Default: the node's log.level.
+    #[arg(long, value_name = "LEVEL", value_parser = ["memory", "process", "power"])]
+    pub level: Option<String>,
+    /// What an element's key identifies, for a stream whose elements have keys.
+    #[arg(long, value_name = "WHAT")]
+    pub key: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `write`.
+#[derive(Debug, Args)]
+pub(crate) struct Write {
+    /// The stream.
+    pub stream: String,
+    /// The values of one element.
+    #[arg(required_unless_present_any = ["csv", "ndjson"], value_name = "FIELD=VALUE")]
+    pub values: Vec<String>,
+    /// Read comma-separated values whose first line names the columns.
+    #[arg(long, conflicts_with_all = ["values", "ndjson"])]
+    pub csv: bool,
+    /// Read one JSON object a line.
+    #[arg(long, conflicts_with = "values")]
+    pub ndjson: bool,
+    /// Read this file instead of standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "values")]
+    pub file: Option<PathBuf>,
+    /// The name of this input.
+    ///
+    /// A later run with the same name and the same input stores what is missing. Default: a random name,
+    /// so that only this run sends lines again without storing them twice.
+    #[arg(long, value_name = "NAME")]
+    pub producer: Option<String>,
+    /// How long to try again while the node cannot be reached or has no room.
+    #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION")]
+    pub retry_for: Duration,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `stream completeness`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamCompleteness {
+    /// The stream.
+    pub name: String,
+    /// Only elements with a source time from here on (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Only elements with a source time before this (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `stream remove`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamRemove {
+    /// The stream.
+    pub name: String,
+    /// Remove it even if it holds elements.
+    #[arg(long)]
+    pub force: bool,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
