@@ -83,7 +83,7 @@ fn a_missing_program_under_test_is_refused_with_a_hint() {
         let output = lab(&[&["bench"], scenario, &program].concat());
         let text = err(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains("no program /proc/nope"), "{text}");
+        assert!(text.contains("program /proc/nope does not exist"), "{text}");
         assert!(
             text.contains("hint: ") && text.contains("--program"),
             "{text}"

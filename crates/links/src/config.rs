@@ -36,7 +36,7 @@ pub const ADDRESS_BYTES_MAX: usize = 512;
 pub struct LinkConfig {
     /// Its name here, which can be a part of a stream's name, such as `ward-3`.
     pub name: String,
-    /// The kind: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (missed
+    /// Its protocol: `zeromq` (sessions: acknowledged once stored), `zeromq_best_effort` (missed
     /// elements are counted), `http_pull` (an endless response) or `http_push` (requests to this
     /// node).
     pub kind: LinkKind,
@@ -160,7 +160,7 @@ pub struct LinkLimits {
     /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
     #[schemars(range(min = 1, max = 65_535))]
     pub streams: usize,
-    /// Most bytes in flight and not yet stored, over all streams. Default 8 MiB.
+    /// Maximum number of bytes in flight and not yet stored, over all streams. Default 8 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub window_bytes: u64,
     /// Most bytes of one stream in flight and not yet stored. Default 1 MiB.

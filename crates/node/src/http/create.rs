@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_definition_that_cannot_be_written_is_refused_with_the_reason() {
         let table = [
-            (r#"{"name": "A", "fields": []}"#, "is no stream name"),
+            (r#"{"name": "A", "fields": []}"#, "is not a stream name"),
             (r#"{"name": "a", "fields": []}"#, "1 to 256 fields"),
             (
                 r#"{"name": "a", "fields": [{"name": "key", "type": "text"}]}"#,
@@ -248,7 +248,7 @@ mod tests {
             ),
             (
                 r#"{"name": "a", "fields": [{"name": "A", "type": "text"}]}"#,
-                "no usable field name",
+                "is not a usable field name",
             ),
             (
                 r#"{"name": "a", "fields": [{"name": "b", "type": "text", "unit": "m"}]}"#,
@@ -256,7 +256,7 @@ mod tests {
             ),
             (
                 r#"{"name": "a", "fields": [{"name": "b", "type": "double", "unit": ""}]}"#,
-                "is no UCUM unit: it is empty",
+                "is not a UCUM unit: it is empty",
             ),
             (
                 r#"{"name": "a", "title": "", "fields": [{"name": "b", "type": "text"}]}"#,

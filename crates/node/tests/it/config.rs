@@ -49,8 +49,8 @@ fn the_sample_changes_nothing_and_names_every_key() {
     assert!(keys().iter().all(|key| !key.meaning.is_empty()));
     // The keys of a repeatable table are listed as well.
     for line in [
-        "# kind: How it is spoken: `zeromq`",
-        "# limits.window_bytes: Bytes",
+        "# kind: Its protocol: `zeromq`",
+        "# limits.window_bytes: Maximum number of bytes",
     ] {
         assert!(sample().contains(line), "{line}");
     }

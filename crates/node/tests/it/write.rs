@@ -142,15 +142,20 @@ fn definitions_that_are_none_are_refused() {
     block(async {
         let operated = Operated::start(&config(directory.path()), None).await;
         let table = [
-            ("/name", json!("Lab"), 422, "is no stream name"),
-            ("/fields/0/unit", json!("celsius"), 422, "is no UCUM unit"),
+            ("/name", json!("Lab"), 422, "is not a stream name"),
+            (
+                "/fields/0/unit",
+                json!("celsius"),
+                422,
+                "is not a UCUM unit",
+            ),
             (
                 "/fields/2/unit",
                 json!("m"),
                 422,
                 "only numbers have a unit",
             ),
-            ("/fields/1/name", json!("temperature"), 422, "stands twice"),
+            ("/fields/1/name", json!("temperature"), 422, "occurs twice"),
             (
                 "/fields/1/name",
                 json!("key"),
@@ -569,7 +574,7 @@ fn values_are_read_in_other_units_over_rest_and_in_sql() {
             ("humidity:K", "has no field"),
             ("people:K", "has no unit"),
             ("temperature:Pa", "does not convert"),
-            ("temperature:kelvin", "is no UCUM unit"),
+            ("temperature:kelvin", "is not a UCUM unit"),
         ] {
             let answer = read(units).await;
             assert_eq!(answer.status, 400, "{answer:?}");
@@ -595,7 +600,7 @@ fn values_are_read_in_other_units_over_rest_and_in_sql() {
         for (expression, reason) in [
             ("in_unit(people, 'K')", "has no unit"),
             ("in_unit(temperature, 'Pa')", "does not convert"),
-            ("in_unit(temperature, 'kelvin')", "is no UCUM unit"),
+            ("in_unit(temperature, 'kelvin')", "is not a UCUM unit"),
         ] {
             let answer = query(&format!("select {expression} from lab_room")).await;
             assert_eq!(answer.status, 400, "{answer:?}");

@@ -36,7 +36,7 @@ pub struct Unit {
 #[non_exhaustive]
 pub enum UnitError {
     /// A code that is not UCUM, or not in the table.
-    #[error("{code:?} is no UCUM unit: {reason}")]
+    #[error("{code:?} is not a UCUM unit: {reason}")]
     Code {
         /// The beginning of the code.
         code: String,
