@@ -99,7 +99,7 @@ async function seesMovement(page, stream) {
   check((await picture(page)) === still, 'a paused chart stands still');
   await page.getByRole('button', { name: 'Go on' }).click();
   await until('movement after the pause', 5_000, async () => (await picture(page)) !== still);
-  await page.locator('.plot').focus();
+  await page.locator('.plot').first().focus();
   await page.keyboard.press('End');
   await page.keyboard.press('ArrowLeft');
   const reading = await until('a reading by keyboard', 5_000, () =>
