@@ -264,8 +264,10 @@ impl Sandbox {
 
     /// How often a prepared statement reads elements of views made here, in loops of its own each.
     pub(super) fn scans(&mut self, sql: &str) -> Result<usize, QueryError> {
-        let plan = format!("explain query plan {sql}");
-        let mut statement = self.connection.prepare(&plan).map_err(engine)?;
+        // Blanks around a statement do not count for its limit of bytes.
+        let plan = format!("explain query plan {}", sql.trim());
+        let statement = self.connection.prepare(&plan);
+        let mut statement = statement.map_err(|error| self.error(error))?;
         let mut rows = statement.query([]).map_err(engine)?;
         let scan = format!("SCAN {ELEMENTS_ALIAS} ");
         let mut scans = 0;

@@ -699,7 +699,10 @@ fn the_plan_says_why_sqlite_evaluates() {
             "select a is (a not in ()) as a from s",
             "it has IN without values",
         ),
-        ("select t.a from s as t, s", "it has , in an unexpected position"),
+        (
+            "select t.a from s as t, s",
+            "it has , in an unexpected position",
+        ),
     ] {
         let (planned, _) = paths(text);
         let reason = reason.to_owned();

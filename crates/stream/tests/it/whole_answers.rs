@@ -470,3 +470,15 @@ fn a_schema_that_changes_while_a_stream_is_read_is_an_error() {
         "{error}"
     );
 }
+
+#[test]
+fn a_statement_is_limited_without_the_blanks_around_it() {
+    let store = store();
+    let log = stream(&store, "a", &[("n", FieldType::Integer)]);
+    let run = |statement: &str| query_streams(statement, &[&log], LIMITS(), &Scope::default());
+    let blanks = "\n".repeat(50_000);
+    let answer = run(&format!("select 1 as one -- {blanks}")).expect("is short");
+    assert_eq!(answer.rows.len(), 1);
+    let long = run(&format!("select '{blanks}' as one"));
+    assert!(matches!(long, Err(QueryError::Limit { .. })), "{long:?}");
+}
