@@ -89,9 +89,9 @@ class Node:
     def get(self, path: str) -> dict:
         try:
             with urllib.request.urlopen(f"{self.address}{path}", timeout=60) as answer:
-                return {"code": answer.status, **json.loads(answer.read())}
+                return {**json.loads(answer.read()), "code": answer.status}
         except urllib.error.HTTPError as error:
-            return {"code": error.code, **json.loads(error.read())}
+            return {**json.loads(error.read()), "code": error.code}
 
     def command(self, *arguments: str) -> dict:
         """Runs a command of the program against this node."""

@@ -191,9 +191,9 @@ class Life:
         request = urllib.request.Request(f"{self.address}{path}")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return {"code": answer.status, **json.loads(answer.read())}
+                return {**json.loads(answer.read()), "code": answer.status}
         except urllib.error.HTTPError as error:
-            return {"code": error.code, **json.loads(error.read())}
+            return {**json.loads(error.read()), "code": error.code}
 
     def judge(self) -> dict[str, str]:
         """Compares all stored elements with those received; returns the streams' epochs."""
