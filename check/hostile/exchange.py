@@ -187,8 +187,9 @@ def contact_points(exchange: Exchange, origin: Origin) -> None:
         problem(f"a subscription that is {body[:10]!r}", answer, 400)
     for name in ("x", "%00", "../x", "a" * 5_000, "%ff"):
         for method in ("PUT", "DELETE"):
+            # A path that is no operation needs a credential.
             problem(f"{method} of subscription {name[:10]}",
-                    exchange.ask(method, f"{SUBSCRIPTIONS}/{name}"), 400, 404, 405)
+                    exchange.ask(method, f"{SUBSCRIPTIONS}/{name}"), 400, 401, 404, 405)
     slowest = 0.0
     for kind in ("wrong", "silent", "endless", "redirect", "head", "status", "close"):
         start = time.monotonic()
