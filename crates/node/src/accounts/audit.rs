@@ -49,6 +49,11 @@ pub(crate) struct Audit;
 impl Audit {
     /// Records a change.
     pub(crate) async fn record(app: &App, change: Change) {
+        if change.status == 403 && !app.accounts.records_refusal() {
+            let drops = &app.observability.drops;
+            drops.record(Hop::Http, "refusal not recorded", AUDIT, "too many", None);
+            return;
+        }
         let (of, element) = (app.clone(), element(change));
         // The record is written even if the client disconnects meanwhile.
         let writing = tokio::spawn(async move { write(&of, element).await });

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use chappe_identity::{
     Attempts, DistinguishedName, Host, Rights, Role, Token, TokenHash, check_account_name,
 };
+use chappe_machine::{TokenBucket, TokenRate};
 use chappe_stream::Timestamp;
 use tokio::sync::watch;
 
@@ -114,8 +115,17 @@ pub(crate) struct Accounts {
     writing: Mutex<()>,
     changes: watch::Sender<u64>,
     attempts: Mutex<Attempts>,
+    /// Limits records of refused changes.
+    refusals: Mutex<TokenBucket>,
     clock: Instant,
 }
+
+/// Refused changes that are recorded; reason: an account must not push older records out of the audit stream, and
+/// a million records last for eleven days at this rate.
+const REFUSALS: TokenRate = TokenRate {
+    per_s: 1,
+    burst: 500,
+};
 
 impl Accounts {
     /// The accounts of a file, and the first administrator.
@@ -133,6 +143,7 @@ impl Accounts {
             writing: Mutex::default(),
             changes: watch::Sender::new(0),
             attempts: Mutex::default(),
+            refusals: Mutex::new(TokenBucket::full(chappe_machine::Instant::ZERO, REFUSALS)),
             clock: Instant::now(),
         })
     }
@@ -188,6 +199,14 @@ impl Accounts {
     pub(crate) fn fail(&self, host: Host) -> Result<(), Duration> {
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.fail(host, self.clock.elapsed())
+    }
+
+    /// Whether one more refused change is recorded.
+    pub(crate) fn records_refusal(&self) -> bool {
+        let now = chappe_machine::Instant::ZERO + self.clock.elapsed();
+        let refusals = self.refusals.lock();
+        let mut refusals = refusals.unwrap_or_else(PoisonError::into_inner);
+        refusals.take(now, 1, REFUSALS).is_ok()
     }
 
     /// Adds an account.

@@ -5,11 +5,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use chappe_identity::Role;
 use chappe_links::{DeadLetter, LinkConfig, LinkError, LinkStatus, PeerStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::guard::Subject;
+use super::guard::{Subject, outside_problem};
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
@@ -115,6 +116,13 @@ pub(super) async fn add(
     body: Body,
 ) -> Result<Response, Problem> {
     let link: LinkConfig = params::json(&app, body).await?;
+    // The node reads these files, whoever may, and sends the token to the link's address.
+    let names_file = link.token_file.is_some() || link.authorities.is_some();
+    if names_file && !caller.administers() {
+        let extent =
+            "a link with files of the node's host (token_file, authorities) needs administer";
+        return Err(outside_problem(&caller, Role::Operate, extent));
+    }
     let name = link.name.clone();
     crate::links::add(&app, link, caller.name())
         .await

@@ -302,6 +302,51 @@ fn live_data_is_filtered_and_ends_with_the_account() {
 }
 
 #[test]
+fn only_an_administrator_names_files_of_the_host_in_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(closed(directory.path())).await;
+        let token = world.add("plant", &["operate"]).await;
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "abc").unwrap();
+        for file in ["token_file", "authorities"] {
+            let mut link = json!({"name": "a", "kind": "http_pull", "streams": ["*"],
+                "address": "http://127.0.0.1:1"});
+            link[file] = json!(secret);
+            let answer = world
+                .ask(Some(&token), "POST", "/api/v1/links", &link)
+                .await;
+            assert_eq!(answer.status, 403, "{file}: {}", answer.body);
+        }
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn refused_changes_do_not_flood_the_audit_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(closed(directory.path())).await;
+        let token = world.add("reader", &["read"]).await;
+        for _ in 0..600 {
+            let answer = world
+                .ask(Some(&token), "DELETE", "/api/v1/streams/none", &Json::Null)
+                .await;
+            assert_eq!(answer.status, 403, "{}", answer.body);
+        }
+        let drops = world
+            .ask(Some(&world.token), "GET", "/api/v1/drops", &Json::Null)
+            .await;
+        assert!(
+            drops.body.contains("refusal not recorded"),
+            "{}",
+            drops.body
+        );
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn accounts_survive_a_restart_and_changes_are_on_record() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

@@ -80,6 +80,11 @@ fn a_definition_can_be_repeated_and_another_one_is_refused_with_the_difference()
         let entity = "/api/v1/entities/urn%3Achappe%3Astream%3Alab.room";
         let owner = get(&operated.node, entity).await.json()["owner"].clone();
         assert_eq!(owner, "operator");
+        let mut namesake = definition();
+        namesake["name"] = json!("lab_room");
+        let refused = operated.change("POST", "/api/v1/streams", &namesake).await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+        assert!(refused.body.contains("same name in SQL"), "{refused:?}");
         let table = [
             (
                 "/title",
@@ -143,6 +148,12 @@ fn definitions_that_are_none_are_refused() {
         let operated = Operated::start(&config(directory.path()), None).await;
         let table = [
             ("/name", json!("Lab"), 422, "is not a stream name"),
+            (
+                "/name",
+                json!("chappe_audit"),
+                422,
+                "the node's own streams",
+            ),
             (
                 "/fields/0/unit",
                 json!("celsius"),
