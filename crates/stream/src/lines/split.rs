@@ -31,11 +31,35 @@ impl<'a> Record<'a> {
     }
 }
 
+/// The part of a CSV cell at which the next byte is. A quote begins a cell in quotes only as its first byte: one
+/// elsewhere is a mistake of its line and of no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Begin,
+    Plain,
+    Quoted,
+    /// After a quote within a cell in quotes: it ends there, or the quote is doubled.
+    Closed,
+}
+
+impl Cell {
+    const fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Quoted, b'"') => Self::Closed,
+            (Self::Quoted, _) | (Self::Begin | Self::Closed, b'"') => Self::Quoted,
+            (_, b',') => Self::Begin,
+            // The byte order mark.
+            (Self::Begin, 0xef | 0xbb | 0xbf) => Self::Begin,
+            _ => Self::Plain,
+        }
+    }
+}
+
 /// What the next byte is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Lines; for CSV: whether within quotes.
-    Line { quoted: bool },
+    /// Lines; for CSV with the part of a cell.
+    Line(Cell),
     /// JSON, before the first value.
     Start,
     /// Before a value of the array; the first may be missing.
@@ -77,7 +101,7 @@ impl Splitter {
     pub fn new(format: Format) -> Self {
         let state = match format {
             Format::Json => State::Start,
-            Format::Ndjson | Format::Csv => State::Line { quoted: false },
+            Format::Ndjson | Format::Csv => State::Line(Cell::Begin),
         };
         Self {
             format,
@@ -113,7 +137,11 @@ impl Splitter {
     /// The body ends within a value, or the error of `each`.
     pub fn finish(&mut self, each: &mut Each<'_>) -> Result<(), Broken> {
         match self.state {
-            State::Line { .. } => self.end_record(each),
+            State::Line(Cell::Quoted) => {
+                self.lines = self.begin;
+                Err(self.broken("the body ends within the cell in quotes that begins in this line"))
+            }
+            State::Line(_) => self.end_record(each),
             // A scalar ends with the body.
             State::Value {
                 depth: 0,
@@ -131,26 +159,23 @@ impl Splitter {
 
     fn push_lines(&mut self, bytes: &[u8], each: &mut Each<'_>) -> Result<(), Broken> {
         let is_csv = self.format == Format::Csv;
-        let State::Line { mut quoted } = self.state else {
+        let State::Line(mut cell) = self.state else {
             return Ok(());
         };
         let mut start = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            match byte {
-                b'"' if is_csv => quoted = !quoted,
-                b'\n' => {
-                    self.lines += 1;
-                    if !quoted {
-                        self.hold(&bytes[start..at]);
-                        start = at + 1;
-                        self.state = State::Line { quoted };
-                        self.end_record(each)?;
-                    }
-                }
-                _ => {}
+            self.lines += u64::from(*byte == b'\n');
+            if *byte == b'\n' && cell != Cell::Quoted {
+                self.hold(&bytes[start..at]);
+                start = at + 1;
+                cell = Cell::Begin;
+                self.state = State::Line(cell);
+                self.end_record(each)?;
+            } else if is_csv {
+                cell = cell.after(*byte);
             }
         }
-        self.state = State::Line { quoted };
+        self.state = State::Line(cell);
         self.hold(&bytes[start..]);
         Ok(())
     }

@@ -153,7 +153,6 @@ fn each_bad_row_is_refused_with_its_reason() {
         ("b\nyes\n", "type boolean"),
         ("t\na\"b\n", "a quote is inside"),
         ("t\n\"a\"b\n", "a comma is missing"),
-        ("t\n\"a\n", "no closing quote"),
         ("i\n\"\n\"\n", "type integer"),
     ];
     for (body, reason) in table {
@@ -213,6 +212,34 @@ fn an_array_is_read_until_it_loses_its_structure() {
             "{body}: {error}"
         );
     }
+}
+
+#[test]
+fn a_stray_quote_spoils_its_own_line_only() {
+    let body = b"i,t\n1,a\n2,5\" pipe\n3,\"b\nc\"\n4,\"x\"\"y\"\n5,\"z\"q\n6,d\n";
+    for piece in 1..20 {
+        let (lines, outcome) = read(Format::Csv, schema(None), body, piece);
+        outcome.unwrap();
+        let found: Vec<_> = lines
+            .iter()
+            .map(|it| (it.line, it.element.is_ok()))
+            .collect();
+        let right = [
+            (2, true),
+            (3, false),
+            (4, true),
+            (6, true),
+            (7, false),
+            (8, true),
+        ];
+        assert_eq!(found, right);
+    }
+    let open = b"i,t\n1,a\n2,\"b\n3,c\n";
+    let (lines, outcome) = read(Format::Csv, schema(None), open, 5);
+    assert_eq!(lines.len(), 1);
+    let Broken { line, reason } = outcome.unwrap_err();
+    assert_eq!(line, 3);
+    assert!(reason.contains("within the cell in quotes"), "{reason}");
 }
 
 #[test]
