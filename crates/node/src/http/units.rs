@@ -27,6 +27,10 @@ impl Units {
             let from = field.unit.as_deref().ok_or_else(|| {
                 Problem::bad_request(format!("units: the field {name:?} has no unit"))
             })?;
+            if units.fields.iter().any(|(known, _)| known == name) {
+                let detail = format!("units: the field {name:?} has two units");
+                return Err(Problem::bad_request(detail));
+            }
             let conversion = Conversion::new(from, unit)
                 .map_err(|error| Problem::bad_request(format!("units: {error}")))?;
             units.fields.push((name.to_owned(), conversion));

@@ -584,6 +584,7 @@ fn values_are_read_in_other_units_over_rest_and_in_sql() {
             ("temperature", "is not FIELD:UNIT"),
             ("humidity:K", "has no field"),
             ("people:K", "has no unit"),
+            ("temperature:K,temperature:Cel", "has two units"),
             ("temperature:Pa", "does not convert"),
             ("temperature:kelvin", "is not a UCUM unit"),
         ] {
