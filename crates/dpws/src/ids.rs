@@ -51,7 +51,7 @@ impl Ids {
 
     /// A random number in `0..=1` with 53 bits.
     pub(crate) fn fraction(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss)] // 53 bits fit a double.
+        // 53 bits fit a double.
         let high = (self.next() as u64 >> 11) as f64;
         high / (1_u64 << 53) as f64
     }

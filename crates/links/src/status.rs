@@ -210,7 +210,6 @@ fn as_text<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error
     to.collect_str(value)
 }
 
-#[allow(clippy::ref_option, reason = "the signature that serde calls")]
 fn as_text_if_known<S: Serializer>(value: &Option<Position>, to: S) -> Result<S::Ok, S::Error> {
     value.map(|value| value.to_string()).serialize(to)
 }

@@ -74,7 +74,6 @@ impl Values {
         self.sum.add_real(value);
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn finish(&self) -> Option<BucketValues> {
         (self.count > 0).then(|| BucketValues {
             count: self.count,
@@ -192,7 +191,6 @@ impl Pass {
         self.counts[bucket] += 1;
         for field in 0..self.fields.len() {
             let value = records.value(view, self.fields[field].0)?;
-            #[allow(clippy::cast_precision_loss)]
             let number = match value {
                 Stored::Boolean(value) => f64::from(u8::from(value)),
                 Stored::Integer(value) => value as f64,

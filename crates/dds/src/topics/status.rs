@@ -91,7 +91,6 @@ impl SubscriptionStatus {
 }
 
 /// A position in its usual text form.
-#[allow(clippy::ref_option, reason = "serde gives it so")]
 fn shown<S: Serializer>(position: &Option<Position>, serializer: S) -> Result<S::Ok, S::Error> {
     position.map(|at| at.to_string()).serialize(serializer)
 }

@@ -414,7 +414,7 @@ fn rows_per_event(field: &FlatField, period: Duration) -> usize {
     };
     // Rounded: 100 ms at 360 Hz are 36 samples, although 1/360 s is not a whole number of nanoseconds.
     let rows = (period.as_secs_f64() / sample.as_secs_f64()).round();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to 10^11.
+    // 1 to 10^11.
     let rows = rows as usize;
     rows.max(1)
 }

@@ -122,7 +122,6 @@ pub(super) async fn range(
     })
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn view(stream: String, range: RangeBuckets, schema: &StreamSchema) -> RangeView {
     let width = i64::try_from(range.width_ns).unwrap_or(i64::MAX);
     let count = i64::try_from(range.counts.len()).unwrap_or(i64::MAX);

@@ -53,7 +53,6 @@ impl Units {
 fn convert(value: &mut Value, conversion: Conversion) {
     match value {
         Value::Double(number) => *number = conversion.apply(*number),
-        #[allow(clippy::cast_precision_loss)]
         Value::Integer(number) => *value = Value::Double(conversion.apply(*number as f64)),
         Value::Samples(samples) => {
             for number in &mut samples.values {

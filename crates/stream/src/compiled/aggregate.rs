@@ -190,7 +190,6 @@ impl<'v> Accumulator<'v> {
             Self::Extreme(_, best) => best,
             Self::Sum(AggregateKind::Total, sum) => Datum::real(sum.total()),
             Self::Sum(_, sum) if sum.count == 0 => Datum::Null,
-            #[allow(clippy::cast_precision_loss)]
             Self::Sum(AggregateKind::Average, sum) => Datum::real(sum.total() / sum.count as f64),
             Self::Sum(_, sum) => match sum.real {
                 None => Datum::Integer(sum.integer),
@@ -258,7 +257,6 @@ impl Sum {
         real.add(number);
     }
 
-    #[allow(clippy::cast_precision_loss)]
     pub(crate) fn total(&self) -> f64 {
         match self.real {
             None => self.integer as f64,
@@ -267,7 +265,6 @@ impl Sum {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
 impl Compensated {
     fn from_integer(number: i64) -> Self {
         let low = if number.unsigned_abs() >= LARGE {

@@ -68,7 +68,6 @@ impl<'v> Datum<'v> {
     pub(super) fn double(&self) -> Result<Option<f64>, NotCompilable> {
         match self {
             Self::Null => Ok(None),
-            #[allow(clippy::cast_precision_loss)]
             Self::Integer(number) => Ok(Some(*number as f64)),
             Self::Real(number) => Ok(Some(*number)),
             _ => Err(NotCompilable),
@@ -130,7 +129,6 @@ fn integer_to_real(integer: i64, real: f64) -> Ordering {
     if real < -END {
         return Ordering::Greater;
     }
-    #[allow(clippy::cast_possible_truncation)]
     let whole = real as i64;
     let order = integer.cmp(&whole);
     order.then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal))

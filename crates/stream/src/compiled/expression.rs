@@ -361,7 +361,6 @@ impl Arithmetic {
             Self::Divide => one / two,
             Self::Remainder => match (whole(left), whole(right)) {
                 (_, 0) => return Ok(Datum::Null),
-                #[allow(clippy::cast_precision_loss)]
                 (left, right) => left.wrapping_rem(right) as f64,
             },
         }))
@@ -393,7 +392,6 @@ fn count<'v>(number: usize) -> Datum<'v> {
 fn whole(number: &Datum<'_>) -> i64 {
     match number {
         Datum::Integer(number) => *number,
-        #[allow(clippy::cast_possible_truncation)]
         Datum::Real(number) => *number as i64,
         _ => 0,
     }
@@ -467,7 +465,6 @@ fn concatenate<'v>(left: &Datum<'_>, right: &Datum<'_>, most: usize) -> Evaluate
 /// parses them: the nearest double of the rounded decimal number. A quotient of two exact doubles
 /// is that too. The product with its error determines the side of a tie; where 18 digits might not
 /// suffice, SQLite decides.
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn round(number: f64, digits: u8) -> Result<f64, NotCompilable> {
     // Beyond 2^52 there are no digits after the point.
     const WHOLE: f64 = 4_503_599_627_370_496.0;

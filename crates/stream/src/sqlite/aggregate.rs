@@ -665,7 +665,6 @@ impl Stats {
         added.is_some()
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn value(&self, kind: Kind) -> Value {
         let real = |number: f64| match number.is_nan() {
             true => Value::Null,

@@ -133,7 +133,6 @@ fn whole_below(number: f64) -> Option<(i64, bool)> {
     // 2^63: doubles below it and not below its negative have a whole part of 64 bits.
     const END: f64 = 9_223_372_036_854_775_808.0;
     let floor = number.floor();
-    #[allow(clippy::cast_possible_truncation, clippy::float_cmp)]
     (-END..END)
         .contains(&floor)
         .then_some((floor as i64, floor == number))

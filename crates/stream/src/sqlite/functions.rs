@@ -79,7 +79,6 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
 /// The argument as a number; null for what is none.
 fn number(context: &Context<'_>, index: usize) -> Option<f64> {
     match context.get_raw(index) {
-        #[allow(clippy::cast_precision_loss)]
         ValueRef::Integer(number) => Some(number as f64),
         ValueRef::Real(number) => Some(number),
         _ => None,

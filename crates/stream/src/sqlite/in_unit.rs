@@ -23,7 +23,6 @@ pub(super) fn register(connection: &Connection, flags: FunctionFlags) -> Result<
 
 fn convert(context: &Context<'_>) -> Result<Option<f64>> {
     let number = match context.get_raw(0) {
-        #[allow(clippy::cast_precision_loss)]
         ValueRef::Integer(number) => number as f64,
         ValueRef::Real(number) => number,
         _ => return Ok(None),

@@ -143,7 +143,6 @@ fn coerce(value: ValueRef<'_>, wanted: FieldType) -> Option<Value> {
         }
         (ValueRef::Integer(number), FieldType::Integer) => Some(Value::Integer(number)),
         (ValueRef::Real(number), FieldType::Integer) => whole(number).map(Value::Integer),
-        #[allow(clippy::cast_precision_loss)]
         (ValueRef::Integer(number), FieldType::Double) => Some(Value::Double(number as f64)),
         (ValueRef::Real(number), FieldType::Double) => Some(Value::Double(number)),
         (ValueRef::Text(text), FieldType::Text) => {
@@ -159,7 +158,6 @@ fn coerce(value: ValueRef<'_>, wanted: FieldType) -> Option<Value> {
 fn whole(number: f64) -> Option<i64> {
     // 2^63 is the first double that is too large; -2^63 is a whole number of 64 bits.
     const END: f64 = 9_223_372_036_854_775_808.0;
-    #[allow(clippy::cast_possible_truncation)]
     (number.fract() == 0.0 && (-END..END).contains(&number)).then_some(number as i64)
 }
 

@@ -116,7 +116,6 @@ fn integer(context: &Context<'_>, index: usize) -> Result<Option<i64>> {
 fn number(context: &Context<'_>, index: usize) -> Result<Option<f64>> {
     match context.get_raw(index) {
         ValueRef::Null => Ok(None),
-        #[allow(clippy::cast_precision_loss)]
         ValueRef::Integer(number) => Ok(Some(number as f64)),
         ValueRef::Real(number) => Ok(Some(number)),
         _ => Err(wrong("a value is a number here")),
@@ -218,7 +217,6 @@ impl Aggregate<Edges, Option<Value>> for Delta {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn real(value: &Value) -> Result<f64> {
     match value {
         Value::Integer(number) => Ok(*number as f64),
@@ -262,7 +260,6 @@ impl Aggregate<Counter, Option<f64>> for Rate {
         let (Some(first), Some((last, _))) = (counter.first_time, counter.last) else {
             return Ok(None);
         };
-        #[allow(clippy::cast_precision_loss)]
         let seconds = (i128::from(last) - i128::from(first)) as f64 / 1e9;
         Ok((last > first).then(|| counter.increase / seconds))
     }
@@ -314,7 +311,6 @@ impl Aggregate<Neighbours, Option<f64>> for Interpolate {
             return Ok(Some(before.1));
         }
         let distance = |from: i64, to: i64| i128::from(to) - i128::from(from);
-        #[allow(clippy::cast_precision_loss)]
         let part = distance(before.0, at) as f64 / distance(before.0, after.0) as f64;
         Ok(Some(before.1 + (after.1 - before.1) * part))
     }
@@ -409,7 +405,6 @@ fn lttb(points: &[Point], wanted: usize) -> Vec<Point> {
         };
         let origin = selected[selected.len() - 1];
         let x = |point: &Point| distance(origin.0, point.0);
-        #[allow(clippy::cast_precision_loss)]
         let count = next.len() as f64;
         let mean_x = next.iter().map(x).sum::<f64>() / count;
         let mean_y = next.iter().map(|point| point.1 / count).sum::<f64>();
@@ -428,7 +423,6 @@ fn lttb(points: &[Point], wanted: usize) -> Vec<Point> {
     selected
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn distance(from: i64, to: i64) -> f64 {
     (i128::from(to) - i128::from(from)) as f64
 }
