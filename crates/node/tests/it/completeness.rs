@@ -4,9 +4,9 @@
 //! link, and a device that is unplugged; each on real nodes on loopback. Dead letters are in
 //! `crates/chappe/tests/it/dead_letters.rs`.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::common::devices::{described, host_options, looking, unique};
 use crate::common::linked::{fix, link, origin_config, stored, subscriber_config, until};
@@ -22,6 +22,8 @@ use serde_json::{Value as Json, json};
 const STREAM: &str = "ward.bed1";
 /// Names the directory of a writer that is to be killed.
 const WRITER: &str = "CHAPPE_TEST_KILLED_WRITER";
+/// The end of the line by which it says that all its elements are acknowledged.
+const ACKNOWLEDGED: &str = "all acknowledged";
 /// Elements that the killed writer stores, and those stored before.
 const KILLED: i64 = 400;
 const BEFORE: i64 = 10;
@@ -70,7 +72,7 @@ fn killed_writer() {
     chappe_node::runtime().unwrap().block_on(async {
         let node = Node::start(config).await.unwrap();
         produce(&node, BEFORE..BEFORE + KILLED).await;
-        std::fs::write(directory.join("acknowledged"), "").unwrap();
+        println!("{ACKNOWLEDGED}");
         std::future::pending::<()>().await;
     });
 }
@@ -86,13 +88,12 @@ fn elements_at_level_memory_that_a_kill_takes_are_counted() {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["completeness::killed_writer", "--exact", "--nocapture"])
         .env(WRITER, directory.path())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    while !directory.path().join("acknowledged").exists() {
-        assert_eq!(writer.try_wait().unwrap(), None, "it ended too early");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // The lines end early if the writer does.
+    let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with(ACKNOWLEDGED)));
     // SIGKILL.
     writer.kill().unwrap();
     writer.wait().unwrap();
