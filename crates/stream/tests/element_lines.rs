@@ -1,8 +1,6 @@
 //! Goal: the readers of text formats take any bytes, within bounds of memory and time.
 //! Method: the seeds of the fuzz target, and bodies made to cost much.
 
-#![allow(unsafe_code, reason = "the allocator that counts")]
-
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]

@@ -123,9 +123,10 @@ pub(super) async fn range(
 }
 
 fn view(stream: String, range: RangeBuckets, schema: &StreamSchema) -> RangeView {
-    let width = i64::try_from(range.width_ns).unwrap_or(i64::MAX);
-    let count = i64::try_from(range.counts.len()).unwrap_or(i64::MAX);
-    let to = range.from.0.saturating_add(width.saturating_mul(count));
+    // A span may be wider than a time can be.
+    let span = i128::from(range.width_ns).saturating_mul(range.counts.len() as i128);
+    let to = i128::from(range.from.0).saturating_add(span);
+    let to = i64::try_from(to).unwrap_or(i64::MAX);
     let unit = |name: &str| {
         let mut fields = schema.fields.iter();
         let field = fields.find(|field| field.name == name);
@@ -156,5 +157,25 @@ fn view(stream: String, range: RangeBuckets, schema: &StreamSchema) -> RangeView
         count: range.counts,
         elements: range.elements,
         damaged: range.damaged,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_span_of_centuries_is_exact() {
+        let range = RangeBuckets {
+            from: Timestamp(-1_000_000_000_000_000_000),
+            width_ns: 1_000_000_000_000_000_000,
+            counts: vec![0; 10],
+            fields: Vec::new(),
+            elements: 0,
+            damaged: 0,
+        };
+        let schema = StreamSchema::default();
+        let end = Timestamp(9_000_000_000_000_000_000);
+        assert_eq!(view("s".into(), range, &schema).to, end.to_string());
     }
 }

@@ -142,6 +142,8 @@ struct Edge {
 #[derive(Default)]
 struct Edges {
     rows: i64,
+    /// Rows with a value.
+    values: u64,
     first: Option<(i64, Value)>,
     last: Option<(i64, Value)>,
 }
@@ -153,6 +155,7 @@ impl Edges {
         let Some((value, time)) = row(context, self.rows)? else {
             return Ok(());
         };
+        self.values += 1;
         if first && self.first.as_ref().is_none_or(|first| time < first.0) {
             self.first = Some((time, value.into_owned()?));
         }
@@ -202,10 +205,10 @@ impl Aggregate<Edges, Option<Value>> for Delta {
 
     fn finalize(&self, _: &mut Context<'_>, edges: Option<Edges>) -> Result<Option<Value>> {
         let edges = edges.unwrap_or_default();
-        let (Some((from, first)), Some((to, last))) = (edges.first, edges.last) else {
+        let (Some((_, first)), Some((_, last))) = (edges.first, edges.last) else {
             return Ok(None);
         };
-        if from == to {
+        if edges.values < 2 {
             return Ok(None);
         }
         Ok(Some(match (&first, &last) {
@@ -232,8 +235,55 @@ struct Rate;
 #[derive(Default)]
 struct Counter {
     first_time: Option<i64>,
-    last: Option<(i64, f64)>,
-    increase: f64,
+    last: Option<(i64, Reading)>,
+    /// The increases of integers, which are exact, and of other numbers.
+    whole: i128,
+    real: f64,
+}
+
+/// A value of a counter.
+#[derive(Debug, Clone, Copy)]
+enum Reading {
+    Whole(i64),
+    Real(f64),
+}
+
+impl Reading {
+    fn of(context: &Context<'_>) -> Result<Option<Self>> {
+        Ok(match context.get_raw(0) {
+            ValueRef::Integer(number) => Some(Self::Whole(number)),
+            _ => number(context, 0)?.map(Self::Real),
+        })
+    }
+
+    fn real(self) -> f64 {
+        match self {
+            Self::Whole(number) => number as f64,
+            Self::Real(number) => number,
+        }
+    }
+}
+
+impl Counter {
+    /// Adds the increase from `before`; a counter that has gone back began again at 0.
+    fn add(&mut self, before: Reading, value: Reading) {
+        match (before, value) {
+            (Reading::Whole(before), Reading::Whole(value)) => {
+                let from = if value < before { 0 } else { before };
+                self.whole = self
+                    .whole
+                    .saturating_add(i128::from(value) - i128::from(from));
+            }
+            _ => {
+                let (before, value) = (before.real(), value.real());
+                self.real += if value < before {
+                    value
+                } else {
+                    value - before
+                };
+            }
+        }
+    }
 }
 
 impl Aggregate<Counter, Option<f64>> for Rate {
@@ -242,14 +292,13 @@ impl Aggregate<Counter, Option<f64>> for Rate {
     }
 
     fn step(&self, context: &mut Context<'_>, counter: &mut Counter) -> Result<()> {
-        let (Some(value), Some(time)) = (number(context, 0)?, integer(context, 1)?) else {
+        let (Some(value), Some(time)) = (Reading::of(context)?, integer(context, 1)?) else {
             return Ok(());
         };
         match counter.last {
             None => counter.first_time = Some(time),
             Some((before, _)) if time <= before => return Ok(()),
-            Some((_, before)) if value < before => counter.increase += value,
-            Some((_, before)) => counter.increase += value - before,
+            Some((_, before)) => counter.add(before, value),
         }
         counter.last = Some((time, value));
         Ok(())
@@ -261,7 +310,8 @@ impl Aggregate<Counter, Option<f64>> for Rate {
             return Ok(None);
         };
         let seconds = (i128::from(last) - i128::from(first)) as f64 / 1e9;
-        Ok((last > first).then(|| counter.increase / seconds))
+        let increase = counter.whole as f64 + counter.real;
+        Ok((last > first).then(|| increase / seconds))
     }
 }
 

@@ -369,6 +369,19 @@ fn functions_over_times_give_what_they_say() {
         let answer = ask(&log, &format!("select {expression} from s")).expect(expression);
         assert_eq!(answer.rows, [[wanted]], "{expression}");
     }
+    // Integers that no double has, and rows of one time.
+    let large = "(select 1700000000000000000 as v, 0 as t union all select 1700000000000000100, 1000000000)";
+    let equal = "(select 1 as v, 7 as t union all select 5, 7)";
+    for (expression, rows, wanted) in [
+        ("rate(v, t)", large, Value::Double(100.0)),
+        ("delta(v, t)", large, Value::Integer(100)),
+        ("delta(v, t)", equal, Value::Integer(4)),
+        ("rate(v, t)", equal, Value::Null),
+    ] {
+        let statement = format!("select {expression} from {rows}");
+        let answer = ask(&log, &statement).expect(expression);
+        assert_eq!(answer.rows, [[wanted]], "{statement}");
+    }
     for (expression, reason) in [
         ("time_bucket('soon', source_time)", "width such as"),
         ("time_bucket(0, source_time)", "width above 0"),
