@@ -148,9 +148,9 @@ impl Report {
 pub struct StreamReport {
     /// Name, level, epoch, numbers, bytes.
     pub info: StreamInfo,
-    /// Valid records.
+    /// Records that exist: neither trimmed, nor missing, nor given up.
     pub records: u64,
-    /// Valid frames.
+    /// Valid frames in the files, also of trimmed records.
     pub frames: u64,
     /// Missing numbers: first and last of each gap.
     pub gaps: Vec<(u64, u64)>,

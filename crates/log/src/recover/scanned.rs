@@ -28,6 +28,16 @@ pub(crate) struct ScannedStream {
     pub(super) opaque_seen: usize,
 }
 
+impl ScannedStream {
+    /// Number of records that exist: neither trimmed, nor missing, nor given up.
+    fn kept(&self) -> u64 {
+        let gone = [self.index.gaps(), self.index.given_up()];
+        let gone = gone.iter().flatten();
+        let missing: u64 = gone.map(|(first, last)| last - first + 1).sum();
+        (self.index.next() - self.index.first()).saturating_sub(missing)
+    }
+}
+
 /// Damage that may contain the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beginning {
@@ -166,7 +176,7 @@ impl Scanned {
     pub(crate) fn report(self) -> Report {
         let streams = self.streams.values().map(|stream| StreamReport {
             info: Scanned::info(stream),
-            records: stream.records,
+            records: stream.kept(),
             frames: stream.frames,
             gaps: stream.index.gaps(),
             given_up: stream.index.given_up(),

@@ -39,6 +39,19 @@ fn files(disk: &SimDisk) -> Vec<String> {
 }
 
 #[test]
+fn a_check_counts_no_trimmed_records() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    let stream = store.stream("a", Level::Process, b"").unwrap();
+    fill(&stream, 300);
+    stream.trim(291).unwrap().wait().unwrap();
+    drop(stream);
+    store.close().unwrap();
+    let report = check(&disk).unwrap();
+    assert_eq!(report.streams[0].records, 10);
+}
+
+#[test]
 fn a_trimmed_stream_keeps_its_name_and_its_numbers() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
