@@ -1,16 +1,16 @@
 //! Which devices are left out: by the configuration, and by exclusions that were added to the running node.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::device::Device;
+use super::kept_list::KeptList;
 use crate::clock;
 use crate::config::{Config, DevicePattern};
-use crate::links::StateFile;
 
 /// The file of added exclusions in the data directory.
 pub(crate) const EXCLUSIONS: &str = "excluded-devices.json";
@@ -44,9 +44,7 @@ pub(crate) enum ExclusionError {
 /// All exclusions.
 pub(crate) struct Exclusions {
     configured: Vec<DevicePattern>,
-    added: Mutex<Vec<Exclusion>>,
-    file: StateFile<Exclusion>,
-    changes: watch::Sender<u64>,
+    added: Arc<KeptList<Exclusion>>,
 }
 
 impl Exclusions {
@@ -55,17 +53,10 @@ impl Exclusions {
     /// # Errors
     /// The file of the latter cannot be read.
     pub(crate) fn open(config: &Config) -> Result<Self, String> {
-        let file = StateFile::new(&config.data_directory, EXCLUSIONS);
         Ok(Self {
             configured: config.devices.exclude.clone(),
-            added: Mutex::new(file.read()?),
-            file,
-            changes: watch::Sender::new(0),
+            added: KeptList::open(config, EXCLUSIONS)?,
         })
-    }
-
-    fn added(&self) -> MutexGuard<'_, Vec<Exclusion>> {
-        self.added.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them, the configured ones first.
@@ -75,7 +66,9 @@ impl Exclusions {
             devices: devices.clone(),
             since: None,
         });
-        configured.chain(self.added().iter().cloned()).collect()
+        configured
+            .chain(self.added.items().iter().cloned())
+            .collect()
     }
 
     /// The first one that matches a device.
@@ -90,21 +83,18 @@ impl Exclusions {
 
     /// Changes whenever an exclusion is added or removed.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.added.changes()
     }
 
     /// Adds an exclusion, or returns the one that has this pattern already.
     ///
     /// # Errors
     /// See [`ExclusionError`]; then nothing has changed.
-    pub(crate) async fn add(
-        self: &Arc<Self>,
-        devices: DevicePattern,
-    ) -> Result<Exclusion, ExclusionError> {
+    pub(crate) async fn add(&self, devices: DevicePattern) -> Result<Exclusion, ExclusionError> {
         if devices.is_empty() {
             return Err(ExclusionError::Empty);
         }
-        self.change(move |added| {
+        let change = move |added: &mut Vec<Exclusion>| {
             if let Some(known) = added.iter().find(|one| one.devices == devices) {
                 return Ok(known.clone());
             }
@@ -119,41 +109,20 @@ impl Exclusions {
             };
             added.push(exclusion.clone());
             Ok(exclusion)
-        })
-        .await
+        };
+        self.added.change(change).await
     }
 
     /// Removes an added exclusion.
     ///
     /// # Errors
     /// See [`ExclusionError`]; then nothing has changed.
-    pub(crate) async fn remove(self: &Arc<Self>, id: u64) -> Result<Exclusion, ExclusionError> {
-        self.change(move |added| {
+    pub(crate) async fn remove(&self, id: u64) -> Result<Exclusion, ExclusionError> {
+        let change = move |added: &mut Vec<Exclusion>| {
             let place = added.iter().position(|one| one.id == Some(id));
             Ok(added.remove(place.ok_or(ExclusionError::Unknown(id))?))
-        })
-        .await
-    }
-
-    /// Changes the added exclusions, first in the file. Runs on a thread that may wait for the disk.
-    async fn change<T: Send + 'static>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Vec<Exclusion>) -> Result<T, ExclusionError> + Send + 'static,
-    ) -> Result<T, ExclusionError> {
-        let this = Arc::clone(self);
-        let changed = tokio::task::spawn_blocking(move || {
-            let mut added = this.added();
-            let mut next = added.clone();
-            let result = change(&mut next)?;
-            if *added != next {
-                this.file.write(&next)?;
-                *added = next;
-                this.changes.send_modify(|number| *number += 1);
-            }
-            Ok(result)
-        });
-        let failed = |_| ExclusionError::File(io::Error::other("the change panicked"));
-        changed.await.map_err(failed)?
+        };
+        self.added.change(change).await
     }
 }
 
@@ -176,7 +145,7 @@ mod tests {
             name: Some("Pump".into()),
             ..DevicePattern::default()
         };
-        let exclusions = Arc::new(Exclusions::open(&config).unwrap());
+        let exclusions = Exclusions::open(&config).unwrap();
         let mut changes = exclusions.changes();
         let added = exclusions.add(pump.clone()).await.unwrap();
         assert!(changes.has_changed().unwrap());
@@ -184,7 +153,7 @@ mod tests {
         let none = exclusions.add(DevicePattern::default()).await;
         assert!(matches!(none, Err(ExclusionError::Empty)));
 
-        let exclusions = Arc::new(Exclusions::open(&config).unwrap());
+        let exclusions = Exclusions::open(&config).unwrap();
         let all = exclusions.all();
         assert_eq!(all.len(), 2);
         assert_eq!(all[1], added);

@@ -12,6 +12,7 @@ mod follow;
 mod follower;
 mod followers;
 mod identity;
+mod kept_list;
 mod key;
 mod lineage;
 mod offered;

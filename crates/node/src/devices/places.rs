@@ -5,15 +5,15 @@
 //! another device when a device is replaced; its streams then go on. Each change is kept.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::ToSchema;
 
+use super::kept_list::KeptList;
 use crate::clock;
 use crate::config::Config;
-use crate::links::StateFile;
 
 /// The file of assigned places in the data directory.
 pub(crate) const PLACES: &str = "places.json";
@@ -45,11 +45,7 @@ pub(crate) struct Former {
 }
 
 /// All assigned places.
-pub(crate) struct Places {
-    assigned: Mutex<Vec<Place>>,
-    file: StateFile<Place>,
-    changes: watch::Sender<u64>,
-}
+pub(crate) struct Places(Arc<KeptList<Place>>);
 
 impl Places {
     /// The places that earlier runs of the node assigned.
@@ -57,33 +53,24 @@ impl Places {
     /// # Errors
     /// Their file cannot be read.
     pub(crate) fn open(config: &Config) -> Result<Self, String> {
-        let file = StateFile::new(&config.data_directory, PLACES);
-        Ok(Self {
-            assigned: Mutex::new(file.read()?),
-            file,
-            changes: watch::Sender::new(0),
-        })
-    }
-
-    fn assigned(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self(KeptList::open(config, PLACES)?))
     }
 
     /// All of them, in the order of their first assignment.
     pub(crate) fn all(&self) -> Vec<Place> {
-        self.assigned().clone()
+        self.0.items().clone()
     }
 
     /// The place that is assigned to a device.
     pub(crate) fn of(&self, device: &str) -> Option<String> {
-        let assigned = self.assigned();
+        let assigned = self.0.items();
         let place = assigned.iter().find(|place| place.device == device);
         place.map(|place| place.place.clone())
     }
 
     /// Changes whenever a place is assigned.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.0.changes()
     }
 
     /// Assigns a place to `device`, which leaves its own one; `former` filled it before.
@@ -91,19 +78,16 @@ impl Places {
     /// # Errors
     /// The file cannot be written, or there are too many places; then nothing has changed.
     pub(crate) async fn assign(
-        self: &Arc<Self>,
+        &self,
         place: String,
         device: String,
         former: String,
     ) -> io::Result<Place> {
-        let this = Arc::clone(self);
-        let assigned = tokio::task::spawn_blocking(move || {
-            let mut assigned = this.assigned();
-            let mut next = assigned.clone();
+        let change = move |assigned: &mut Vec<Place>| {
             let now = clock::now().to_string();
-            next.retain(|one| one.device != device || one.place == place);
-            let known = next.iter().position(|one| one.place == place);
-            let known = known.map(|known| next.remove(known));
+            assigned.retain(|one| one.device != device || one.place == place);
+            let known = assigned.iter().position(|one| one.place == place);
+            let known = known.map(|known| assigned.remove(known));
             let mut past = known.map_or(Vec::new(), |known| known.former);
             past.push(Former {
                 device: former,
@@ -111,7 +95,7 @@ impl Places {
             });
             let excess = past.len().saturating_sub(FORMER_MAX);
             past.drain(..excess);
-            if next.len() >= PLACES_MAX {
+            if assigned.len() >= PLACES_MAX {
                 let text = format!("there are already {PLACES_MAX} assigned places");
                 return Err(io::Error::other(text));
             }
@@ -121,15 +105,10 @@ impl Places {
                 since: now,
                 former: past,
             };
-            next.push(made.clone());
-            this.file.write(&next)?;
-            *assigned = next;
-            this.changes.send_modify(|number| *number += 1);
+            assigned.push(made.clone());
             Ok(made)
-        });
-        assigned
-            .await
-            .map_err(|_| io::Error::other("the assignment panicked"))?
+        };
+        self.0.change(change).await
     }
 }
 
@@ -149,7 +128,7 @@ mod tests {
             data_directory: directory.path().to_owned(),
             ..Config::default()
         };
-        let places = Arc::new(Places::open(&config).unwrap());
+        let places = Places::open(&config).unwrap();
         let assign = async |place: &str, device: &str, former: &str| {
             let assigned = places.assign(place.into(), device.into(), former.into());
             assigned.await.unwrap()

@@ -29,9 +29,9 @@ pub(crate) struct Devices {
     /// Limits of what devices store.
     pub(super) quotas: DeviceQuotas,
     /// Devices that are left out.
-    pub(crate) exclusions: Arc<Exclusions>,
+    pub(crate) exclusions: Exclusions,
     /// Which devices fill which places, where an operator has decided it.
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Places,
     /// The client that finds devices, once it is started.
     client: OnceLock<Weak<DeviceClient>>,
     /// Where it is recorded when a device is there.
@@ -123,8 +123,8 @@ impl Devices {
                 shares: Shares::new(quota),
             }),
             quotas: DeviceQuotas::new(config, log_bytes),
-            exclusions: Arc::new(Exclusions::open(config)?),
-            places: Arc::new(Places::open(config)?),
+            exclusions: Exclusions::open(config)?,
+            places: Places::open(config)?,
             client: OnceLock::new(),
             ledger: None,
         })
