@@ -18,6 +18,8 @@ pub(crate) const OWNERS: &str = "owners.json";
 pub(crate) struct Owners {
     file: StateFile<(String, String)>,
     owners: Mutex<BTreeMap<String, String>>,
+    /// Held while the file is written, so that no reader of owners waits for the disk.
+    writing: Mutex<()>,
 }
 
 impl Owners {
@@ -26,42 +28,45 @@ impl Owners {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn open(file: StateFile<(String, String)>) -> Result<Self, String> {
-        let owners = Mutex::new(file.read()?.into_iter().collect());
-        Ok(Self { file, owners })
+        Ok(Self {
+            owners: Mutex::new(file.read()?.into_iter().collect()),
+            writing: Mutex::default(),
+            file,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the owner of what is new under `key`, and returns whether it was; an earlier owner stays.
+    /// Records the owner of what is new under `key`, and returns whether it was; an earlier owner stays. Waits for the
+    /// disk.
     pub(crate) fn set(&self, key: &str, owner: &str) -> std::io::Result<bool> {
-        let mut owners = self.lock();
-        if owners.contains_key(key) {
+        self.change(|owners| match owners.contains_key(key) {
+            true => false,
+            false => owners.insert(key.to_owned(), owner.to_owned()).is_none(),
+        })
+    }
+
+    /// Forgets the owner of what was removed. Waits for the disk.
+    pub(crate) fn forget(&self, key: &str) -> std::io::Result<()> {
+        self.change(|owners| owners.remove(key).is_some()).map(drop)
+    }
+
+    /// Changes the owners, first in the file. `change` returns whether it changes anything, and so does this.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, String>) -> bool,
+    ) -> std::io::Result<bool> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.lock().clone();
+        if !change(&mut changed) {
             return Ok(false);
         }
-        let mut changed = owners.clone();
-        changed.insert(key.to_owned(), owner.to_owned());
-        self.write(&changed)?;
-        *owners = changed;
+        let items: Vec<(String, String)> = changed.clone().into_iter().collect();
+        self.file.write(&items)?;
+        *self.lock() = changed;
         Ok(true)
-    }
-
-    /// Forgets the owner of what was removed.
-    pub(crate) fn forget(&self, key: &str) -> std::io::Result<()> {
-        let mut owners = self.lock();
-        let mut changed = owners.clone();
-        if changed.remove(key).is_none() {
-            return Ok(());
-        }
-        self.write(&changed)?;
-        *owners = changed;
-        Ok(())
-    }
-
-    fn write(&self, owners: &BTreeMap<String, String>) -> std::io::Result<()> {
-        let items: Vec<(String, String)> = owners.clone().into_iter().collect();
-        self.file.write(&items)
     }
 
     /// The owner of an entity that the node publishes: its own, or that of its producer.
