@@ -515,7 +515,7 @@ impl Writer {
         }
     }
 
-    /// Makes the segment that was just gone to, with everything that a segment begins with, twice.
+    /// Creates the next segment, with everything that a segment begins with, twice.
     fn write_head(
         &mut self,
         header: SegmentHeader,

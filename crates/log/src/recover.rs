@@ -96,7 +96,7 @@ struct Scan {
     synced_later: Option<(u64, bool)>,
     /// The current segment's content, with the number of ranges before it.
     building: Option<(Snapshot, usize)>,
-    /// Names of streams by the newest segment, for those that only snapshots have told of so far.
+    /// Names of streams by the newest segment, for those that only snapshots have named so far.
     names: BTreeMap<u32, String>,
     /// How many ranges there were before the last segment of which at least the beginning was needed.
     noted: usize,

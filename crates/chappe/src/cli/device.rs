@@ -19,7 +19,7 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
     )]
     Run(DeviceRun),
-    /// Let a device go on in the streams of a device that it replaces.
+    /// Let a device continue the streams of a device that it replaces.
     #[command(
         after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
     )]

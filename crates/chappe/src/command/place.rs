@@ -8,7 +8,7 @@ use super::query::percent;
 use crate::cli::{DeviceReplace, NodeAddress};
 use crate::output::{self, Outcome, Table};
 
-/// Lets a device go on in the streams of another one.
+/// Lets a device continue the streams of another one.
 pub(crate) fn replace(flags: DeviceReplace, json: bool) -> Outcome {
     run(async move {
         let path = format!("/api/v1/devices/{}/replace", percent(&flags.device));

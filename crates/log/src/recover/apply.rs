@@ -199,7 +199,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// The stream is no more, and nothing of it is missing.
+    /// Removes the stream: nothing of it counts as missing.
     pub(super) fn apply_removal(&mut self, id: u32, epoch: u64, segment: u32) {
         if let Some(stream) = self.found.streams.remove(&id) {
             let name = stream.definition.name;

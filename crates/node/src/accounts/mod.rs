@@ -3,7 +3,7 @@
 //! An account is recognized by a token, of which only the hash is stored, or by the distinguished name of its
 //! client certificate. The first administrator, `operator`, is recognized by the file `token` of the data
 //! directory; all other accounts are in `accounts.json`. A revoked account stays listed, so that its name, which
-//! owns entities and stands in the audit stream, is not given to another by accident.
+//! owns entities and appears in the audit stream, is not given to another by accident.
 
 mod audit;
 mod caller;

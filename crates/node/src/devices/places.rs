@@ -2,7 +2,7 @@
 //! one device fills it at a time.
 //!
 //! Without an operator's word a device fills the place that its friendly name gives. An operator assigns a place to
-//! another device when a device is replaced; its streams then go on. Each change is kept.
+//! another device when a device is replaced; its streams then continue. Each change is kept.
 
 use std::io;
 use std::sync::Arc;

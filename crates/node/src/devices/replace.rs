@@ -1,4 +1,4 @@
-//! An operator replaces a device by another one, which goes on in the same streams.
+//! An operator replaces a device by another one, which continues its streams.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -142,7 +142,7 @@ pub(crate) struct Replacement {
     place: Option<String>,
 }
 
-/// Lets a device go on in the streams of another one, which it replaces. What it has sent into streams of its own
+/// Lets a device continue the streams of another one, which it replaces. What it has sent into streams of its own
 /// stays there.
 #[utoipa::path(post, path = "/api/v1/devices/{key}/replace", tag = "devices",
     params(("key" = String, Path, description = "The new device's key or endpoint address, percent-encoded")),
