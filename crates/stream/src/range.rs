@@ -99,8 +99,11 @@ impl StreamLog {
     ) -> Result<Option<RangeBuckets>, StoreError> {
         let kept = self.log().times().unwrap_or((0, 0));
         let from = times.start.map_or(kept.0, |time| time.0);
-        let to = times.end.map_or(kept.1.saturating_add(1), |time| time.0);
-        let span = i128::from(to) - i128::from(from);
+        // Beyond all times if the newest element has the last of them.
+        let to = times
+            .end
+            .map_or(i128::from(kept.1) + 1, |time| i128::from(time.0));
+        let span = to - i128::from(from);
         let buckets = i128::try_from(buckets.clamp(1, RANGE_BUCKETS_MAX)).unwrap_or(1);
         let span = span.max(0);
         let width = (span + buckets - 1).div_euclid(buckets).max(1);
@@ -119,7 +122,7 @@ impl StreamLog {
                 pass.fields.push((at, values.collect()));
             }
         }
-        let wanted = Some((from, to.saturating_sub(1)));
+        let wanted = Some((from, i64::try_from(to - 1).unwrap_or(i64::MIN)));
         let mut numbers: Option<(u64, u64)> = None;
         let mut elements = 0;
         if let Some(range) = records.numbers(wanted).filter(|_| count > 0) {

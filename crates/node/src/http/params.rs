@@ -14,6 +14,9 @@ use super::problem::Problem;
 use crate::accounts::Caller;
 use crate::shared::App;
 
+/// The byte order mark of UTF-8, with which some editors begin a file.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// The query parameters; unknown ones are refused.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -57,12 +60,17 @@ pub(super) fn times(
     from: Option<&str>,
     to: Option<&str>,
 ) -> Result<Option<Range<Timestamp>>, Problem> {
-    let time = |name: &str, text: Option<&str>, default: i64| match text {
+    let time = |name: &str, text: Option<&str>, default: i64| {
+        match text {
         None => Ok(Timestamp(default)),
         Some(text) => Timestamp::parse(text).ok_or_else(|| {
             Problem::bad_request(format!("{name}: {text:?} is not a time"))
-                .hint("write it as 2026-11-21T10:00:00Z; encode the + of an offset as %2B in a URL")
+                .hint(
+                "write it as 2026-11-21T10:00:00Z, from the year 1678 to 2262; encode the + of an offset as \
+                 %2B in a URL",
+            )
         }),
+    }
     };
     if from.is_none() && to.is_none() {
         return Ok(None);
@@ -97,6 +105,7 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
 /// Reads a body as JSON.
 pub(super) async fn json<T: DeserializeOwned>(app: &App, content: Body) -> Result<T, Problem> {
     let bytes = body(app, content).await?;
-    serde_json::from_slice(&bytes)
+    let text = bytes.strip_prefix(MARK).unwrap_or(&bytes);
+    serde_json::from_slice(text)
         .map_err(|error| Problem::bad_request(format!("the body is invalid: {error}")))
 }

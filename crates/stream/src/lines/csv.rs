@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::LineError;
-use super::shape::{Draft, Shape, Slot};
+use super::shape::{Draft, Shape, Slot, integral};
 use crate::{FieldType, StreamElement, Timestamp, Value};
 
 /// The columns of a body.
@@ -91,7 +91,11 @@ fn field(index: usize, cell: Cow<'_, str>, shape: &Shape) -> Result<Value, LineE
             "false" => Ok(Value::Boolean(false)),
             _ => Err(wrong()),
         },
-        FieldType::Integer => cell.trim().parse().map(Value::Integer).map_err(|_| wrong()),
+        FieldType::Integer => {
+            let number = cell.trim().parse().ok();
+            let number = number.or_else(|| integral(cell.trim()));
+            number.map(Value::Integer).ok_or_else(wrong)
+        }
         FieldType::Double => match cell.trim().parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Value::Double(number)),
             Ok(_) => Err(LineError::NotFinite(shape.field(index).name.clone())),

@@ -4,11 +4,12 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use super::LineError;
-use super::shape::{Draft, Shape, Slot, shown, time};
+use super::shape::{Draft, Shape, Slot, integral, shown, time};
 use crate::{FieldType, Samples, StreamElement, Timestamp, Value};
 
 /// The members of an object in their order, repeats included.
@@ -36,6 +37,31 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
+/// The values of an object as they are written.
+struct Texts<'t>(Vec<&'t RawValue>);
+
+impl<'de> Deserialize<'de> for Texts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Texts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts<'de>, A::Error> {
+                let mut texts = Vec::new();
+                while let Some((_, text)) = map.next_entry::<IgnoredAny, &RawValue>()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
 /// The element of an object.
 pub(super) fn element(
     text: &str,
@@ -46,12 +72,27 @@ pub(super) fn element(
     let Members(members) = serde_json::from_str(text).map_err(malformed)?;
     let mut draft = shape.draft();
     let mut seen = Vec::with_capacity(members.len());
-    for (name, value) in members {
+    let mut texts = None;
+    for (at, (name, value)) in members.into_iter().enumerate() {
         let slot = shape.slot(&name)?;
         if seen.contains(&slot) {
             return Err(LineError::Twice(name));
         }
         seen.push(slot);
+        if let (Slot::Field(index), Json::Number(number)) = (slot, &value)
+            && shape.field(index).field_type == FieldType::Integer
+            && number.as_i64().is_none()
+        {
+            // It was read as a double, which rounds.
+            if texts.is_none() {
+                texts = Some(serde_json::from_str::<Texts<'_>>(text).map_err(malformed)?);
+            }
+            let texts = texts.iter().flat_map(|Texts(texts)| texts);
+            let text = texts.map(|text| text.get()).nth(at).unwrap_or_default();
+            let number = integral(text).ok_or_else(|| shape.wrong_type(index, text))?;
+            draft.set(index, Value::Integer(number));
+            continue;
+        }
         set(&mut draft, slot, value, shape)?;
     }
     shape.finish(draft, now)

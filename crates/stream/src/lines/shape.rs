@@ -238,6 +238,38 @@ pub(super) fn time(field: &'static str, text: &str) -> Result<Timestamp, LineErr
     })
 }
 
+/// The integer that a decimal number with a fraction or an exponent stands for, if it is one exactly: `1.0` and `2e3`
+/// are, `1.5` is not.
+pub(super) fn integral(text: &str) -> Option<i64> {
+    let (sign, text) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    // The number is these digits times a power of ten.
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let zeros = digits.len() - significant.len();
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some(0);
+    }
+    let zeros = i64::try_from(zeros).ok()? - i64::try_from(fraction.len()).ok()?;
+    let power = u32::try_from(zeros + i64::from(exponent)).ok()?;
+    let number = significant.parse::<i128>().ok()?;
+    let number = number.checked_mul(10_i128.checked_pow(power)?)?;
+    i64::try_from(sign * number).ok()
+}
+
 /// The beginning of a text.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()

@@ -81,6 +81,8 @@ enum State {
 pub struct Splitter {
     format: Format,
     state: State,
+    /// JSON: how much of the byte order mark has been read, all of it if there is none.
+    mark: usize,
     /// JSON: the body is an array.
     is_array: bool,
     /// The current record.
@@ -106,6 +108,7 @@ impl Splitter {
         Self {
             format,
             state,
+            mark: 0,
             is_array: false,
             held: Vec::new(),
             is_too_long: false,
@@ -223,7 +226,7 @@ impl Splitter {
                 }
                 continue;
             }
-            if byte.is_ascii_whitespace() {
+            if self.skip_mark(*byte)? || byte.is_ascii_whitespace() {
                 continue;
             }
             match (self.state, byte) {
@@ -261,6 +264,18 @@ impl Splitter {
             self.hold(&bytes[start..]);
         }
         Ok(())
+    }
+
+    /// Whether a byte of JSON outside of values belongs to the byte order mark, which may precede everything.
+    fn skip_mark(&mut self, byte: u8) -> Result<bool, Broken> {
+        let is_mark = MARK.get(self.mark) == Some(&byte);
+        match self.mark {
+            3.. => return Ok(false),
+            0 if !is_mark => self.mark = MARK.len(),
+            _ if !is_mark => return Err(self.broken("the body is not UTF-8")),
+            _ => self.mark += 1,
+        }
+        Ok(is_mark)
     }
 
     fn hold(&mut self, bytes: &[u8]) {

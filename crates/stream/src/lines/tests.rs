@@ -90,6 +90,92 @@ fn a_missing_time_is_the_arrival_and_an_empty_cell_is_null() {
 }
 
 #[test]
+fn a_number_that_is_an_integer_exactly_is_one_however_it_is_written() {
+    let exact = [
+        ("-0", 0),
+        ("-0.0", 0),
+        ("0e9", 0),
+        ("1.0", 1),
+        ("-1.50e1", -15),
+        ("1e3", 1_000),
+        ("1200e-2", 12),
+        ("9007199254740993.0", 9_007_199_254_740_993),
+        ("922337203685477580.7e1", i64::MAX),
+        ("-9223372036854775808.0", i64::MIN),
+    ];
+    for (text, number) in exact {
+        for (format, body) in [
+            (Format::Ndjson, format!("{{\"d\": 0.5, \"i\": {text}}}")),
+            (Format::Csv, format!("d,i\n0.5,{text}\n")),
+        ] {
+            let element = one(format, &body).unwrap();
+            assert_eq!(element.values[1], Value::Integer(number), "{body}");
+        }
+    }
+    let others = [
+        "1.5",
+        "1e-1",
+        "4503599627370497.25",
+        "9223372036854775808.0",
+        "1e19",
+        "1e300",
+    ];
+    for text in others {
+        for (format, body) in [
+            (Format::Ndjson, format!("{{\"i\": {text}}}")),
+            (Format::Csv, format!("i\n{text}\n")),
+        ] {
+            let error = one(format, &body).unwrap_err().to_string();
+            assert!(
+                error.ends_with(&format!("type integer, not {text}")),
+                "{body}: {error}"
+            );
+        }
+    }
+    for text in [
+        ".5e1",
+        "1.",
+        "1e",
+        "1e1.0",
+        "1_0",
+        "0x10",
+        "--1",
+        "e5",
+        "1e99999999999",
+    ] {
+        let error = one(Format::Csv, &format!("i\n{text}\n")).unwrap_err();
+        assert!(
+            error.to_string().contains("type integer"),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_byte_order_mark_precedes_a_body_only_whole_and_first() {
+    let bodies = [
+        (Format::Json, "{\"i\": 1}"),
+        (Format::Json, "[{\"i\": 1}]"),
+        (Format::Ndjson, "{\"i\": 1}\n"),
+        (Format::Csv, "\"i\"\n1\n"),
+    ];
+    for (format, body) in bodies {
+        let marked = [b"\xEF\xBB\xBF", body.as_bytes()].concat();
+        for piece in 1..5 {
+            let (lines, outcome) = read(format, schema(None), &marked, piece);
+            outcome.unwrap();
+            assert!(lines.len() == 1 && lines[0].element.is_ok(), "{lines:?}");
+        }
+    }
+    for start in ["\u{feff}\u{feff}", " \u{feff}", "[\u{feff}"] {
+        let (lines, _) = read(Format::Json, schema(None), start.as_bytes(), 1);
+        assert!(lines.iter().all(|line| line.element.is_err()), "{start:?}");
+    }
+    let (lines, outcome) = read(Format::Json, schema(None), b"\xEF\xBB{\"i\": 1}", 9);
+    assert!(lines.is_empty() && outcome.unwrap_err().reason.contains("not UTF-8"));
+}
+
+#[test]
 fn each_bad_object_is_refused_with_its_reason() {
     let table = [
         (r#"{"i": 1.5}"#, "type integer, not 1.5"),
