@@ -181,7 +181,7 @@ struct Pacing {
 
 /// An element that was received and could not be stored.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-#[schema(as = Letter)]
+#[schema(as = DeadLetter)]
 pub struct DeadLetter {
     /// Its number.
     pub number: u64,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use utoipa::ToSchema;
 
@@ -30,7 +30,7 @@ pub(crate) struct Notice {
 }
 
 /// Kinds of notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NoticeKind {
     /// A device appeared, changed or left.
@@ -63,10 +63,18 @@ impl Notice {
     }
 }
 
+/// The newest notices.
+#[derive(Debug, Default)]
+struct History {
+    /// The number of the first one, counted from the start of the node.
+    first: u64,
+    notices: VecDeque<Notice>,
+}
+
 /// The history and the feed.
 #[derive(Debug)]
 pub(crate) struct Notices {
-    history: Mutex<VecDeque<Notice>>,
+    history: Mutex<History>,
     feed: broadcast::Sender<Notice>,
 }
 
@@ -85,10 +93,11 @@ impl Notices {
         let notice = Notice::now(kind, subject, text);
         tracing::info!(kind = ?notice.kind, subject, "{}", notice.text);
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        if history.len() == HISTORY_MAX {
-            history.pop_front();
+        if history.notices.len() == HISTORY_MAX {
+            history.notices.pop_front();
+            history.first += 1;
         }
-        history.push_back(notice.clone());
+        history.notices.push_back(notice.clone());
         drop(history);
         // Fails only if there are no subscribers.
         let _ = self.feed.send(notice);
@@ -97,7 +106,14 @@ impl Notices {
     /// The notices of the history, oldest first.
     pub(crate) fn history(&self) -> Vec<Notice> {
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.iter().cloned().collect()
+        history.notices.iter().cloned().collect()
+    }
+
+    /// The same, each with its number, counted from the start of the node.
+    pub(crate) fn numbered(&self) -> Vec<(u64, Notice)> {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let notices = history.notices.iter().cloned();
+        (history.first..).zip(notices).collect()
     }
 
     /// Follows the notices from now on.

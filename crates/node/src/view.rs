@@ -11,13 +11,16 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeStruct};
 use utoipa::ToSchema;
 
+use crate::http::shapes;
+
 /// A field of a stream, as JSON.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Field)]
+#[schema(as = StreamField)]
 pub(crate) struct FieldView {
     name: String,
-    /// boolean, integer, double, text, bytes or samples.
+    /// Its type.
     #[serde(rename = "type")]
+    #[schema(value_type = shapes::FieldType)]
     field_type: String,
     /// A UCUM code.
     unit: Option<String>,
@@ -66,8 +69,8 @@ pub(crate) struct ElementShape {
     receive_time: String,
     /// The instance that the element describes, for streams with keys.
     key: Option<String>,
-    /// good, questionable or bad.
-    quality: String,
+    /// How far it may be trusted.
+    quality: shapes::ElementQuality,
     /// One member per field: a number, string, boolean or null; base64 for bytes;
     /// `{start, period_s, values}` for samples.
     values: serde_json::Map<String, serde_json::Value>,

@@ -40,6 +40,8 @@ pub struct Search {
     pub about: Option<String>,
     /// The owner, exactly.
     pub owner: Option<String>,
+    /// Only entities after this name and key, in the order of the result.
+    pub after: Option<(String, String)>,
     /// Maximum number of entities to return; [`DEFAULT_SEARCH_LIMIT`] if absent.
     pub limit: Option<usize>,
 }
@@ -73,6 +75,8 @@ struct ResolvedSearch {
     observed: Option<Id>,
     about: Option<Id>,
     owner: Option<Id>,
+    /// A folded name and a key.
+    after: Option<(String, String)>,
 }
 
 /// Resolves the texts; `None` if no entity can match.
@@ -91,6 +95,7 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
         observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
         about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
         owner: known(search.owner.as_ref(), |text| dictionary.text(text))?,
+        after: (search.after.as_ref()).map(|(name, key)| (fold(name), key.clone())),
     })
 }
 
@@ -167,6 +172,18 @@ impl ResolvedSearch {
             candidates.retain(|entity| self.fits(state, partition, *entity));
         }
         Some(candidates)
+    }
+
+    /// Whether an entity of this folded name and key comes after the given one.
+    fn follows(&self, name: &str, key: &str) -> bool {
+        let after = self.after.as_ref();
+        after.is_none_or(|(last, last_key)| (name, key) > (last.as_str(), last_key.as_str()))
+    }
+
+    /// The folded name at which the walk starts.
+    fn start(&self) -> &str {
+        let after = self.after.as_ref().map(|(name, _)| name.as_str());
+        after.unwrap_or_default().max(self.prefix.as_str())
     }
 
     fn fits(&self, state: &State, partition: &Partition, entity: Id) -> bool {
@@ -306,7 +323,7 @@ fn collect(
                 continue;
             };
             let name = fields.folded_name();
-            if name.starts_with(&asked.prefix) {
+            if name.starts_with(&asked.prefix) && asked.follows(&name, fields.key()) {
                 matches.push((name, fields.key().to_owned(), *entity));
             }
         }
@@ -317,7 +334,7 @@ fn collect(
         None => asked.fits(state, partition, entity),
     };
     let start = matches.len();
-    let walk = names.iter_from(before(&asked.prefix));
+    let walk = names.iter_from(before(asked.start()));
     for Text { text, entity } in walk.take_while(|key| key.text.starts_with(&asked.prefix)) {
         // Equal names are ordered by key, not by number: all of them are read.
         let full = matches.len() - start > limit;
@@ -326,6 +343,7 @@ fn collect(
         }
         if fits(entity)
             && let Some(fields) = state.fields(entity)
+            && asked.follows(&text, fields.key())
         {
             matches.push((text.to_string(), fields.key().to_owned(), entity));
         }

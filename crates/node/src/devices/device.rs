@@ -4,7 +4,7 @@ use chappe_device::client::{Description, Found, HostedService, Way};
 use chappe_dpws::metadata::localized;
 use chappe_identity::Host;
 use chappe_xml::Name;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::clock;
@@ -162,7 +162,7 @@ impl Service {
 }
 
 /// The state of a device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeviceState {
     /// It is described, its offers are bound, and all its events are subscribed.

@@ -37,6 +37,7 @@ pub(crate) struct Place {
 
 /// A device that filled a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FormerDevice)]
 pub(crate) struct Former {
     /// Its key.
     pub(crate) device: String,

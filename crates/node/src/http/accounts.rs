@@ -107,7 +107,7 @@ pub(super) async fn list(
     let stored = app.accounts.all();
     let others = stored.iter().map(Account::of);
     let accounts = std::iter::once(Account::operator()).chain(others).collect();
-    let (accounts, next) = paging.cut(accounts, Account::order)?;
+    let (accounts, next) = paging.cut("accounts", accounts, Account::order)?;
     Ok(Json(Accounts { accounts, next }))
 }
 

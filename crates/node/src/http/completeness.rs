@@ -9,6 +9,7 @@ use chappe_stream::{QueryError, Timestamp, Value};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
@@ -62,6 +63,8 @@ pub(super) async fn completeness(
 pub(crate) struct Readers {
     /// Those nearest to a loss first.
     readers: Vec<Reader>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// Whose readers.
@@ -71,11 +74,16 @@ pub(crate) struct Readers {
 pub(crate) struct ReaderParams {
     /// Only readers of this stream.
     stream: Option<String>,
+    /// Maximum number of readers; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
 }
 
 /// The distance to loss of each reader: virtual sensors, nodes that read over links, and DDS topics.
 #[utoipa::path(get, path = "/api/v1/readers", tag = "streams", params(ReaderParams),
-    responses((status = 200, body = Readers)))]
+    responses((status = 200, body = Readers), (status = 400, body = Problem)))]
 pub(super) async fn readers(
     State(app): State<App>,
     Params(params): Params<ReaderParams>,
@@ -84,7 +92,14 @@ pub(super) async fn readers(
         tokio::task::spawn_blocking(move || completeness::readers(&app, params.stream.as_deref()));
     let readers = read.await;
     let readers = readers.map_err(|_| Problem::internal("the answer failed"))?;
-    Ok(Json(Readers { readers }))
+    let paging = Paging::new(params.limit, params.cursor);
+    let nearest_first = |one: &Reader| {
+        // Bits of numbers that are not negative are ordered as the numbers.
+        let left = one.seconds_left.unwrap_or(f64::INFINITY).max(0.0).to_bits();
+        format!("{left:020} {} {} {}", one.stream, one.kind, one.reader)
+    };
+    let (readers, next) = paging.cut_by("readers", readers, nearest_first)?;
+    Ok(Json(Readers { readers, next }))
 }
 
 /// What the name is.
@@ -104,12 +119,13 @@ pub(crate) struct WhyParams {
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn why(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     Params(params): Params<WhyParams>,
 ) -> Result<Json<Why>, Problem> {
     let permit = parts::query_permit(&app)?;
     let answer = tokio::task::spawn_blocking(move || {
-        let answer = why::why(&app, &name, params.kind);
+        let answer = why::why(&app, &name, params.kind, caller.administers());
         drop(permit);
         answer
     });

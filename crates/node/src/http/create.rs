@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 use super::guard::outside_problem;
 use super::params;
 use super::problem::Problem;
+use super::shapes;
 use super::streams::Stream;
 use super::write::busy;
 use crate::accounts::{Caller, View};
@@ -41,9 +42,9 @@ pub(crate) struct NewStream {
     /// Its title, for people.
     #[serde(default)]
     title: Option<String>,
-    /// Its durability level: memory, process or power. Default: `log.level` of the node.
+    /// Its durability level. Default: `log.level` of the node.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shapes::Level>)]
     level: Option<Level>,
     /// What an element's key identifies (a bed, a machine), for a stream whose elements have keys.
     #[serde(default)]
@@ -58,9 +59,9 @@ pub(crate) struct NewStream {
 pub(crate) struct NewField {
     /// A column name: a-z, 0-9 and `_`, not starting with a digit.
     name: String,
-    /// boolean, integer, double, text, bytes or samples.
+    /// Its type.
     #[serde(rename = "type")]
-    #[schema(value_type = String)]
+    #[schema(value_type = shapes::FieldType)]
     field_type: FieldType,
     /// A UCUM code, for numbers.
     #[serde(default)]

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::params::Name;
 use super::problem::Problem;
+use super::shapes::DdsStatus;
 use crate::shared::App;
 
 /// The state of the DDS participant, its publications and subscriptions.
@@ -14,7 +15,8 @@ use crate::shared::App;
 /// The participant with its writers (`unacknowledged`, `matched`, `blocked_s`, `mismatched`) and readers,
 /// the publications and the subscriptions; without topics in the configuration `participant` is null.
 #[utoipa::path(get, path = "/api/v1/dds", tag = "dds",
-    responses((status = 200, body = serde_json::Value)))]
+    responses((status = 200, body = DdsStatus),
+        (status = 404, body = Problem, description = "this program was built without DDS")))]
 pub(super) async fn status(State(app): State<App>) -> Result<Json<serde_json::Value>, Problem> {
     #[cfg(feature = "dds")]
     return Ok(Json(crate::dds::status(&app)));

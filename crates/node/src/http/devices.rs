@@ -6,14 +6,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::config::DevicePattern;
-use crate::devices::{Device, Exclusion, ExclusionError, Place, ReplaceError, device_key};
+use crate::devices::{
+    Device, DeviceState, Exclusion, ExclusionError, Place, ReplaceError, device_key,
+};
 use crate::shared::App;
 
 /// All devices.
@@ -25,18 +27,35 @@ pub(crate) struct Devices {
     next: Option<String>,
 }
 
+/// The requested devices.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeviceParams {
+    /// Only devices in this state.
+    state: Option<DeviceState>,
+    /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
+}
+
 /// All devices found in this run.
-#[utoipa::path(get, path = "/api/v1/devices", tag = "devices", params(Paging),
+#[utoipa::path(get, path = "/api/v1/devices", tag = "devices", params(DeviceParams),
     responses((status = 200, body = Devices), (status = 400, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Params(paging): Params<Paging>,
+    Params(params): Params<DeviceParams>,
 ) -> Result<Json<Devices>, Problem> {
     let view = View::of_reader(&app, &caller);
     let mut devices = app.devices.all();
-    devices.retain(|device| view.has_device(device));
-    let (devices, next) = paging.cut(devices, |device| &device.key)?;
+    devices.retain(|device| {
+        params.state.is_none_or(|state| state == device.state) && view.has_device(device)
+    });
+    let paging = Paging::new(params.limit, params.cursor);
+    let (devices, next) = paging.cut("devices", devices, |device| &device.key)?;
     Ok(Json(Devices { devices, next }))
 }
 
@@ -63,15 +82,26 @@ pub(super) async fn one(
 pub(crate) struct Exclusions {
     /// Those of the configuration first.
     exclusions: Vec<Exclusion>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// The rules by which devices are left out.
-#[utoipa::path(get, path = "/api/v1/devices/exclusions", tag = "devices",
-    responses((status = 200, body = Exclusions)))]
-pub(super) async fn exclusions(State(app): State<App>) -> Json<Exclusions> {
-    Json(Exclusions {
-        exclusions: app.devices.exclusions.all(),
-    })
+#[utoipa::path(get, path = "/api/v1/devices/exclusions", tag = "devices", params(Paging),
+    responses((status = 200, body = Exclusions), (status = 400, body = Problem)))]
+pub(super) async fn exclusions(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Exclusions>, Problem> {
+    // Those of the configuration do not change in this run; the numbers of the others rise.
+    let all = app.devices.exclusions.all().into_iter().enumerate();
+    let key = |(index, one): &(usize, Exclusion)| match one.id {
+        None => format!("0.{index:020}"),
+        Some(id) => format!("1.{id:020}"),
+    };
+    let (exclusions, next) = paging.cut_by("exclusions", all, key)?;
+    let exclusions = exclusions.into_iter().map(|(_, one)| one).collect();
+    Ok(Json(Exclusions { exclusions, next }))
 }
 
 /// Leaves out devices, from now on and after restarts. Their streams keep their elements.
@@ -119,17 +149,22 @@ fn exclusion_problem(error: &ExclusionError) -> Problem {
 /// The assigned places.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Places {
-    /// In the order of their assignment.
+    /// By name.
     places: Vec<Place>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// The places that were assigned to devices, each with its former devices.
-#[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices",
-    responses((status = 200, body = Places)))]
-pub(super) async fn places(State(app): State<App>) -> Json<Places> {
-    Json(Places {
-        places: app.devices.places.all(),
-    })
+#[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices", params(Paging),
+    responses((status = 200, body = Places), (status = 400, body = Problem)))]
+pub(super) async fn places(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Places>, Problem> {
+    let key = |place: &Place| place.place.clone();
+    let (places, next) = paging.cut_by("places", app.devices.places.all(), key)?;
+    Ok(Json(Places { places, next }))
 }
 
 /// A device to be replaced.

@@ -16,6 +16,7 @@ use super::paging::Paging;
 use super::params::{Name, Params};
 use super::parts;
 use super::problem::Problem;
+use super::shapes::{Level, Serialization};
 use super::streams::find;
 use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
@@ -42,7 +43,8 @@ pub(crate) struct StreamDescription {
     fields: Vec<FieldView>,
     /// What an element's key identifies, for streams with keys.
     key: Option<String>,
-    /// Its durability level here: memory, process or power.
+    /// Its durability level here.
+    #[schema(value_type = Level)]
     level: &'static str,
     /// The current lineage of its numbers, 16 hexadecimal digits.
     epoch: String,
@@ -79,9 +81,11 @@ impl StreamDescription {
 pub(crate) struct DirectoryParams {
     /// Only this stream, or all streams with a prefix: `PREFIX*`.
     streams: Option<String>,
-    /// xml, postcard or message_pack: the formats of links between nodes, instead of JSON.
+    /// A format of links between nodes, instead of JSON.
+    #[param(value_type = Option<Serialization>)]
     serialization: Option<String>,
     /// Maximum number of streams in JSON; without it, all.
+    #[param(minimum = 1)]
     limit: Option<usize>,
     /// The value of `next` in the answer before.
     cursor: Option<String>,
@@ -89,7 +93,9 @@ pub(crate) struct DirectoryParams {
 
 /// The readable streams of this node, with their structure.
 #[utoipa::path(get, path = "/api/v1/directory", tag = "links", params(DirectoryParams),
-    responses((status = 200, body = Directory), (status = 400, body = Problem)))]
+    responses((status = 200, content((Directory = "application/json"), (String = "application/xml"),
+            (Vec<u8> = "application/vnd.chappe.postcard"), (Vec<u8> = "application/vnd.msgpack"))),
+        (status = 400, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -117,8 +123,8 @@ pub(super) async fn list(
             .map_err(|error: LinkError| Problem::bad_request(error.to_string()))?;
         entries.retain(|entry| selection.takes(&entry.name));
     }
-    let (limit, cursor) = (params.limit, params.cursor);
-    let (entries, next) = Paging { limit, cursor }.cut(entries, |entry| &entry.name)?;
+    let paging = Paging::new(params.limit, params.cursor);
+    let (entries, next) = paging.cut("directory", entries, |entry| &entry.name)?;
     let streams = entries
         .iter()
         .map(|entry| StreamDescription::of(entry))

@@ -15,9 +15,12 @@ use chappe_registry::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::paging::{Paging, cursor};
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use super::publish::ObjectKind;
+use super::shapes::{self, SparqlForm, SparqlResults};
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
 use crate::shared::App;
@@ -29,7 +32,8 @@ use crate::shared::App;
 pub(crate) struct SearchParams {
     /// Prefix of the name, case-insensitive.
     prefix: Option<String>,
-    /// node, device, service, stream, virtual-sensor or other.
+    /// Only entities of this kind.
+    #[param(value_type = Option<shapes::EntityKind>)]
     kind: Option<String>,
     /// A type, `{namespace}local`.
     #[serde(rename = "type")]
@@ -42,8 +46,11 @@ pub(crate) struct SearchParams {
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
-    /// Maximum number of entities.
+    /// Maximum number of entities, up to 10,000; 100 without it.
+    #[param(minimum = 1)]
     limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
 }
 
 /// The result of a search.
@@ -53,6 +60,8 @@ pub(crate) struct Entities {
     entities: Vec<Entity>,
     /// Whether there are more.
     truncated: bool,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// An entity of the registry.
@@ -60,7 +69,8 @@ pub(crate) struct Entities {
 pub(crate) struct Entity {
     /// An IRI.
     key: String,
-    /// node, device, service, stream, virtual-sensor or other.
+    /// Its kind.
+    #[schema(value_type = shapes::EntityKind)]
     kind: &'static str,
     name: String,
     /// `{namespace}local` each.
@@ -82,7 +92,8 @@ pub(crate) struct Triple {
     predicate: String,
     /// An IRI, a literal or the label of a blank node.
     object: String,
-    /// iri, literal or blank.
+    /// The kind of the object.
+    #[schema(value_type = ObjectKind)]
     object_kind: &'static str,
     /// The datatype of a literal that is not plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +156,7 @@ pub(super) async fn search(
         None => None,
         Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
     };
+    let paging = Paging::new(params.limit, params.cursor);
     let search = Search {
         name_prefix: params.prefix,
         kind,
@@ -154,20 +166,42 @@ pub(super) async fn search(
         observed_property: params.observed_property,
         about: params.about,
         owner: params.owner,
+        after: after(&paging)?,
         limit: params.limit,
     };
-    let found = visible(&app, search, &caller);
+    let (found, last) = visible(&app, search, &caller);
     Ok(Json(Entities {
         entities: found.entities.into_iter().map(Entity::of).collect(),
         truncated: found.truncated,
+        next: last.map(|(name, key)| cursor("entities", &format!("{key} {name}"))),
     }))
 }
 
-/// The found entities that the caller may see.
-fn visible(app: &App, mut search: Search, caller: &Caller) -> SearchResult {
+/// The name and the key of the last entity of the part before.
+fn after(paging: &Paging) -> Result<Option<NameAndKey>, Problem> {
+    paging.limit()?;
+    let last = paging.after("entities")?;
+    // A key is an IRI and has no blank.
+    let last = last.map(|last| match last.split_once(' ') {
+        Some((key, name)) => (name.to_owned(), key.to_owned()),
+        None => (String::new(), last),
+    });
+    Ok(last)
+}
+
+type NameAndKey = (String, String);
+
+/// The found entities that the caller may see, and the last one considered if there are more.
+fn visible(app: &App, mut search: Search, caller: &Caller) -> (SearchResult, Option<NameAndKey>) {
+    let last = |found: &SearchResult| {
+        let last = found.entities.last().filter(|_| found.truncated);
+        last.map(|entity| (entity.name.clone(), entity.key.clone()))
+    };
     let view = View::of_reader(app, caller);
     if view.is_whole() {
-        return app.registry.search(&search, &caller.reader());
+        let found = app.registry.search(&search, &caller.reader());
+        let last = last(&found);
+        return (found, last);
     }
     let limit = search
         .limit
@@ -175,10 +209,15 @@ fn visible(app: &App, mut search: Search, caller: &Caller) -> SearchResult {
         .min(MAX_SEARCH_LIMIT);
     search.limit = Some(MAX_SEARCH_LIMIT);
     let mut found = app.registry.search(&search, &caller.reader());
+    let considered = last(&found);
     found.entities.retain(|entity| view.has_entity(entity));
-    found.truncated |= found.entities.len() > limit;
+    if found.entities.len() <= limit {
+        return (found, considered);
+    }
+    found.truncated = true;
     found.entities.truncate(limit);
-    found
+    let last = last(&found);
+    (found, last)
 }
 
 pub(super) fn unknown_kind(name: &str) -> Problem {
@@ -219,7 +258,7 @@ pub(crate) struct SparqlQuery {
 
 /// Answers a SPARQL 1.1 query over the registry.
 #[utoipa::path(get, path = "/api/v1/sparql", tag = "registry", params(SparqlQuery),
-    responses((status = 200, content_type = "application/sparql-results+json", body = String),
+    responses((status = 200, content_type = "application/sparql-results+json", body = SparqlResults),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn sparql_get(
     State(app): State<App>,
@@ -231,8 +270,9 @@ pub(super) async fn sparql_get(
 
 /// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
 #[utoipa::path(post, path = "/api/v1/sparql", tag = "registry",
-    request_body(content = String, content_type = "application/sparql-query"),
-    responses((status = 200, content_type = "application/sparql-results+json", body = String),
+    request_body(content(
+        (String = "application/sparql-query"), (SparqlForm = "application/x-www-form-urlencoded"))),
+    responses((status = 200, content_type = "application/sparql-results+json", body = SparqlResults),
         (status = 400, body = Problem), (status = 415, body = Problem),
         (status = 503, body = Problem)))]
 pub(super) async fn sparql_post(

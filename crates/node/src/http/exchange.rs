@@ -27,6 +27,7 @@ use super::guard::outside_problem;
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use super::shapes::{self, Confirmation};
 use crate::accounts::{Caller, View};
 use crate::shared::App;
 
@@ -63,9 +64,11 @@ pub(crate) struct PullParams {
     /// With it, the newest element that the reader has of each earlier epoch, the newest first:
     /// `EPOCH:N,EPOCH:N`. An origin that was restored from a backup may know one of these.
     earlier: Option<String>,
-    /// Without a position: `first` (the default) or `new`.
+    /// Without a position. Default: first.
+    #[param(value_type = Option<shapes::LinkStart>)]
     start: Option<String>,
-    /// xml (the default), postcard or message_pack.
+    /// Default: xml.
+    #[param(value_type = Option<shapes::Serialization>)]
     serialization: Option<String>,
 }
 
@@ -80,7 +83,9 @@ pub(super) fn serialization(name: &str) -> Result<Serialization, Problem> {
 /// Elements of a stream in an endless answer: the stored ones, then new ones as they arrive.
 #[utoipa::path(get, path = "/api/v1/exchange/streams/{name}", tag = "links",
     params(("name" = String, Path, description = "The stream's name"), PullParams),
-    responses((status = 200, description = "a sequence of documents"),
+    responses((status = 200, description = "a sequence of documents without end", content(
+            (String = "application/xml"), (Vec<u8> = "application/vnd.chappe.postcard"),
+            (Vec<u8> = "application/vnd.msgpack"))),
         (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 503, body = Problem,
             description = "too many readers, in all or from this address")))]
@@ -164,10 +169,10 @@ pub(crate) struct NewSubscription {
     after: Option<String>,
     /// With it, the newest element that the subscriber has of each earlier epoch, the newest first.
     earlier: Option<Vec<String>>,
-    /// Without a position: `first` or `new`.
-    start: Option<String>,
-    /// xml, postcard or message_pack.
-    serialization: Option<String>,
+    /// Without a position. Default: first.
+    start: Option<shapes::LinkStart>,
+    /// Default: xml.
+    serialization: Option<shapes::Serialization>,
 }
 
 /// An accepted subscription.
@@ -270,8 +275,10 @@ pub(super) async fn end(
 #[utoipa::path(post, path = "/api/v1/exchange/contact-points/{link}/{secret}", tag = "links",
     params(("link" = String, Path, description = "The link's name"),
         ("secret" = String, Path, description = "The secret given to the origin")),
-    request_body(content = String, content_type = "application/xml"),
-    responses((status = 200), (status = 204, description = "stored"),
+    request_body(content((String = "application/xml"), (Vec<u8> = "application/vnd.chappe.postcard"),
+        (Vec<u8> = "application/vnd.msgpack"))),
+    responses((status = 200, body = Confirmation, description = "the contact point is confirmed"),
+        (status = 204, description = "stored"),
         (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub(super) async fn take(
     State(app): State<App>,
@@ -314,8 +321,8 @@ pub(super) async fn take(
 #[utoipa::path(put, path = "/api/v1/exchange/contact-points/{link}/{secret}", tag = "links",
     params(("link" = String, Path, description = "The link's name"),
         ("secret" = String, Path, description = "The secret given to the origin")),
-    request_body(content = String, content_type = "application/json"),
-    responses((status = 200), (status = 404, body = Problem)))]
+    request_body(content = Confirmation),
+    responses((status = 200, body = Confirmation), (status = 404, body = Problem)))]
 pub(super) async fn confirm(
     state: State<App>,
     path: Path<(String, String)>,

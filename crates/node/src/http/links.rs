@@ -1,5 +1,7 @@
 //! Links in both directions: this node's own links, and the peers that read here.
 
+use std::collections::BTreeMap;
+
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -8,12 +10,15 @@ use axum::{Extension, Json};
 use chappe_identity::Role;
 use chappe_links::{DeadLetter, LinkConfig, LinkError, LinkStatus, PeerStatus};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::guard::{Subject, outside_problem};
+use super::paging::{Paging, cursor};
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
+use super::shapes;
 use crate::accounts::Caller;
 use crate::config::nearest;
 use crate::links::{ChangeError, Exchange, Listening};
@@ -29,6 +34,8 @@ const LETTERS_MAX: usize = 1_000;
 pub(crate) struct Links {
     /// The links of this node, by name.
     links: Vec<Link>,
+    /// The cursor of the next links; null at the end.
+    next: Option<String>,
     /// The peers that read here now.
     peers: Vec<PeerStatus>,
     /// The addresses at which others can read.
@@ -52,13 +59,19 @@ impl Link {
 }
 
 /// Links in both directions: this node's own links, and the peers that read here.
-#[utoipa::path(get, path = "/api/v1/links", tag = "links",
-    responses((status = 200, body = Links)))]
-pub(super) async fn list(State(app): State<App>) -> Result<Json<Links>, Problem> {
+#[utoipa::path(get, path = "/api/v1/links", tag = "links", params(Paging),
+    responses((status = 200, body = Links), (status = 400, body = Problem)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Links>, Problem> {
     let exchange = parts::exchange(&app)?;
-    let links = exchange.links().list().into_iter();
+    let by_name = |status: &LinkStatus| status.name.clone();
+    let (links, next) = paging.cut_by("links", exchange.links().list(), by_name)?;
+    let links = links.into_iter();
     Ok(Json(Links {
         links: links.map(|status| Link::new(exchange, status)).collect(),
+        next,
         peers: exchange.peers(),
         listening: exchange.listening(),
     }))
@@ -86,22 +99,38 @@ fn find_link(app: &App, name: &str) -> Result<Link, Problem> {
 pub(crate) struct NewLink {
     /// Its local name: a-z, 0-9, `_` and `-`.
     name: String,
-    /// zeromq, zeromq_best_effort, http_pull or http_push.
-    kind: String,
-    /// The address of the origin: tcp://HOST:PORT or http://HOST:PORT.
+    /// Its protocol.
+    kind: shapes::LinkKind,
+    /// The address of the origin: tcp://HOST:PORT, http://HOST:PORT or https://HOST:PORT.
     address: String,
     /// The selected streams: names, or prefixes ending in `*`.
     streams: Vec<String>,
-    /// xml, postcard or message_pack.
-    serialization: Option<String>,
-    /// memory, process or power.
-    level: Option<String>,
+    /// The serialization of elements. Default: postcard; xml for the HTTP kinds.
+    serialization: Option<shapes::Serialization>,
+    /// The level at which elements are stored here. Default: `log.level` of the node.
+    level: Option<shapes::Level>,
     /// Prefix of the local stream names, joined by a dot.
     as_prefix: Option<String>,
-    /// first or new.
-    start: Option<String>,
+    /// Where to start a stream that was never read. Default: first.
+    start: Option<shapes::LinkStart>,
+    /// The address of the origin's directory, for `zeromq_best_effort`.
+    directory: Option<String>,
     /// The origin's public CURVE key.
     server_key: Option<String>,
+    /// The address at which the origin reaches this node, for `http_push`.
+    contact: Option<String>,
+    /// The token that the origin requires of readers, for the HTTP kinds.
+    token: Option<String>,
+    /// A file of the node's host with that token; needs the role `administer`.
+    token_file: Option<String>,
+    /// The SHA-256 of the origin's certificate, for https.
+    fingerprint: Option<String>,
+    /// A file of the node's host with certificate authorities, for https; needs the role `administer`.
+    authorities: Option<String>,
+    /// Whether the link may leave this machine without encryption. Default: no.
+    insecure: Option<bool>,
+    /// The keys of `[links.limits]`.
+    limits: Option<BTreeMap<String, Value>>,
 }
 
 /// Adds a link, which starts at once and survives restarts.
@@ -153,23 +182,30 @@ pub(super) async fn delete(
 pub(crate) struct LetterParams {
     /// The first number.
     from: Option<u64>,
-    /// Maximum number of dead letters.
+    /// Maximum number of dead letters, up to 1,000; 100 without it.
+    #[param(minimum = 1)]
     limit: Option<usize>,
+    /// The value of `next` in the answer before; then `from` has no effect.
+    cursor: Option<String>,
 }
 
 /// Dead letters of a link.
 #[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetters)]
 pub(crate) struct Letters {
     /// Oldest first.
     dead_letters: Vec<DeadLetter>,
     /// Whether there are more.
     truncated: bool,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
 }
 
 /// Dead letters of a link: elements that were received and could not be stored.
 #[utoipa::path(get, path = "/api/v1/links/{name}/dead-letters", tag = "links",
     params(("name" = String, Path, description = "The link's name"), LetterParams),
-    responses((status = 200, body = Letters), (status = 404, body = Problem)))]
+    responses((status = 200, body = Letters), (status = 400, body = Problem),
+        (status = 404, body = Problem)))]
 pub(super) async fn dead_letters(
     State(app): State<App>,
     Name(name): Name,
@@ -181,7 +217,12 @@ pub(super) async fn dead_letters(
         return Err(Problem::bad_request(detail));
     }
     let links = parts::exchange(&app)?.links().clone();
-    let from = params.from.unwrap_or(0);
+    let paging = Paging::new(params.limit, params.cursor);
+    paging.limit()?;
+    let from = match paging.after("dead_letters")? {
+        None => params.from.unwrap_or(0),
+        Some(last) => last.parse::<u64>().map_or(0, |last| last.saturating_add(1)),
+    };
     // Reading may block on the disk, so it must not run on the serving thread.
     let read = tokio::task::spawn_blocking(move || links.dead_letters(&name, from, limit + 1));
     let read = read
@@ -190,7 +231,9 @@ pub(super) async fn dead_letters(
     let mut letters = read.map_err(|error| change_problem(&app, error.into()))?;
     let truncated = letters.len() > limit;
     letters.truncate(limit);
+    let last = letters.last().filter(|_| truncated);
     Ok(Json(Letters {
+        next: last.map(|letter| cursor("dead_letters", &letter.number.to_string())),
         dead_letters: letters,
         truncated,
     }))
@@ -199,13 +242,26 @@ pub(super) async fn dead_letters(
 /// A selection of dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = DeadLetterNumbers)]
 pub(crate) struct LetterNumbers {
     /// Their numbers; without this, all dead letters.
     numbers: Option<Vec<u64>>,
 }
 
+/// An action on dead letters.
+#[derive(ToSchema)]
+#[schema(rename_all = "kebab-case")]
+#[allow(dead_code, reason = "documentation only; it is a part of a path")]
+pub(crate) enum DeadLetterVerb {
+    /// Stores them after all.
+    SendAgain,
+    /// Deletes them.
+    Discard,
+}
+
 /// The result of an action on dead letters.
 #[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetterResult)]
 pub(crate) struct LetterResult {
     /// The number of letters for which it succeeded.
     done: u64,
@@ -215,6 +271,7 @@ pub(crate) struct LetterResult {
 
 /// A dead letter for which an action failed.
 #[derive(Serialize, ToSchema)]
+#[schema(as = RefusedDeadLetter)]
 pub(crate) struct RefusedLetter {
     /// Its number.
     number: u64,
@@ -225,7 +282,7 @@ pub(crate) struct RefusedLetter {
 /// Stores dead letters after all (`send-again`), or deletes them (`discard`).
 #[utoipa::path(post, path = "/api/v1/links/{name}/dead-letters/{verb}", tag = "links",
     params(("name" = String, Path, description = "The link's name"),
-        ("verb" = String, Path, description = "send-again or discard")),
+        ("verb" = DeadLetterVerb, Path, description = "send-again or discard")),
     request_body(content = LetterNumbers),
     responses((status = 200, body = LetterResult), (status = 401, body = Problem),
         (status = 404, body = Problem)))]

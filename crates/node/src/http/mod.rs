@@ -28,6 +28,7 @@ mod range;
 mod routes;
 mod sensors;
 mod server;
+pub(crate) mod shapes;
 mod streams;
 mod units;
 mod write;

@@ -4,12 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
+use chappe_transport::Dropped;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use super::paging::Paging;
+use super::params::Params;
 use super::problem::Problem;
+use crate::accounts::Caller;
+use crate::catalogue::AUDIT;
 use crate::clock;
-use crate::notices::Notice;
+use crate::notices::{Notice, NoticeKind};
 use crate::shared::App;
 
 /// The node.
@@ -74,7 +79,7 @@ pub(crate) struct Drop {
 }
 
 impl Drop {
-    fn of(dropped: chappe_transport::Dropped) -> Self {
+    fn of(dropped: Dropped) -> Self {
         Self {
             at_hop: dropped.hop.as_str(),
             reason: dropped.reason,
@@ -92,20 +97,53 @@ impl Drop {
 pub(crate) struct Drops {
     /// One row for each hop, reason and peer, the latest first.
     drops: Vec<Drop>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
+}
+
+/// The requested drops.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DropParams {
+    /// Only those at this hop.
+    at_hop: Option<String>,
+    /// Only those for this reason.
+    reason: Option<String>,
+    /// Only those of this sender.
+    peer: Option<String>,
+    /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
 }
 
 /// Dropped messages and elements, with the reasons.
-#[utoipa::path(get, path = "/api/v1/drops", tag = "node", responses((status = 200, body = Drops)))]
-pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
-    Json(Drops {
-        drops: app
-            .observability
-            .drops
-            .entries()
-            .into_iter()
-            .map(Drop::of)
-            .collect(),
-    })
+#[utoipa::path(get, path = "/api/v1/drops", tag = "node", params(DropParams),
+    responses((status = 200, body = Drops), (status = 400, body = Problem)))]
+pub(super) async fn drops(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<DropParams>,
+) -> Result<Json<Drops>, Problem> {
+    let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|it| it == text);
+    let mut entries = app.observability.drops.entries();
+    entries.retain(|drop| {
+        let is_visible = drop.peer != AUDIT || caller.administers();
+        is_visible
+            && is(&params.at_hop, drop.hop.as_str())
+            && is(&params.reason, drop.reason)
+            && is(&params.peer, &drop.peer)
+    });
+    let paging = Paging::new(params.limit, params.cursor);
+    let latest_first = |drop: &Dropped| {
+        let age = i64::MAX - clock::timestamp(drop.last_at).0.max(0);
+        format!("{age:020} {} {} {}", drop.hop, drop.reason, drop.peer)
+    };
+    let (entries, next) = paging.cut_by("drops", entries, latest_first)?;
+    let drops = entries.into_iter().map(Drop::of).collect();
+    Ok(Json(Drops { drops, next }))
 }
 
 /// Recent notices.
@@ -113,15 +151,44 @@ pub(super) async fn drops(State(app): State<App>) -> Json<Drops> {
 pub(crate) struct Notices {
     /// Oldest first.
     notices: Vec<Notice>,
+    /// The cursor of the next part; null at the end.
+    next: Option<String>,
+}
+
+/// The requested notices.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct NoticeParams {
+    /// Only notices of this kind.
+    kind: Option<NoticeKind>,
+    /// Only notices about this device, stream or sensor.
+    subject: Option<String>,
+    /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
 }
 
 /// Recent notices: devices, bindings, the node's own state.
-#[utoipa::path(get, path = "/api/v1/notices", tag = "node",
-    responses((status = 200, body = Notices)))]
-pub(super) async fn notices(State(app): State<App>) -> Json<Notices> {
-    Json(Notices {
-        notices: app.observability.notices.history(),
-    })
+#[utoipa::path(get, path = "/api/v1/notices", tag = "node", params(NoticeParams),
+    responses((status = 200, body = Notices), (status = 400, body = Problem)))]
+pub(super) async fn notices(
+    State(app): State<App>,
+    Params(params): Params<NoticeParams>,
+) -> Result<Json<Notices>, Problem> {
+    let mut numbered = app.observability.notices.numbered();
+    numbered.retain(|(_, notice)| {
+        let is_about = |subject: &String| *subject == notice.subject;
+        params.kind.is_none_or(|kind| kind == notice.kind)
+            && params.subject.as_ref().is_none_or(is_about)
+    });
+    let paging = Paging::new(params.limit, params.cursor);
+    let key = |(number, _): &(u64, Notice)| format!("{number:020}");
+    let (numbered, next) = paging.cut_by("notices", numbered, key)?;
+    let notices = numbered.into_iter().map(|(_, notice)| notice).collect();
+    Ok(Json(Notices { notices, next }))
 }
 
 /// The node's health or readiness.
@@ -159,13 +226,19 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "node",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
-pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
     crate::measure::measure(&app);
-    let text = app
+    let mut text = app
         .observability
         .metrics
         .text()
         .map_err(|_| Problem::internal("writing the metrics failed"))?;
+    if !caller.administers() {
+        // Only administrators see how much is audited.
+        let label = format!("stream=\"{AUDIT}\"");
+        let lines = text.split_inclusive('\n');
+        text = lines.filter(|line| !line.contains(&label)).collect();
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

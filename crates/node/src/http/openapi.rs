@@ -12,6 +12,9 @@ use super::{
 };
 use crate::shared::App;
 
+/// The schema of problems.
+const PROBLEM: &str = "#/components/schemas/Problem";
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -80,7 +83,9 @@ use crate::shared::App;
         accounts::add,
         accounts::revoke,
         accounts::renew,
-    )
+    ),
+    // Schemas of parameters are not found by themselves.
+    components(schemas(links::DeadLetterVerb))
 )]
 struct Description;
 
@@ -125,24 +130,12 @@ fn decide(operation: &mut Value, rule: &Rule) {
         "read" => json!([{}, credentials[0], credentials[1]]),
         _ => json!(credentials),
     };
-    let mut refusals = vec![
-        (
-            "401",
-            "the credential is not valid, has expired or is missing",
-        ),
-        (
-            "429",
-            "too many credentials from this address were not valid; see `Retry-After`",
-        ),
-    ];
-    refusals.push(match rule.needs.role {
-        Some(_) => ("403", "the account does not have the role, or not for this"),
-        None => ("403", "a page of another site caused the request"),
-    });
+    let has_body = operation.get("requestBody").is_some();
+    let has_parameters = operation.get("parameters").is_some();
     let Some(responses) = operation["responses"].as_object_mut() else {
         return;
     };
-    for (status, description) in refusals {
+    for (status, description) in refusals(rule, has_parameters, has_body) {
         let known = responses.entry(status).or_insert_with(|| json!({}));
         let own = known
             .get("description")
@@ -150,25 +143,88 @@ fn decide(operation: &mut Value, rule: &Rule) {
             .unwrap_or_default();
         let description = match own {
             "" => description.to_owned(),
+            own if own == description => description.to_owned(),
             own => format!("{own}; or {description}"),
         };
-        *known = json!({
-            "description": description,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        });
+        known["description"] = description.into();
+        if known.get("content").is_none() {
+            known["content"] = json!({"application/json": {"schema": {"$ref": PROBLEM}}});
+        }
+    }
+    for (status, response) in responses.iter_mut() {
+        let text = response.get("description").and_then(Value::as_str);
+        if text.unwrap_or_default().is_empty() {
+            response["description"] = meaning(status).into();
+        }
+        if matches!(status.as_str(), "429" | "503" | "507") {
+            response["headers"]["Retry-After"] = json!({
+                "description": "the seconds after which the request may succeed",
+                "schema": {"type": "integer"},
+            });
+        }
     }
     for response in responses.values_mut() {
         let content = response.get_mut("content").and_then(Value::as_object_mut);
         let Some(content) = content else { continue };
         let is_problem = |body: &Value| {
             let name = body.pointer("/schema/$ref").and_then(Value::as_str);
-            name == Some("#/components/schemas/Problem")
+            name == Some(PROBLEM)
         };
         if content.get("application/json").is_some_and(is_problem)
             && let Some(body) = content.remove("application/json")
         {
             content.insert("application/problem+json".to_owned(), body);
         }
+    }
+}
+
+/// The refusals that an operation may answer with because of its rule, its parameters and its body.
+fn refusals(
+    rule: &Rule,
+    has_parameters: bool,
+    has_body: bool,
+) -> Vec<(&'static str, &'static str)> {
+    let mut refusals = vec![
+        (
+            "401",
+            "the credential is not valid, has expired or is missing",
+        ),
+        (
+            "403",
+            match rule.needs.role {
+                Some(_) => "the account does not have the role, or not for this",
+                None => "a page of another site caused the request",
+            },
+        ),
+        (
+            "429",
+            "too many credentials from this address were not valid; see `Retry-After`",
+        ),
+        ("default", "any other problem; its `code` names it"),
+    ];
+    if has_parameters || has_body {
+        refusals.push(("400", "a parameter or the body is malformed"));
+    }
+    if has_body {
+        refusals.push(("408", "the body did not arrive in time"));
+        refusals.push(("413", "the body is too long"));
+    }
+    refusals
+}
+
+/// The description of an answer that has none of its own.
+fn meaning(status: &str) -> &'static str {
+    match status {
+        "200" => "the answer",
+        "201" => "it is made",
+        "204" => "done",
+        "404" => "there is none of this name",
+        "409" => "it conflicts with what exists",
+        "415" => "the content type is unknown",
+        "422" => "it is invalid; nothing was changed",
+        "503" => "the node is starting, or has too much to do",
+        "507" => "the disk or a table is full",
+        _ => "a problem; its `code` names it",
     }
 }
 
@@ -200,5 +256,55 @@ mod tests {
             .map(|rule| format!("{} {}", rule.method, rule.path))
             .collect();
         assert_eq!(decided, described);
+    }
+
+    #[test]
+    fn every_answer_has_a_description_and_every_body_a_schema() {
+        fn walk(value: &Value, path: &str) {
+            let Value::Object(members) = value else {
+                if let Value::Array(items) = value {
+                    items.iter().for_each(|item| walk(item, path));
+                }
+                return;
+            };
+            let is_schema = path.ends_with("/schema");
+            assert!(!is_schema || !members.is_empty(), "{path} is free");
+            for (name, member) in members {
+                walk(member, &format!("{path}/{name}"));
+            }
+        }
+        let document = openapi();
+        walk(&document["paths"], "");
+        let text = document.to_string();
+        for part in text.split("\"#/").skip(1) {
+            let pointer = part.split('"').next().unwrap_or_default();
+            assert!(
+                document.pointer(&format!("/{pointer}")).is_some(),
+                "{pointer}"
+            );
+        }
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for operation in operations.as_object().unwrap().values() {
+                let responses = operation["responses"].as_object().unwrap();
+                assert!(responses.contains_key("default"), "{path}");
+                for (status, response) in responses {
+                    let text = response["description"].as_str().unwrap_or_default();
+                    assert!(!text.is_empty(), "{path} {status}");
+                    let is_problem = |content: &Value| {
+                        let content = content.as_object().into_iter().flatten();
+                        content
+                            .into_iter()
+                            .any(|(kind, _)| kind == "application/problem+json")
+                    };
+                    let own = ["/ready", "/api/v1/streams/{name}/elements"];
+                    let refuses = status.as_str() >= "400";
+                    assert!(
+                        !refuses
+                            || is_problem(&response["content"])
+                            || own.contains(&path.as_str())
+                    );
+                }
+            }
+        }
     }
 }

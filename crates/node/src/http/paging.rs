@@ -1,7 +1,8 @@
 //! Lists in parts: with `limit` an answer has at most that many entries, and a cursor if there are more.
 //!
-//! A cursor holds the key of the last entry, so that entries that come or go meanwhile neither repeat nor hide
-//! others. Lists are sorted by their keys.
+//! A cursor names its list and holds the key of the last entry, so that entries that come or go meanwhile neither
+//! repeat nor hide others. Lists are sorted by their keys. In lists whose order changes (drops, readers), an entry
+//! that moves forward meanwhile is in no later part; reading from the start finds it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,51 +11,108 @@ use utoipa::IntoParams;
 
 use super::problem::Problem;
 
+/// Characters of a cursor that an error repeats.
+const SHOWN_MAX: usize = 40;
+
 /// The requested part of a list.
 #[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
     /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
     pub(super) limit: Option<usize>,
     /// The value of `next` in the answer before.
     pub(super) cursor: Option<String>,
 }
 
 impl Paging {
-    /// The part of a list that is sorted by `key`, and the cursor of the next part.
+    /// The part that the parameters of a list ask for.
+    pub(super) fn new(limit: Option<usize>, cursor: Option<String>) -> Self {
+        Self { limit, cursor }
+    }
+
+    /// The part of the list `list` that is sorted by `key`, and the cursor of the next part.
     ///
     /// # Errors
-    /// An invalid cursor, or a limit of 0.
+    /// A cursor that is not of this list, or a limit of 0.
     pub(super) fn cut<T>(
         &self,
+        list: &str,
         items: Vec<T>,
         key: impl Fn(&T) -> &str,
     ) -> Result<(Vec<T>, Option<String>), Problem> {
-        if self.limit == Some(0) {
-            return Err(Problem::bad_request("limit: must be at least 1"));
-        }
-        let after = self.cursor.as_deref().map(decode).transpose()?;
+        let limit = self.limit()?;
         let mut items = items;
-        if let Some(after) = after {
+        if let Some(after) = self.after(list)? {
             items.retain(|item| key(item) > after.as_str());
         }
-        let limit = self.limit.unwrap_or(usize::MAX);
         let has_more = items.len() > limit;
         items.truncate(limit);
         let last = items.last().filter(|_| has_more);
-        let next = last.map(|item| URL_SAFE_NO_PAD.encode(key(item)));
+        let next = last.map(|item| cursor(list, key(item)));
         Ok((items, next))
+    }
+
+    /// The same for a list whose keys are made; sorts it by them.
+    ///
+    /// # Errors
+    /// See [`Paging::cut`].
+    pub(super) fn cut_by<T>(
+        &self,
+        list: &str,
+        items: impl IntoIterator<Item = T>,
+        key: impl Fn(&T) -> String,
+    ) -> Result<(Vec<T>, Option<String>), Problem> {
+        let items = items.into_iter().map(|item| (key(&item), item));
+        let mut items: Vec<(String, T)> = items.collect();
+        items.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (items, next) = self.cut(list, items, |(key, _)| key)?;
+        Ok((items.into_iter().map(|(_, item)| item).collect(), next))
+    }
+
+    /// Maximum number of entries.
+    ///
+    /// # Errors
+    /// It is 0.
+    pub(super) fn limit(&self) -> Result<usize, Problem> {
+        match self.limit {
+            Some(0) => Err(Problem::bad_request("limit: must be at least 1")),
+            limit => Ok(limit.unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// The key of the last entry of the part before.
+    ///
+    /// # Errors
+    /// The cursor is not of this list.
+    pub(super) fn after(&self, list: &str) -> Result<Option<String>, Problem> {
+        let Some(text) = &self.cursor else {
+            return Ok(None);
+        };
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let decoded = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let of = decoded.as_deref().and_then(|text| text.split_once(':'));
+        match of {
+            Some((of, key)) if of == list => Ok(Some(key.to_owned())),
+            Some((of, _)) if of.bytes().all(|it| it.is_ascii_lowercase() || it == b'_') => {
+                let detail = format!("cursor: it belongs to the list {of:?}, not to {list:?}");
+                Err(Problem::bad_request(detail).hint(HINT))
+            }
+            _ => {
+                let shown: String = text.chars().take(SHOWN_MAX).collect();
+                let detail = format!("cursor: {shown:?} is not a cursor");
+                Err(Problem::bad_request(detail).hint(HINT))
+            }
+        }
     }
 }
 
-fn decode(cursor: &str) -> Result<String, Problem> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    key.ok_or_else(|| {
-        Problem::bad_request("cursor: not a cursor of this list")
-            .hint("pass the value of `next` in the answer before")
-    })
+const HINT: &str = "pass the value of `next` in the answer before; without a cursor, the answer has the first entries";
+
+/// The cursor after the entry with this key.
+pub(super) fn cursor(list: &str, key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{list}:{key}"))
 }
 
 #[cfg(test)]
@@ -70,7 +128,7 @@ mod tests {
         let list = vec!["a", "b", "c", "d", "e"];
         let mut seen = Vec::new();
         loop {
-            let (part, next) = paging.cut(list.clone(), |item| item).unwrap();
+            let (part, next) = paging.cut("letters", list.clone(), |item| item).unwrap();
             assert!(part.len() <= 2);
             seen.extend(part);
             paging.cursor = next;
@@ -79,16 +137,35 @@ mod tests {
             }
         }
         assert_eq!(seen, list);
-        paging.cursor = Some(URL_SAFE_NO_PAD.encode("b"));
-        let (part, next) = paging.cut(vec!["a", "bb", "c"], |item| item).unwrap();
+        paging.cursor = Some(cursor("letters", "b"));
+        let (part, next) = paging
+            .cut("letters", vec!["a", "bb", "c"], |item| item)
+            .unwrap();
         assert_eq!((part, next), (vec!["bb", "c"], None));
-        for cursor in ["=", "//", "_w"] {
-            paging.cursor = Some(cursor.to_owned());
-            assert!(paging.cut(list.clone(), |item| item).is_err(), "{cursor}");
+        let foreign = cursor("numbers", "b");
+        let broken = ["", "=", "//", "_w", "b", "YQ"].map(|text| (text, "is not a cursor"));
+        let refused = [(foreign.as_str(), "belongs to the list \"numbers\"")];
+        for (text, reason) in broken.into_iter().chain(refused) {
+            paging.cursor = Some(text.to_owned());
+            let problem = paging
+                .cut("letters", list.clone(), |item| item)
+                .unwrap_err();
+            assert!(
+                problem.detail.contains(reason),
+                "{text}: {}",
+                problem.detail
+            );
         }
-        let (all, next) = Paging::default().cut(list.clone(), |item| item).unwrap();
+        paging.cursor = None;
+        let (part, _) = paging
+            .cut_by("numbers", [3, 1, 2], |number| format!("{number:03}"))
+            .unwrap();
+        assert_eq!(part, [1, 2]);
+        let (all, next) = Paging::default()
+            .cut("letters", list.clone(), |item| item)
+            .unwrap();
         assert_eq!((all, next), (list.clone(), None));
         paging.limit = Some(0);
-        assert!(paging.cut(list, |item| item).is_err());
+        assert!(paging.cut("letters", list, |item| item).is_err());
     }
 }

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::entities::{Entity, unknown_kind};
 use super::params::{self, Name};
 use super::problem::Problem;
+use super::shapes::EntityKind as EntityKindShape;
 use super::write::busy::{busy, with_pause};
 use crate::accounts::Caller;
 use crate::registrar::{NODE_OWNER, OWN_KEYS};
@@ -29,6 +30,7 @@ pub(crate) struct NewEntity {
     key: String,
     /// device, service or other. Default: other.
     #[serde(default)]
+    #[schema(value_type = Option<EntityKindShape>)]
     kind: Option<String>,
     /// Its name, for people.
     name: String,
@@ -88,7 +90,9 @@ impl NewEntity {
                     .hint("publish a device, a service or other"),
             );
         }
-        if self.key.starts_with(OWN_KEYS) {
+        // The scheme and the namespace of a URN ignore case.
+        let start = self.key.get(..OWN_KEYS.len());
+        if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
             return Err(invalid(format!(
                 "key: {OWN_KEYS} is for the node's own entities"
             )));

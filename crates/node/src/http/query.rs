@@ -32,6 +32,7 @@ const PARTIAL: HeaderName = HeaderName::from_static("chappe-partial");
 
 /// A query.
 #[derive(Deserialize, ToSchema)]
+#[schema(as = StreamQuery)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
     /// One SELECT statement; each stream is a table (`"ward.bed1.ecg"` or `ward_bed1_ecg`).
@@ -76,6 +77,7 @@ pub(crate) struct Rows {
 
 /// The elements read of one stream.
 #[derive(Serialize, ToSchema)]
+#[schema(as = StreamRead)]
 pub(crate) struct Read {
     stream: String,
     /// The number of elements read; the newest ones when not all were read.

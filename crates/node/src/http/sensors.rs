@@ -4,15 +4,15 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
-use crate::sensors::{self, FileError, Sensor};
+use crate::sensors::{self, FileError, Sensor, SensorState};
 use crate::shared::App;
 
 /// All virtual sensors.
@@ -24,16 +24,32 @@ pub(crate) struct VirtualSensors {
     next: Option<String>,
 }
 
+/// The requested virtual sensors.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SensorParams {
+    /// Only virtual sensors in this state.
+    state: Option<SensorState>,
+    /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
+}
+
 /// All virtual sensors.
-#[utoipa::path(get, path = "/api/v1/virtual-sensors", tag = "virtual sensors", params(Paging),
+#[utoipa::path(get, path = "/api/v1/virtual-sensors", tag = "virtual sensors", params(SensorParams),
     responses((status = 200, body = VirtualSensors), (status = 400, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Params(paging): Params<Paging>,
+    Params(params): Params<SensorParams>,
 ) -> Result<Json<VirtualSensors>, Problem> {
-    let sensors = visible(&app, &caller);
-    let (virtual_sensors, next) = paging.cut(sensors, |sensor| &sensor.name)?;
+    let mut sensors = visible(&app, &caller);
+    sensors.retain(|sensor| params.state.is_none_or(|state| state == sensor.state));
+    let paging = Paging::new(params.limit, params.cursor);
+    let (virtual_sensors, next) = paging.cut("virtual_sensors", sensors, |sensor| &sensor.name)?;
     Ok(Json(VirtualSensors {
         virtual_sensors,
         next,
@@ -69,7 +85,8 @@ pub(super) async fn one(
 /// Writes the file of a virtual sensor; the change takes effect within a second.
 #[utoipa::path(put, path = "/api/v1/virtual-sensors/{name}", tag = "virtual sensors",
     params(("name" = String, Path, description = "The sensor's name")),
-    request_body(content = String, content_type = "application/toml"),
+    request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
+        description = "the file"),
     responses((status = 204), (status = 401, body = Problem),
         (status = 422, body = Problem, description = "the file is invalid; nothing was changed")))]
 pub(super) async fn put(

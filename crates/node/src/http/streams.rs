@@ -16,6 +16,7 @@ use super::page::{Gaps, Page};
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::Problem;
+use super::shapes::Level;
 use super::units::Units;
 use crate::accounts::{Caller, View};
 use crate::catalogue::{self, Entry, RemovalError};
@@ -37,7 +38,8 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     /// Its name.
     name: String,
-    /// Its durability level: memory, process or power.
+    /// Its durability level.
+    #[schema(value_type = Level)]
     level: &'static str,
     /// The current lineage of its numbers, 16 hexadecimal digits.
     epoch: String,
@@ -79,18 +81,39 @@ impl Stream {
     }
 }
 
+/// The requested streams.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamParams {
+    /// Only streams whose name has this prefix.
+    prefix: Option<String>,
+    /// Only streams of this source: the key of a device, or the name of a virtual sensor.
+    source: Option<String>,
+    /// Maximum number of entries; without it, all.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// The value of `next` in the answer before.
+    cursor: Option<String>,
+}
+
 /// All streams.
-#[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(Paging),
+#[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(StreamParams),
     responses((status = 200, body = Streams), (status = 400, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Params(paging): Params<Paging>,
+    Params(params): Params<StreamParams>,
 ) -> Result<Json<Streams>, Problem> {
     let view = View::of_reader(&app, &caller);
     let mut entries = app.catalogue.entries();
-    entries.retain(|entry| view.has(entry));
-    let (entries, next) = paging.cut(entries, |entry| &entry.name)?;
+    let (prefix, source) = (params.prefix.unwrap_or_default(), params.source);
+    entries.retain(|entry| {
+        let is_wanted = source.as_ref().is_none_or(|of| *of == entry.source());
+        entry.name.starts_with(&prefix) && is_wanted && view.has(entry)
+    });
+    let paging = Paging::new(params.limit, params.cursor);
+    let (entries, next) = paging.cut("streams", entries, |entry| &entry.name)?;
     let streams = entries.iter().map(|entry| Stream::of(entry)).collect();
     Ok(Json(Streams { streams, next }))
 }
@@ -143,7 +166,8 @@ pub(super) async fn delete(
     }
 }
 
-/// The requested elements: the newest, those after a position, or those in a range of time.
+/// The requested elements: the newest, those after a position, those in a range of time, or those of the range
+/// after a position, which continues it.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -202,7 +226,7 @@ pub(super) async fn elements(
 enum Selection {
     Newest(usize),
     After(Position, usize),
-    Range(Range<Timestamp>, usize),
+    Range(Option<Position>, Range<Timestamp>, usize),
 }
 
 impl Selection {
@@ -214,17 +238,16 @@ impl Selection {
         }
         let limit = requested as usize;
         let times = params::times(params.from.as_deref(), params.to.as_deref())?;
-        match (params.newest, params.after, times) {
+        let after = params.after.as_deref().map(str::parse::<Position>);
+        let after = after
+            .transpose()
+            .map_err(|error| Problem::bad_request(format!("after: {error}")))?;
+        match (params.newest, after, times) {
             (_, None, None) => Ok(Self::Newest(limit)),
-            (None, Some(after), None) => {
-                let position = after
-                    .parse()
-                    .map_err(|error| Problem::bad_request(format!("after: {error}")))?;
-                Ok(Self::After(position, limit))
-            }
-            (None, None, Some(times)) => Ok(Self::Range(times, limit)),
-            _ => Err(Problem::bad_request(
-                "only one of newest, after, and from with to is allowed",
+            (None, Some(after), None) => Ok(Self::After(after, limit)),
+            (None, after, Some(times)) => Ok(Self::Range(after, times, limit)),
+            (Some(_), ..) => Err(Problem::bad_request(
+                "newest cannot be combined with after, from or to",
             )),
         }
     }
@@ -236,7 +259,10 @@ impl Selection {
                 let from = log.log().newest_from(limit as u64);
                 (log.scan(from, None), limit, Gaps::Skip)
             }
-            Self::Range(times, limit) => (log.scan(0, Some(times)), limit, Gaps::Skip),
+            Self::Range(after, times, limit) => {
+                let from = after.map_or(Ok(0), |after| next_after(&entry, after))?;
+                (log.scan(from, Some(times)), limit, Gaps::Skip)
+            }
             Self::After(position, limit) => (
                 log.scan(next_after(&entry, position)?, None),
                 limit,

@@ -143,6 +143,7 @@ pub(crate) async fn is_entrance(app: &App, found: &Found) -> bool {
 
 /// The node's part in the distributed hash table.
 #[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = KademliaStatus)]
 pub(crate) struct Status {
     /// The UDP address it listens on; null when it is off.
     listening: Option<String>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
@@ -43,7 +43,7 @@ pub(crate) struct Sensor {
 }
 
 /// The state of a virtual sensor.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SensorState {
     /// All its sources are bound.
@@ -79,6 +79,7 @@ pub(crate) struct SensorError {
 
 /// A source of a virtual sensor.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = SensorSource)]
 pub(crate) struct Source {
     /// Its name in the statement.
     pub(crate) alias: String,
@@ -94,6 +95,7 @@ pub(crate) struct Source {
 
 /// A stream that a source is bound to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = BoundStream)]
 pub(crate) struct Bound {
     /// The stream.
     pub(crate) stream: String,
@@ -107,6 +109,7 @@ pub(crate) struct Bound {
 
 /// A change of a binding.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = BindingChange)]
 pub(crate) struct Event {
     /// Its time (RFC 3339).
     pub(crate) at: String,

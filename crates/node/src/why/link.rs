@@ -177,7 +177,7 @@ mod tests {
                     ..StreamStatus::default()
                 };
                 let obstacle = |state, stream| {
-                    let mut path = Path::new(app);
+                    let mut path = Path::new(app, true);
                     path.link(&status(state, stream), None);
                     path.finish("ward-3", None).obstacle
                 };

@@ -10,10 +10,12 @@ mod sensor;
 mod stream;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::catalogue::{AUDIT, Entry};
 use crate::config::nearest;
 use crate::notices::Notice;
 use crate::shared::Shared;
@@ -86,9 +88,10 @@ pub(crate) enum HopState {
     Blocked,
 }
 
-/// Follows the value that a name stands for. Reads the disk, so it may take long.
-pub(crate) fn why(app: &Shared, name: &str, kind: Option<SubjectKind>) -> Why {
-    let mut path = Path::new(app);
+/// Follows the value that a name stands for; the audit stream is one only with `sees_audit`. Reads the
+/// disk, so it may take long.
+pub(crate) fn why(app: &Shared, name: &str, kind: Option<SubjectKind>, sees_audit: bool) -> Why {
+    let mut path = Path::new(app, sees_audit);
     path.node();
     let kinds = kind.map_or(SubjectKind::ALL.to_vec(), |kind| vec![kind]);
     let found = kinds.into_iter().find(|kind| path.begin(name, *kind));
@@ -105,15 +108,17 @@ struct Path<'a> {
     /// Streams, sensors and links that were followed.
     seen: BTreeSet<(&'static str, String)>,
     truncated: bool,
+    sees_audit: bool,
 }
 
 impl<'a> Path<'a> {
-    fn new(app: &'a Shared) -> Self {
+    fn new(app: &'a Shared, sees_audit: bool) -> Self {
         Self {
             app,
             hops: Vec::new(),
             seen: BTreeSet::new(),
             truncated: false,
+            sees_audit,
         }
     }
 
@@ -166,7 +171,7 @@ impl<'a> Path<'a> {
     /// Follows the subject of this name and kind; returns whether there is one.
     fn begin(&mut self, name: &str, kind: SubjectKind) -> bool {
         match kind {
-            SubjectKind::Stream => match self.app.catalogue.get(name) {
+            SubjectKind::Stream => match self.visible(name) {
                 Some(entry) => self.stream(&entry),
                 None => return false,
             },
@@ -208,11 +213,18 @@ impl<'a> Path<'a> {
         self.add(hop, name, HopState::Blocked, detail, Some(hint));
     }
 
+    /// The stream of this name, if the reader may see it.
+    fn visible(&self, name: &str) -> Option<Arc<Entry>> {
+        let is_visible = name != AUDIT || self.sees_audit;
+        is_visible.then(|| self.app.catalogue.get(name)).flatten()
+    }
+
     /// All names of streams, devices, sensors and links.
     fn names(&self) -> Vec<String> {
         let app = self.app;
         let streams = app.catalogue.entries();
-        let mut names: Vec<String> = streams.iter().map(|entry| entry.name.clone()).collect();
+        let streams = streams.iter().map(|entry| entry.name.clone());
+        let mut names: Vec<String> = streams.filter(|name| *name != AUDIT).collect();
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());

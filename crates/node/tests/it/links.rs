@@ -172,7 +172,10 @@ fn an_invalid_link_is_refused_with_a_reason() {
         let letters = get(&node.node, "/api/v1/links/ward-3/dead-letters")
             .await
             .json();
-        assert_eq!(letters, json!({ "dead_letters": [], "truncated": false }));
+        assert_eq!(
+            letters,
+            json!({ "dead_letters": [], "truncated": false, "next": null })
+        );
         let path = "/api/v1/links/ward-3/dead-letters/send-again";
         let done = node
             .change("POST", path, &json!({ "numbers": [7] }))

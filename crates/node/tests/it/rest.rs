@@ -292,12 +292,99 @@ fn lists_are_read_in_parts() {
             }
             assert_eq!(seen, names, "{list}");
         }
-        for (query, status) in [("limit=0", 400), ("cursor=%3D", 400), ("limit=9", 200)] {
-            for list in ["streams", "devices", "virtual-sensors"] {
-                let answer = get(&node, &format!("/api/v1/{list}?{query}")).await;
-                assert_eq!(answer.status, status, "{list}?{query}: {}", answer.body);
+        node.shutdown().await.unwrap();
+    });
+}
+
+/// The paths of lists in the document: those with a cursor and without a variable part.
+fn lists() -> Vec<String> {
+    let document = chappe_node::openapi();
+    let paths = document["paths"].as_object().unwrap();
+    let is_list = |path: &str| {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array();
+        let mut parameters = parameters.into_iter().flatten();
+        !path.contains('{') && parameters.any(|it| it["name"] == "cursor")
+    };
+    let paths = paths.keys().filter(|path| is_list(path));
+    paths.cloned().collect()
+}
+
+#[test]
+fn all_lists_are_read_in_parts_by_cursors_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.access.read = chappe_node::config::Read::Token;
+        let node = Node::start(config).await.unwrap();
+        let token = node.new_token().unwrap().to_owned();
+        let bearer = format!("Bearer {token}");
+        let fields = [("Authorization", bearer.as_str())];
+        let ask = async |path: &str| send(&node, "GET", path, &fields, b"").await;
+        let lists = lists();
+        assert_eq!(lists.len(), 12, "{lists:?}");
+        // `c3RyYW5nZTph` is `strange:a`.
+        let refused = [
+            ("limit=0", "at least 1"),
+            ("cursor=%3D", "\"=\\\" is not a cursor"),
+            ("cursor=c3RyYW5nZTph", "belongs to the list"),
+            ("colour=red", "colour"),
+        ];
+        for list in &lists {
+            for (query, reason) in refused {
+                let answer = ask(&format!("{list}?{query}")).await;
+                assert_eq!(answer.status, 400, "{list}?{query}: {}", answer.body);
+                assert!(
+                    answer.body.contains(reason),
+                    "{list}?{query}: {}",
+                    answer.body
+                );
             }
+            let answer = ask(&format!("{list}?limit=9")).await;
+            assert_eq!(answer.status, 200, "{list}: {}", answer.body);
+            assert!(
+                answer.json().get("next").is_some(),
+                "{list}: {}",
+                answer.body
+            );
         }
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn lists_that_move_are_read_in_parts_and_filtered() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let node = start(directory.path()).await;
+        for origin in ["http://a.example", "http://b.example"] {
+            send(&node, "GET", "/api/v1/node", &[("Origin", origin)], b"").await;
+        }
+        send(&node, "DELETE", "/api/v1/streams/a", &[], b"").await;
+        let whole = get(&node, "/api/v1/drops").await.json();
+        let reasons = |answer: &serde_json::Value| -> Vec<String> {
+            let drops = answer["drops"].as_array().unwrap().iter();
+            drops
+                .map(|it| it["reason"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(reasons(&whole), ["no_token", "origin"], "the latest first");
+        let first = get(&node, "/api/v1/drops?limit=1").await.json();
+        let cursor = first["next"].as_str().unwrap();
+        let second = get(&node, &format!("/api/v1/drops?limit=1&cursor={cursor}")).await;
+        let second = second.json();
+        assert_eq!(
+            (reasons(&first), reasons(&second)),
+            (vec!["no_token".into()], vec!["origin".into()])
+        );
+        assert!(second["next"].is_null(), "{second}");
+        let filtered = get(&node, "/api/v1/drops?reason=origin&at_hop=http")
+            .await
+            .json();
+        assert_eq!(filtered["drops"][0]["count"], 2, "{filtered}");
+        let other = get(&node, "/api/v1/drops?reason=origin&at_hop=event")
+            .await
+            .json();
+        assert_eq!(other["drops"], serde_json::json!([]));
         node.shutdown().await.unwrap();
     });
 }

@@ -347,6 +347,33 @@ fn refused_changes_do_not_flood_the_audit_stream() {
 }
 
 #[test]
+fn where_reading_is_open_only_administrators_see_the_audit_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(config(directory.path())).await;
+        world.add("ada", &["read"]).await;
+        let ask = async |token: Option<&str>, path: &str| {
+            let answer = world.ask(token, "GET", path, &Json::Null).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            answer
+        };
+        let of_administrator = ask(Some(&world.token), "/metrics").await;
+        assert!(of_administrator.body.contains("stream=\"chappe.audit\""));
+        let why = ask(Some(&world.token), "/api/v1/why/chappe.audit").await;
+        assert_eq!(why.json()["kind"], "stream");
+        for path in ["/metrics", "/api/v1/why/chappe.audi?kind=stream"] {
+            let answer = ask(None, path).await;
+            assert!(!answer.body.contains("chappe.audit"), "{}", answer.body);
+        }
+        let why = ask(None, "/api/v1/why/chappe.audit?kind=stream")
+            .await
+            .json();
+        assert_eq!(why["kind"], Json::Null);
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn accounts_survive_a_restart_and_changes_are_on_record() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

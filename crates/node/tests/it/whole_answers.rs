@@ -219,6 +219,19 @@ fn pages_are_whole_whatever_their_size() {
             }
         }
         assert_eq!(seen, 3_000);
+        let span = "from=1970-01-01T00:00:00Z&to=2200-01-01T00:00:00Z&limit=1100";
+        let (mut part, mut seen) = (String::new(), 0);
+        loop {
+            let page = get(&node, &format!("{path}?{span}{part}")).await.json();
+            seen += page["elements"].as_array().unwrap().len();
+            part = format!("&after={}", page["next_after"].as_str().unwrap());
+            if page["truncated"] == false {
+                break;
+            }
+        }
+        assert_eq!(seen, 3_000, "a span of time in parts");
+        let both = get(&node, &format!("{path}?newest=2{part}")).await;
+        assert_eq!(both.status, 400, "{}", both.body);
         let page = get(&node, &format!("{path}?newest=2")).await.json();
         assert_eq!(page["elements"][0]["number"], 2_999);
         assert_eq!(page["stream"], "a");

@@ -659,6 +659,7 @@ fn entities_are_published_replaced_kept_and_removed() {
         let table = [
             ("/key", json!("pump"), 422, "not an absolute IRI"),
             ("/key", json!("urn:chappe:stream:a"), 422, "node's own"),
+            ("/key", json!("URN:Chappe:stream:a"), 422, "node's own"),
             ("/kind", json!("stream"), 422, "only the node itself"),
             ("/kind", json!("pump"), 400, "is not one of"),
             (

@@ -3,7 +3,7 @@
 //! Method: random changes and random searches, compared with a scan of all entities.
 
 use crate::model::{Model, apply, key, principals, steps};
-use chappe_registry::{EntityKind, MemoryJournal, Registry, Search, vocabulary};
+use chappe_registry::{EntityKind, MemoryJournal, Principal, Registry, Search, vocabulary};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -44,6 +44,7 @@ fn search() -> impl Strategy<Value = Search> {
                     observed_property,
                     about,
                     owner,
+                    after: None,
                     limit,
                 }
             },
@@ -67,6 +68,7 @@ proptest! {
                 let all = Search { limit: Some(1_000), ..search.clone() };
                 let found = registry.search(&all, &principal).entities.into_iter();
                 let all: Vec<String> = found.map(|entity| entity.key).collect();
+                prop_assert_eq!(&in_pages_of_two(&registry, search, &principal), &all);
                 let limited = all[..all.len().min(search.limit.unwrap_or(all.len()))].to_vec();
                 prop_assert_eq!(registry.search_keys(search, &principal), limited);
             }
@@ -75,6 +77,25 @@ proptest! {
                 let found = registry.get(&key(number), &principal);
                 prop_assert_eq!(found.as_ref(), expected);
             }
+        }
+    }
+}
+
+/// The keys of all pages, each of which begins after the last entity of the one before.
+fn in_pages_of_two(registry: &Registry, search: &Search, principal: &Principal) -> Vec<String> {
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let page = Search {
+            limit: Some(2),
+            after,
+            ..search.clone()
+        };
+        let found = registry.search(&page, principal);
+        let last = found.entities.last();
+        after = last.map(|entity| (entity.name.clone(), entity.key.clone()));
+        keys.extend(found.entities.into_iter().map(|entity| entity.key));
+        if !found.truncated {
+            return keys;
         }
     }
 }

@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 
 use super::params::{Name, Params};
 use super::problem::Problem;
+use super::shapes::NewElements;
 use super::streams::find;
 use crate::accounts::Caller;
 use crate::shared::App;
@@ -65,7 +66,7 @@ struct Numbering {
         ("Idempotency-Key" = Option<String>, Header, description = "a name of this request, up to 255 \
             bytes; the same as a producer of this name with `first=1`")),
     request_body(content(
-        (serde_json::Value = "application/json"),
+        (NewElements = "application/json"),
         (String = "application/x-ndjson"), (String = "text/csv")),
         description = "one element in JSON or an array of them; an element a line; CSV with a header"),
     responses((status = 200, body = Written, description = "every element is stored"),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::super::problem::Problem;
+use super::super::shapes::Level;
 
 /// Refused lines that an answer lists; the others are counted.
 const REFUSALS_MAX: usize = 100;
@@ -21,7 +22,8 @@ const POSITIONS_MAX: usize = 4_096;
 pub(crate) struct Written {
     /// The stream's name.
     stream: String,
-    /// The level that the stored elements have reached: memory, process or power.
+    /// The level that the stored elements have reached.
+    #[schema(value_type = Level)]
     level: &'static str,
     /// Elements stored by this request.
     stored: u64,
