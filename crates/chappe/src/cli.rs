@@ -5,6 +5,7 @@
 mod account;
 mod device;
 mod link;
+mod sensor;
 mod stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use account::{Account, AccountAdd, AccountList, AccountRenew, AccountRevoke};
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
+pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
 pub(crate) use stream::{Stream, StreamCompleteness, StreamCreate, StreamRemove, Write};
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.
@@ -120,6 +122,18 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
+    /// Convert descriptors of virtual sensors.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  chappe sensor convert mean.xml > sensors/mean.toml"
+    )]
+    Sensor(Sensor),
+    /// Import descriptors of virtual sensors from GSN.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  chappe import gsn virtual-sensors --into sensors"
+    )]
+    Import(Import),
     /// Explain why values do not arrive: the path of a value hop by hop, and the first hop that stands in
     /// its way.
     #[command(

@@ -65,6 +65,8 @@ fn run(cli: Cli) -> Outcome {
         },
         Command::Account(verb) => command::account::run(verb, json),
         Command::Stream(verb) => command::stream::run(verb, json),
+        Command::Sensor(verb) => command::sensor::run(verb, json),
+        Command::Import(verb) => command::sensor::import(verb, json),
         Command::Why(flags) => command::why::run(flags, json),
         Command::Link(verb) => command::link::run(verb, json),
         Command::Dds(flags) => command::dds::run(flags, json),

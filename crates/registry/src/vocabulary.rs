@@ -7,6 +7,10 @@ use oxrdf::NamedNodeRef;
 
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
+/// Namespace of properties without an IRI of their own, which descriptors of virtual sensors name.
+pub const METADATA: &str = "https://chappe.example/ns/metadata#";
+/// Namespace of WGS84 positions.
+pub const GEO: &str = "http://www.w3.org/2003/01/geo/wgs84_pos#";
 /// Namespace of SOSA.
 pub const SOSA: &str = "http://www.w3.org/ns/sosa/";
 /// Namespace of SSN.
@@ -65,6 +69,8 @@ terms! {
     FIRMWARE = "https://chappe.example/ns#firmware";
     /// Serial number of a device, a literal.
     SERIAL_NUMBER = "https://chappe.example/ns#serialNumber";
+    /// Name of a command that a virtual sensor's device accepts, a literal.
+    COMMAND = "https://chappe.example/ns#command";
     /// Class of nodes.
     NODE_CLASS = "https://chappe.example/ns#Node";
     /// Class of devices.

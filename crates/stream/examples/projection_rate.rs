@@ -201,7 +201,8 @@ fn heart_rate() -> Result<(), Box<dyn std::error::Error>> {
     };
     let output = &descriptor.output;
     let limits = QueryLimits::default();
-    let mut query = SqliteQuery::new(&[source], &output.sql, &output.schema, limits)?;
+    let sql = &descriptor.statements[0].sql;
+    let mut query = SqliteQuery::new(&[source], sql, &output.schema, limits)?;
     let mut window = Window::new(
         descriptor.sources[0].window,
         LatePolicy::Insert,

@@ -19,9 +19,11 @@ mod plan;
 mod query;
 mod range;
 mod retention;
+mod sampling;
 mod schema;
 mod sensor;
 pub mod sqlite;
+mod statements;
 mod store;
 mod timestamp;
 pub mod ucum;
@@ -41,8 +43,8 @@ pub use retention::Retention;
 pub use schema::{Field, FieldType, SchemaError, StreamSchema};
 pub use sensor::{
     SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
-    VirtualSensor,
 };
+pub use statements::VirtualSensor;
 pub use store::{
     DeviceIdentity, Hole, Intake, IntakeError, Opening, OpeningIntake, RawFollower, RawRecords,
     SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,

@@ -1,4 +1,4 @@
-//! A virtual sensor as a machine: elements of its sources in, elements of its output out.
+//! One statement of a virtual sensor as a machine: elements of its sources in, results out.
 //!
 //! It runs while every source is bound, and waits otherwise. A source bound to several streams is
 //! their union. When an element completes a window's slide, the statement is evaluated over all
@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
+use crate::sampling::Sampler;
 use crate::sqlite::InterruptHandle;
 use crate::{
     Descriptor, Extent, PlannedQuery, Position, Quality, Query, QueryError, QueryLimits, QueryPlan,
@@ -119,12 +120,22 @@ pub struct SensorCounters {
     /// Elements that do not fit the schema that their stream was bound with, or are longer than
     /// [`QueryLimits::length`].
     pub misfits: u64,
+    /// Elements that the sampling of a source left out.
+    pub sampled_out: u64,
     /// Evaluations.
     pub evaluations: u64,
     /// Evaluations that failed.
     pub failures: u64,
     /// Elements of the output.
     pub outputs: u64,
+    /// Results dropped because they came sooner than a rate allows.
+    pub too_soon: u64,
+    /// Results dropped after a statement's last element.
+    pub beyond_count: u64,
+    /// Results dropped because their time was not after that of the last with their key.
+    pub repeated_times: u64,
+    /// Results dropped because a field was null.
+    pub nulls: u64,
 }
 
 /// Bounds of a virtual sensor.
@@ -141,7 +152,7 @@ const CHANGES_KEPT: usize = 64;
 
 /// The machine.
 #[derive(Debug)]
-pub struct VirtualSensor {
+pub(crate) struct StatementMachine {
     descriptor: Descriptor,
     limits: SensorLimits,
     sources: Vec<SourceState>,
@@ -167,6 +178,8 @@ struct SourceState {
     schema: StreamSchema,
     window: Window,
     slide: Slide,
+    /// `None` takes every element.
+    sampler: Option<Sampler>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -181,15 +194,15 @@ struct BoundSchema {
     evaluated: Option<Position>,
 }
 
-impl VirtualSensor {
-    /// A sensor that waits for its sources.
-    #[must_use]
-    pub fn new(descriptor: Descriptor, limits: SensorLimits) -> Self {
+impl StatementMachine {
+    /// A statement that waits for its sources.
+    pub(crate) fn new(descriptor: Descriptor, limits: SensorLimits) -> Self {
         let sources = descriptor.sources.iter().map(|source| SourceState {
             bound: BTreeMap::new(),
             schema: StreamSchema::default(),
             window: Window::new(source.window, source.late, limits.window),
             slide: Slide::new(source.slide),
+            sampler: Sampler::new(source.sampling, &descriptor.name, &source.alias),
         });
         let mut sensor = Self {
             sources: sources.collect(),
@@ -210,62 +223,49 @@ impl VirtualSensor {
         sensor
     }
 
-    /// Its descriptor.
-    #[must_use]
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
-    }
-
     /// The state.
-    #[must_use]
-    pub fn state(&self) -> &SensorState {
+    pub(crate) fn state(&self) -> &SensorState {
         &self.state
     }
 
     /// The counters.
-    #[must_use]
-    pub fn counters(&self) -> SensorCounters {
+    pub(crate) fn counters(&self) -> SensorCounters {
         self.counters
     }
 
     /// Counters of the window of the source `alias`.
-    #[must_use]
-    pub fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
+    pub(crate) fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
         let index = self.index(alias)?;
         Some(self.sources[index].window.counters())
     }
 
     /// How far each bound stream is evaluated. Later elements must be passed again after a restart;
     /// earlier ones are passed by [`SensorCommand::Recall`], as far back as its windows reach.
-    pub fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
         let bound = self.sources.iter().flat_map(|source| &source.bound);
         bound.filter_map(|(stream, bound)| Some((stream, bound.evaluated?)))
     }
 
     /// Whether exactly one stream is bound, so each output's origin is the position up to which that
     /// stream is evaluated.
-    #[must_use]
-    pub fn has_single_stream(&self) -> bool {
+    pub(crate) fn has_single_stream(&self) -> bool {
         self.has_single_stream
     }
 
     /// The plan of its statement; `None` while it does not run.
-    #[must_use]
-    pub fn plan(&self) -> Option<&QueryPlan> {
+    pub(crate) fn plan(&self) -> Option<&QueryPlan> {
         self.query.as_ref().map(PlannedQuery::plan)
     }
 
     /// Whether an evaluation is cheap: compiled, and over a window small enough for about 0.2 ms, so a
     /// driver may run it on its own thread. This changes as the window fills. Preparing the statement,
     /// which each binding does, is never cheap.
-    #[must_use]
-    pub fn is_compiled(&self) -> bool {
+    pub(crate) fn is_compiled(&self) -> bool {
         self.query.as_ref().is_some_and(PlannedQuery::is_short)
     }
 
     /// The number of evaluations of its compiled statement that SQLite made since the last binding.
-    #[must_use]
-    pub fn sqlite_evaluations(&self) -> u64 {
+    pub(crate) fn sqlite_evaluations(&self) -> u64 {
         self.query
             .as_ref()
             .map_or(0, PlannedQuery::sqlite_evaluations)
@@ -273,9 +273,14 @@ impl VirtualSensor {
 
     /// A handle by which another thread stops a running evaluation. Each [`SensorEvent::Running`] and each
     /// binding prepares a new statement, so get a new handle after it. `None` for a compiled statement.
-    #[must_use]
-    pub fn interrupt_handle(&self) -> Option<InterruptHandle> {
+    pub(crate) fn interrupt_handle(&self) -> Option<InterruptHandle> {
         self.query.as_ref()?.interrupt_handle()
+    }
+
+    /// Whether a source is bound to `stream`.
+    pub(crate) fn reads(&self, stream: &str) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| source.bound.contains_key(stream))
     }
 
     fn index(&self, alias: &str) -> Option<usize> {
@@ -395,7 +400,9 @@ impl VirtualSensor {
 
     fn prepare(&mut self) -> Result<PlannedQuery, String> {
         let mut sources = Vec::new();
-        for (described, state) in self.descriptor.sources.iter().zip(&mut self.sources) {
+        let (sql, tables) = self.descriptor.evaluated();
+        let described = self.descriptor.sources.iter().zip(tables);
+        for ((described, table), state) in described.zip(&mut self.sources) {
             let alias = &described.alias;
             let mut offered = Vec::new();
             for (stream, bound) in &state.bound {
@@ -414,13 +421,13 @@ impl VirtualSensor {
                 state.schema = schema.clone();
             }
             sources.push(QuerySource {
-                alias: alias.clone(),
+                alias: table,
                 schema,
                 value: by_meaning.then(|| "value".to_owned()),
             });
         }
         let output = &self.descriptor.output;
-        PlannedQuery::new(&sources, &output.sql, &output.schema, self.limits.query)
+        PlannedQuery::new(&sources, &sql, &output.schema, self.limits.query)
             .map_err(|error| error.to_string())
     }
 
@@ -436,6 +443,12 @@ impl VirtualSensor {
             };
             taken = true;
             bound.came = Some(input.element.position);
+            if let Some(sampler) = &source.sampler
+                && !sampler.takes(&input.stream, input.element.position)
+            {
+                self.counters.sampled_out += 1;
+                continue;
+            }
             let fits = bound.given.check(&input.element).is_ok()
                 && input.element.size_bytes() <= bytes_max;
             let Some(offered) = bound.offered.as_ref().ok().filter(|_| fits) else {
@@ -475,8 +488,10 @@ impl VirtualSensor {
             let Ok(offered) = &bound.offered else {
                 continue;
             };
+            let sampler = source.sampler;
+            let is_sampled = |position| sampler.is_none_or(|it| it.takes(stream, position));
             for element in elements {
-                if bound.given.check(element).is_ok() {
+                if is_sampled(element.position) && bound.given.check(element).is_ok() {
                     let element = match bound.fits {
                         true => element.clone(),
                         false => shaped(element, offered, &source.schema),
@@ -592,7 +607,7 @@ impl VirtualSensor {
     }
 }
 
-impl Machine for VirtualSensor {
+impl Machine for StatementMachine {
     type Receive = SensorInput;
     type Command = SensorCommand;
     type Transmit = std::convert::Infallible;

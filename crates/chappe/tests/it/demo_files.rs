@@ -127,7 +127,7 @@ fn compute(
     let output = &descriptor.output;
     let mut sqlite = SqliteQuery::new(
         &sources,
-        &output.sql,
+        &descriptor.statements[0].sql,
         &output.schema,
         QueryLimits::default(),
     )

@@ -5,15 +5,24 @@ use chappe_stream::VirtualSensor;
 /// Reasons counted per window: the element was late, or the window reached a size limit and removed
 /// elements early.
 const WINDOW_REASONS: [&str; 3] = ["late", "window_elements", "window_bytes"];
-/// Maximum number of reasons counted per sensor: the element's structure differs from the bound
-/// schema or is too long for a table, or its stream is no longer bound.
-const SENSOR_REASONS: [&str; 2] = ["misfit", "not_bound"];
+/// Reasons counted per sensor: the element's structure differs from the bound schema or is too long for
+/// a table, its stream is no longer bound, or the source's sampling left it out; and of results: they
+/// came too soon, after the last of the statement, at the time of an earlier one, or with a null.
+const SENSOR_REASONS: [&str; 7] = [
+    "misfit",
+    "not_bound",
+    "sampled_out",
+    "too_soon",
+    "beyond_count",
+    "repeated_time",
+    "null",
+];
 
 /// The last known counters of a sensor.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     of_windows: Vec<[u64; 3]>,
-    of_sensor: [u64; 2],
+    of_sensor: [u64; SENSOR_REASONS.len()],
 }
 
 /// Newly unused elements, with their source if known.
@@ -48,7 +57,15 @@ impl Dropped {
             drops.extend(since(WINDOW_REASONS, before, now, Some(alias)));
         }
         let counters = machine.counters();
-        let now = [counters.misfits, counters.strangers];
+        let now = [
+            counters.misfits,
+            counters.strangers,
+            counters.sampled_out,
+            counters.too_soon,
+            counters.beyond_count,
+            counters.repeated_times,
+            counters.nulls,
+        ];
         let before = std::mem::replace(&mut self.of_sensor, now);
         drops.extend(since(SENSOR_REASONS, before, now, None));
         drops

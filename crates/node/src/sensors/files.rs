@@ -10,7 +10,7 @@ use chappe_stream::{Descriptor, DescriptorError, check_name};
 
 use chappe_device::mapping::rules::Rules;
 
-use crate::config::{Config, ConfigError, Problem};
+use crate::config::{Config, ConfigError, Problem, Read};
 
 /// Largest file in bytes; a larger one is refused unread.
 const FILE_BYTES_MAX: u64 = 256 << 10;
@@ -42,8 +42,8 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     for path in found.into_keys() {
         match read(&path) {
             Err(text) => problems.push(problem_of(&path, text)),
-            Ok(text) => match Descriptor::parse(&path.display().to_string(), &text) {
-                Err(error) => problems.push(problem(error)),
+            Ok(text) => match descriptor(&path.display().to_string(), &text, config.access.read) {
+                Err(error) => problems.push(*error),
                 Ok(descriptor) => {
                     if let Some(other) = names.insert(descriptor.name.clone(), path.clone()) {
                         let text = format!(
@@ -80,6 +80,36 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
         return Ok(Checked { sensors });
     }
     Err(ConfigError { problems })
+}
+
+/// Reads the descriptor in a file: GSN's, if its name ends in `.xml`, else a TOML.
+pub(super) fn descriptor(
+    file: &str,
+    text: &str,
+    reading: Read,
+) -> Result<Descriptor, Box<Problem>> {
+    let descriptor = match is_xml(Path::new(file)) {
+        true => chappe_gsn::descriptor::import(file, text).map(|imported| imported.descriptor),
+        false => Descriptor::parse(file, text),
+    };
+    let descriptor = descriptor.map_err(|error| Box::new(problem(error)))?;
+    if descriptor.is_protected && reading == Read::Open {
+        return Err(Box::new(Problem {
+            location: file.to_owned(),
+            line: None,
+            key: Some("protected".to_owned()),
+            message: "the sensor is protected, but everyone may read this node".to_owned(),
+            hint: Some(
+                "add `read = \"token\"` under [access] in node.toml, or remove `protected`"
+                    .to_owned(),
+            ),
+        }));
+    }
+    Ok(descriptor)
+}
+
+fn is_xml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "xml")
 }
 
 /// Converts a fault of a descriptor.
@@ -123,7 +153,7 @@ pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') || !name.ends_with(".toml") {
+        if name.starts_with('.') || !(name.ends_with(".toml") || name.ends_with(".xml")) {
             continue;
         }
         // The file may have been removed since.
@@ -162,6 +192,7 @@ pub(crate) enum FileError {
 /// Writes the file of the sensor `name` atomically.
 pub(super) fn write(
     directory: &Path,
+    reading: Read,
     path: Option<PathBuf>,
     name: &str,
     text: &str,
@@ -176,8 +207,13 @@ pub(super) fn write(
         }))
     };
     check_name(name).map_err(|error| wrong(error.to_string(), None))?;
-    let descriptor = Descriptor::parse(&format!("{name}.toml"), text)
-        .map_err(|error| FileError::Invalid(Box::new(problem(error))))?;
+    if let Some(xml) = path.as_ref().filter(|path| is_xml(path)) {
+        let message = format!("the sensor is described by {}", xml.display());
+        let hint = "change that file, or remove it after `chappe sensor convert`";
+        return Err(wrong(message, Some(hint)));
+    }
+    let descriptor =
+        descriptor(&format!("{name}.toml"), text, reading).map_err(FileError::Invalid)?;
     if descriptor.name != name {
         let message = format!("the file defines {:?}, not {name:?}", descriptor.name);
         return Err(wrong(
@@ -207,7 +243,7 @@ mod tests {
         let sensors = directory.path().join("sensors");
         let text = "name = \"a.b\"\n[[source]]\nalias = \"x\"\nstream = \"s\"\n\
             [output]\nsql = \"select 1 as y\"\n[[output.field]]\nname = \"y\"\ntype = \"integer\"\n";
-        assert!(write(&sensors, None, "a.b", text).is_ok());
+        assert!(write(&sensors, Read::Open, None, "a.b", text).is_ok());
         assert_eq!(scan(&sensors).unwrap().len(), 1);
         for (name, text) in [
             ("a.c", text),
@@ -215,7 +251,7 @@ mod tests {
             ("a.b", "name = 3"),
             ("a.b", ""),
         ] {
-            let refused = write(&sensors, None, name, text);
+            let refused = write(&sensors, Read::Open, None, name, text);
             assert!(matches!(refused, Err(FileError::Invalid(_))), "{name}");
         }
         let path = sensors.join("a.b.toml");

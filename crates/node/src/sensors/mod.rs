@@ -5,6 +5,7 @@
 
 mod candidates;
 mod dropped;
+mod facts;
 mod files;
 mod follow;
 mod output;
@@ -27,7 +28,7 @@ pub use files::{Checked, check};
 use table::SensorError;
 pub(crate) use table::{Sensor, SensorState, Sensors};
 
-use crate::config::Problem;
+use crate::config::{Problem, Read};
 use crate::notices::NoticeKind;
 use crate::shared::App;
 use crate::tasks::shutdown;
@@ -38,7 +39,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Writes the file of a sensor.
 pub(crate) fn write(app: &App, name: &str, text: &str) -> Result<(), FileError> {
     let path = app.sensors.get(name).map(|sensor| sensor.file.into());
-    files::write(&app.config.sensors_directory, path, name, text)
+    let reading = app.config.access.read;
+    files::write(&app.config.sensors_directory, reading, path, name, text)
 }
 
 /// Removes the file of a sensor.
@@ -143,7 +145,7 @@ async fn reload(
         let text = text.unwrap_or_else(|_| Err("the file cannot be read".to_owned()));
         let before = loaded.remove(&path);
         let is_taken = |name: &str| loaded.values().any(|other| other.name == name);
-        let parsed = parse(&path, text, is_taken);
+        let parsed = parse(&path, text, app.config.access.read, is_taken);
         let file = match parsed {
             Ok((descriptor, text)) => start(app, before, &path, stamp, descriptor, &text).await,
             Err(problem) => refuse(app, before, &path, stamp, *problem),
@@ -155,6 +157,7 @@ async fn reload(
 fn parse(
     path: &Path,
     text: Result<String, String>,
+    reading: Read,
     is_taken: impl Fn(&str) -> bool,
 ) -> Result<(Descriptor, String), Box<Problem>> {
     let location = path.display().to_string();
@@ -168,8 +171,7 @@ fn parse(
         })
     };
     let text = text.map_err(plain)?;
-    let descriptor = Descriptor::parse(&location, &text);
-    let descriptor = descriptor.map_err(|error| Box::new(files::problem(error)))?;
+    let descriptor = files::descriptor(&location, &text, reading)?;
     if is_taken(&descriptor.name) {
         let message = format!("another file already has the name {:?}", descriptor.name);
         return Err(plain(message));

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use super::candidates::{self, candidates, sensor_entity, sensor_key};
 use super::dropped::Dropped;
+use super::facts;
 use super::follow::next_batch;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
@@ -73,7 +74,7 @@ pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Senso
         name: descriptor.name.clone(),
         stream: descriptor.output.stream.clone(),
         file: file.to_owned(),
-        sql: descriptor.output.sql.clone(),
+        sql: descriptor.sql(),
         window: extents.collect::<Vec<_>>().join("; "),
         fields: descriptor
             .output
@@ -177,8 +178,10 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
 pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
     let (name, text) = (&descriptor.name, descriptor.description.as_deref());
     let schema = &descriptor.output.schema;
+    let mut sensor = sensor_entity(name, stream);
+    sensor.triples.extend(facts::triples(descriptor));
     vec![
-        sensor_entity(name, stream),
+        sensor,
         stream_entity(stream, schema, &sensor_key(name), text),
     ]
 }

@@ -34,7 +34,9 @@ pub(crate) struct Sensor {
     pub(crate) sources: Vec<Source>,
     /// Elements not used since the node started or its file changed, by reason: `late` (arrived
     /// after its window had moved on), `misfit` (another structure, or too long), `not_bound`,
-    /// `window_elements` and `window_bytes` (its window reached a size limit).
+    /// `window_elements` and `window_bytes` (its window reached a size limit), `sampled_out` (left out
+    /// by its source's `sampling`); and results not stored: `too_soon` (`rate`), `beyond_count`
+    /// (`count`), `repeated_time` (`unique_times`), `null` (`nulls`).
     pub(crate) dropped: BTreeMap<String, u64>,
     /// The history of its bindings, oldest first.
     pub(crate) history: Vec<Event>,

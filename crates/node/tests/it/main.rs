@@ -10,6 +10,7 @@ mod damage;
 mod durable_identity;
 mod exclusion;
 mod flapping;
+mod gsn_descriptors;
 mod kad;
 mod linked_nodes;
 mod links;

@@ -29,17 +29,29 @@
 //! that the statement is one allowed SELECT over the aliases. Columns are checked when the sources
 //! are bound, because only then are their fields known.
 
+mod about;
 mod error;
 mod raw;
+mod statement;
+mod write;
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+pub use about::{Command, CommandField, FieldInput};
 pub use error::{DescriptorError, DescriptorFault};
 pub use raw::descriptor_json_schema;
+pub use statement::WRAPPER;
 
-use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};
+use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema, Value};
 
-/// Maximum number of sources of a virtual sensor. 16: SQLite joins at most 64 tables, a person far
+/// Maximum number of sources of a statement. 16: SQLite joins at most 64 tables, a person far
 /// fewer.
 pub const SOURCES_MAX: usize = 16;
+
+/// Maximum number of statements of a virtual sensor. 64: descriptors with 44 are in use.
+pub const STATEMENTS_MAX: usize = 64;
 
 /// Maximum length of a descriptor in bytes. 256 KiB: the statement has at most 32.
 pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
@@ -51,17 +63,46 @@ pub struct Descriptor {
     pub name: String,
     /// For a person to read.
     pub description: Option<String>,
-    /// Its sources.
+    /// Whether only accounts may read it: a node on which everyone may read does not run it.
+    pub is_protected: bool,
+    /// Facts about the sensor by property, each a text, a number or a Boolean.
+    pub metadata: BTreeMap<String, Value>,
+    /// Commands that its device accepts, as declared. No part of Chappe sends them yet.
+    pub commands: Vec<Command>,
+    /// The sources of all statements, in the order of the statements.
     pub sources: Vec<Source>,
-    /// Its output.
+    /// Its statements, at least one.
+    pub statements: Vec<Statement>,
+    /// Its output: the results of all statements.
     pub output: Output,
+}
+
+/// A statement of a virtual sensor.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Statement {
+    /// Its name in the sensor; each of several statements has one.
+    pub name: Option<String>,
+    /// The SELECT over the aliases of its sources.
+    pub sql: String,
+    /// Results whose source time is less than this after the last ones are dropped and counted.
+    pub rate: Option<Duration>,
+    /// The number of elements after which it gives no more, since the sensor started.
+    pub count: Option<NonZeroU64>,
 }
 
 /// A source of a virtual sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Its name in the statement.
+    /// Its name: that in the statement, or `statement.alias` if there are several statements.
     pub alias: String,
+    /// The index of its statement.
+    pub statement: usize,
+    /// A SELECT over the window, which is called [`WRAPPER`] in it; the statement reads its result.
+    /// `None`: the statement reads the window.
+    pub sql: Option<String>,
+    /// The share of the elements that enter the window, above 0 and at most 1. Whether an element
+    /// does depends on its stream and position alone.
+    pub sampling: f64,
     /// The streams.
     pub selection: Selection,
     /// The number of streams.
@@ -111,10 +152,24 @@ pub struct Output {
     /// Retention of the elements, for
     /// [`StreamLog::set_retention`](crate::StreamLog::set_retention); `None`: the node's default.
     pub retention: Option<Retention>,
-    /// The statement.
-    pub sql: String,
+    /// Elements whose source time is less than this after the last one are dropped and counted.
+    pub rate: Option<Duration>,
+    /// Whether an element is dropped and counted unless its source time is after that of the last
+    /// element with the same key.
+    pub unique_times: bool,
+    /// Whether an element with a field that is null is dropped and counted.
+    pub drops_nulls: bool,
     /// The schema of the elements.
     pub schema: StreamSchema,
+}
+
+impl Source {
+    /// Its name in its statement.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        // Neither part contains a dot.
+        self.alias.rsplit('.').next().unwrap_or_default()
+    }
 }
 
 impl Descriptor {
@@ -124,6 +179,53 @@ impl Descriptor {
     /// The first fault, with its position, its key and a hint.
     pub fn parse(file: &str, text: &str) -> Result<Self, DescriptorError> {
         raw::parse(file, text)
+    }
+
+    /// Its TOML, which [`Self::parse`] reads as the same descriptor.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        write::toml(self)
+    }
+
+    /// The sources of the statement at `index`.
+    pub fn sources_of(&self, index: usize) -> impl Iterator<Item = &Source> {
+        let sources = self.sources.iter();
+        sources.filter(move |source| source.statement == index)
+    }
+
+    /// The descriptor of one statement alone.
+    pub(crate) fn only(&self, index: usize) -> Self {
+        let sources = self.sources_of(index).cloned().map(|mut source| {
+            source.statement = 0;
+            source
+        });
+        Self {
+            sources: sources.collect(),
+            statements: self.statements.get(index).cloned().into_iter().collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The statement that is evaluated, and the table of each source in it. There is one statement.
+    pub(crate) fn evaluated(&self) -> (String, Vec<String>) {
+        let sources: Vec<&Source> = self.sources.iter().collect();
+        match self.statements.first() {
+            Some(only) => statement::evaluated(only, &sources),
+            None => (String::new(), Vec::new()),
+        }
+    }
+
+    /// The statements for a person to read: one alone as it is, several after their names.
+    #[must_use]
+    pub fn sql(&self) -> String {
+        if let [statement] = &self.statements[..] {
+            return statement.sql.clone();
+        }
+        let named = self.statements.iter().map(|statement| {
+            let name = statement.name.as_deref().unwrap_or_default();
+            format!("-- {name}\n{}", statement.sql.trim_end())
+        });
+        named.collect::<Vec<_>>().join("\n")
     }
 }
 

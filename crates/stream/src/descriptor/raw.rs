@@ -1,6 +1,7 @@
 //! The TOML of a descriptor, key by key, and its checks.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -12,13 +13,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
+use super::about::{self, RawCommand, RawFact};
 use super::error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
+use super::statement::{self, RawStatement, TABLE_SUFFIX, WRAPPER};
 use super::{
     DESCRIPTOR_BYTES_MAX, Descriptor, Output, SOURCES_MAX, Selection, Source, StreamQuery,
 };
 use crate::{
-    BindingPolicy, Extent, Field, FieldType, LatePolicy, QueryError, QueryLimits, RESERVED_COLUMNS,
-    Retention, SchemaError, StreamSchema, check_name, sqlite,
+    BindingPolicy, Extent, Field, FieldType, LatePolicy, QueryError, RESERVED_COLUMNS, Retention,
+    SchemaError, StreamSchema, check_name,
 };
 
 /// A virtual sensor.
@@ -31,9 +34,22 @@ struct RawDescriptor {
     name: Spanned<String>,
     /// The purpose.
     description: Option<String>,
-    /// The sources.
-    #[schemars(with = "Vec<RawSource>")]
-    source: Spanned<Vec<Spanned<RawSource>>>,
+    /// Only accounts may read the sensor: a node with `access.read = "open"` does not run it.
+    /// Default: false.
+    #[serde(default)]
+    protected: bool,
+    /// Facts about the sensor by property, which become triples of the registry.
+    #[schemars(with = "Option<BTreeMap<String, RawFact>>")]
+    metadata: Option<Spanned<BTreeMap<String, RawFact>>>,
+    /// Commands that the sensor's device accepts, as a declaration.
+    #[schemars(with = "Option<Vec<RawCommand>>")]
+    command: Option<Spanned<Vec<RawCommand>>>,
+    /// The sources. Either these and `output.sql`, or `statement`.
+    #[schemars(with = "Option<Vec<RawSource>>")]
+    source: Option<Spanned<Vec<Spanned<RawSource>>>>,
+    /// Several statements, each over sources of its own.
+    #[schemars(with = "Option<Vec<RawStatement>>")]
+    statement: Option<Spanned<Vec<Spanned<RawStatement>>>>,
     /// The output.
     output: RawOutput,
 }
@@ -41,7 +57,7 @@ struct RawDescriptor {
 /// A source of elements.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RawSource {
+pub(super) struct RawSource {
     /// The name in the statement.
     #[schemars(with = "String")]
     alias: Spanned<String>,
@@ -59,6 +75,12 @@ struct RawSource {
     slide: Option<RawExtent>,
     /// The treatment of late elements. Default: insert.
     late: Option<RawLate>,
+    /// The share of the elements that are used, above 0 and at most 1. Default: 1.
+    #[schemars(with = "Option<f64>")]
+    sampling: Option<Spanned<f64>>,
+    /// One SELECT over the window, which it calls `wrapper`; the statement reads its result.
+    #[schemars(with = "Option<String>")]
+    sql: Option<Spanned<String>>,
 }
 
 /// The criteria of a stream; all that are given must hold.
@@ -96,6 +118,14 @@ enum RawLate {
     Drop,
 }
 
+/// The treatment of elements with a field that is null.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawNulls {
+    Keep,
+    Drop,
+}
+
 /// The output of a virtual sensor.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -109,8 +139,16 @@ struct RawOutput {
     /// stream (`log.keep_elements`, `log.keep_age_s`).
     retention: Option<RawRetention>,
     /// One SELECT over the aliases, and `<alias>_samples` for waveforms.
-    #[schemars(with = "String")]
-    sql: Spanned<String>,
+    #[schemars(with = "Option<String>")]
+    sql: Option<Spanned<String>>,
+    /// Elements sooner than this after the last one are dropped, such as "500ms".
+    rate: Option<RawDuration>,
+    /// Drop an element unless its source time is after that of the last one with its key. Default:
+    /// false.
+    #[serde(default)]
+    unique_times: bool,
+    /// Keep or drop elements with a field that is null. Default: keep.
+    nulls: Option<RawNulls>,
     /// The subject that the key of an element identifies, if the statement has a column `key`.
     key: Option<String>,
     /// The fields of the elements; the statement has a column for each.
@@ -160,7 +198,7 @@ enum RawType {
 
 struct RawExtent(Extent);
 
-struct RawDuration(Duration);
+pub(super) struct RawDuration(pub(super) Duration);
 
 /// The JSON Schema of descriptors, for editors.
 #[must_use]
@@ -176,13 +214,19 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
     }
     let raw: RawDescriptor = toml::from_str(text).map_err(|error| place.toml(&error))?;
     stream_name(place, "name", &raw.name)?;
-    let sources = sources(place, raw.source)?;
+    let mut raw = raw;
+    let sql = raw.output.sql.take();
+    let (statements, sources) = statement::statements(place, raw.statement, raw.source, sql)?;
     let name = raw.name.into_inner();
-    let output = output(place, raw.output, &name, &sources)?;
+    let output = output(place, raw.output, &name)?;
     Ok(Descriptor {
         name,
         description: raw.description,
+        is_protected: raw.protected,
+        metadata: about::metadata(place, raw.metadata)?,
+        commands: about::commands(place, raw.command)?,
         sources,
+        statements,
         output,
     })
 }
@@ -201,22 +245,27 @@ fn stream_name(place: Place<'_>, key: &str, name: &Spanned<String>) -> Result<()
     })
 }
 
-fn sources(
+/// The sources of the statement at `index`, under the key `key`.
+pub(super) fn sources(
     place: Place<'_>,
+    key: &str,
+    statement: usize,
     raw: Spanned<Vec<Spanned<RawSource>>>,
 ) -> Result<Vec<Source>, DescriptorError> {
     let count = raw.get_ref().len();
     if count == 0 || count > SOURCES_MAX {
         let message = format!("there are {count} sources; 1 to {SOURCES_MAX} are allowed");
         let at = raw.span().start;
-        return Err(place.error(DescriptorFault::Value, at, "source", message, None));
+        return Err(place.error(DescriptorFault::Value, at, key, message, None));
     }
     let mut sources: Vec<Source> = Vec::new();
     for (index, raw) in raw.into_inner().into_iter().enumerate() {
         let at = raw.get_ref().alias.span().start;
-        let source = source(place, index, raw)?;
+        let key = format!("{key}[{index}]");
+        let mut source = source(place, &key, raw)?;
+        source.statement = statement;
         if sources.iter().any(|other| other.alias == source.alias) {
-            let key = format!("source[{index}].alias");
+            let key = format!("{key}.alias");
             let message = format!("there is another source {:?}", source.alias);
             return Err(place.error(DescriptorFault::Value, at, key, message, None));
         }
@@ -227,18 +276,21 @@ fn sources(
 
 fn source(
     place: Place<'_>,
-    index: usize,
+    source_key: &str,
     raw: Spanned<RawSource>,
 ) -> Result<Source, DescriptorError> {
     let start = raw.span().start;
     let raw = raw.into_inner();
-    let key = |name: &str| format!("source[{index}].{name}");
+    let key = |name: &str| format!("{source_key}.{name}");
     let alias = raw.alias.get_ref();
     let usable = crate::schema::is_column_name(alias)
         && !alias.ends_with("_samples")
+        && !alias.ends_with(TABLE_SUFFIX)
+        && alias != WRAPPER
         && !alias.starts_with("sqlite_");
     if !usable {
-        let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples";
+        let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples or \
+                    _wrapper";
         let message = format!("{alias:?} is not a usable alias");
         let at = raw.alias.span().start;
         let hint = Some(hint.to_owned());
@@ -261,8 +313,23 @@ fn source(
             return Err(place.error(DescriptorFault::Value, start, key("stream"), message, hint));
         }
     };
+    let sampling = raw.sampling.as_ref().map_or(1.0, |share| *share.get_ref());
+    if let Some(share) = raw
+        .sampling
+        .filter(|_| !(sampling > 0.0 && sampling <= 1.0))
+    {
+        let (at, message) = (share.span().start, format!("{sampling} is out of range"));
+        let hint = Some("a share is above 0 and at most 1".to_owned());
+        return Err(place.error(DescriptorFault::Value, at, key("sampling"), message, hint));
+    }
+    if let Some(sql) = &raw.sql {
+        statement::check_own(place, &key("sql"), sql)?;
+    }
     Ok(Source {
         alias: raw.alias.into_inner(),
+        statement: 0,
+        sql: raw.sql.map(Spanned::into_inner),
+        sampling,
         selection,
         policy: match raw.bind {
             Some(RawPolicy::All) => BindingPolicy::All,
@@ -306,19 +373,11 @@ fn stream_query(
     Ok(query)
 }
 
-fn output(
-    place: Place<'_>,
-    raw: RawOutput,
-    name: &str,
-    sources: &[Source],
-) -> Result<Output, DescriptorError> {
+fn output(place: Place<'_>, raw: RawOutput, name: &str) -> Result<Output, DescriptorError> {
     if let Some(stream) = &raw.stream {
         stream_name(place, "output.stream", stream)?;
     }
     let schema = output_schema(place, raw.field, raw.key)?;
-    let aliases: Vec<&str> = sources.iter().map(|source| &*source.alias).collect();
-    sqlite::check_statement(raw.sql.get_ref(), &aliases, &QueryLimits::default())
-        .map_err(|error| sql_error(place, &raw.sql, &error, &aliases))?;
     Ok(Output {
         stream: raw
             .stream
@@ -328,7 +387,9 @@ fn output(
             elements: retention.elements.map(NonZeroU64::get),
             age: retention.age.map(|age| age.0),
         }),
-        sql: raw.sql.into_inner(),
+        rate: raw.rate.map(|rate| rate.0),
+        unique_times: raw.unique_times,
+        drops_nulls: matches!(raw.nulls, Some(RawNulls::Drop)),
         schema,
     })
 }
@@ -379,8 +440,9 @@ fn output_schema(
 }
 
 /// The statement's fault, at its position in the file if known.
-fn sql_error(
+pub(super) fn sql_error(
     place: Place<'_>,
+    key: &str,
     sql: &Spanned<String>,
     error: &QueryError,
     aliases: &[&str],
@@ -405,7 +467,7 @@ fn sql_error(
         }
     }
     let fault = DescriptorFault::Sql;
-    place.error(fault, at, "output.sql", error.to_string(), hint)
+    place.error(fault, at, key, error.to_string(), hint)
 }
 
 /// The longest window, slide or age.

@@ -32,8 +32,11 @@ pub(crate) const MATHEMATICS: [(&str, Unary); 14] = [
 ];
 
 /// Functions of two numbers.
-pub(crate) const MATHEMATICS_OF_TWO: [(&str, Binary); 2] =
-    [("pow", f64::powf), ("atan2", f64::atan2)];
+pub(crate) const MATHEMATICS_OF_TWO: [(&str, Binary); 3] = [
+    ("pow", f64::powf),
+    ("power", f64::powf),
+    ("atan2", f64::atan2),
+];
 
 /// Without effect, and with the same result for the same arguments.
 pub(super) const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8
@@ -58,6 +61,7 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
     super::in_unit::register(connection, flags)?;
     connection.create_aggregate_function("stddev", 1, flags, Deviation)?;
     super::time::register(connection, flags)?;
+    super::dialects::register(connection, flags)?;
     connection.create_scalar_function("instr", 2, flags, instr)?;
     let most = usize::try_from(length).unwrap_or(0);
     connection
@@ -77,7 +81,7 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
 }
 
 /// The argument as a number; null for what is none.
-fn number(context: &Context<'_>, index: usize) -> Option<f64> {
+pub(super) fn number(context: &Context<'_>, index: usize) -> Option<f64> {
     match context.get_raw(index) {
         ValueRef::Integer(number) => Some(number as f64),
         ValueRef::Real(number) => Some(number),
@@ -86,7 +90,7 @@ fn number(context: &Context<'_>, index: usize) -> Option<f64> {
 }
 
 /// The argument as text; null for null.
-fn text(context: &Context<'_>, index: usize) -> Option<String> {
+pub(super) fn text(context: &Context<'_>, index: usize) -> Option<String> {
     match context.get_raw(index) {
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string()),

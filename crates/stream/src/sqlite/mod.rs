@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod bounds;
+mod dialects;
 mod function_table;
 mod functions;
 mod history;
@@ -43,7 +44,7 @@ pub(crate) use functions::{MATHEMATICS, MATHEMATICS_OF_TWO};
 pub use history::{Answer, HistoryLimits, HistoryQuery, Loaded, Scope, query_streams};
 pub use names::table_name;
 pub(crate) use rows::{Targets, row_bytes};
-pub use sandbox::{HEAP_BYTES_MAX, StopHandle};
+pub use sandbox::{HEAP_BYTES_MAX, StopHandle, is_function};
 pub use tables::SAMPLES_MAX;
 
 use crate::{Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, Value, WindowChange};

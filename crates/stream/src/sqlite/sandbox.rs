@@ -55,6 +55,7 @@ const FUNCTIONS: &[&str] = &[
     "current_time",
     "current_timestamp",
     "date",
+    "datediff",
     "datetime",
     "degrees",
     "delta",
@@ -90,12 +91,15 @@ const FUNCTIONS: &[&str] = &[
     "likelihood",
     "likely",
     "ln",
+    "locate",
     "log10",
     "lower",
     "ltrim",
     "lttb",
     "max",
     "min",
+    "mod",
+    "nmea",
     "nth_value",
     "ntile",
     "nullif",
@@ -103,6 +107,7 @@ const FUNCTIONS: &[&str] = &[
     "percent_rank",
     "pi",
     "pow",
+    "power",
     "printf",
     "quote",
     "radians",
@@ -124,14 +129,22 @@ const FUNCTIONS: &[&str] = &[
     "tan",
     "time",
     "time_bucket",
+    "timestampdiff",
     "total",
     "trim",
     "typeof",
     "unicode",
+    "unix_timestamp",
     "unixepoch",
     "unlikely",
     "upper",
 ];
+
+/// Whether a statement may call the function of this name, in lower case.
+#[must_use]
+pub fn is_function(name: &str) -> bool {
+    FUNCTIONS.binary_search(&name).is_ok()
+}
 
 /// The table-valued function of consecutive numbers, over which views are made.
 const NUMBERS_MODULE: &str = "generate_series";

@@ -10,6 +10,7 @@ mod hostile_statements;
 mod repair;
 mod retention;
 mod sqlite_windows;
+mod statements;
 mod stored_streams;
 mod virtual_sensor;
 mod whole_answers;

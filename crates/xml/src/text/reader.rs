@@ -83,6 +83,13 @@ impl<'i> Reader<'i> {
         })
     }
 
+    /// The byte offset after the markup or text of the last event, for errors of the caller's own. A
+    /// byte order mark at the start of the document does not count.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.offset()
+    }
+
     fn offset(&self) -> u64 {
         self.reader.buffer_position()
     }

@@ -1,0 +1,218 @@
+//! `chappe sensor convert` and `chappe import gsn`: descriptors of virtual sensors in another format.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use chappe_gsn::descriptor::{self, Outcome as Part, Report};
+use chappe_stream::descriptor::DESCRIPTOR_BYTES_MAX;
+use chappe_stream::{Descriptor, DescriptorError};
+use serde_json::{Value, json};
+
+use crate::cli::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
+use crate::output::{self, Failure, Outcome};
+
+/// Most descriptors of one import; reason: a node runs at most as many.
+const FILES_MAX: usize = 1_000;
+
+/// Runs a verb of `sensor`.
+pub(crate) fn run(verb: Sensor, json: bool) -> Outcome {
+    match verb {
+        Sensor::Convert(flags) => convert(&flags, json),
+    }
+}
+
+/// Runs a verb of `import`.
+pub(crate) fn import(verb: Import, json: bool) -> Outcome {
+    match verb {
+        Import::Gsn(flags) => import_gsn(&flags, json),
+    }
+}
+
+fn convert(flags: &SensorConvert, json: bool) -> Outcome {
+    let text = read(&flags.file)?;
+    let name = flags.file.display().to_string();
+    let is_xml = is_xml(&flags.file);
+    let to = match is_xml {
+        true => DescriptorFormat::Toml,
+        false => DescriptorFormat::Gsn,
+    };
+    let to = flags.to.unwrap_or(to);
+    let (read, mut report, links) = match is_xml {
+        true => {
+            let imported = descriptor::import(&name, &text).map_err(failure)?;
+            (imported.descriptor, imported.report, imported.links)
+        }
+        false => {
+            let read = Descriptor::parse(&name, &text).map_err(failure)?;
+            (read, Report::default(), Vec::new())
+        }
+    };
+    let converted = match to {
+        DescriptorFormat::Toml => read.to_toml(),
+        DescriptorFormat::Gsn => {
+            let (made, exported) = descriptor::export(&read).map_err(|error| {
+                Failure::new(format!("{name}: {error}")).hint(
+                    "this part of the descriptor has no counterpart in GSN; remove it, or keep the \
+                     TOML",
+                )
+            })?;
+            report.lines.extend(exported.lines);
+            made.to_xml()
+        }
+    };
+    if json {
+        output::json(&json!({ "descriptor": converted, "report": report, "links": links }));
+        return Ok(());
+    }
+    for line in &report.lines {
+        output::note(line);
+    }
+    output::line(converted.trim_end());
+    Ok(())
+}
+
+fn import_gsn(flags: &ImportGsn, json: bool) -> Outcome {
+    let found = descriptors(&flags.directory)?;
+    if found.is_empty() {
+        let message = format!("{} has no *.xml file", flags.directory.display());
+        return Err(Failure::new(message).hint("name GSN's directory of virtual sensors"));
+    }
+    if !flags.dry_run {
+        output::folder(&flags.into)?;
+    }
+    let mut files = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut failed = 0;
+    for path in found {
+        let imported = import_file(&path, flags, &mut names);
+        failed += usize::from(imported.is_err());
+        if json {
+            files.push(as_json(&path, imported));
+        } else {
+            print(&path, imported);
+        }
+    }
+    if json {
+        output::json(&files);
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(Failure::negative()),
+    }
+}
+
+/// A written file.
+struct Written {
+    to: PathBuf,
+    report: Report,
+    links: Vec<descriptor::NeededLink>,
+}
+
+fn import_file(
+    path: &Path,
+    flags: &ImportGsn,
+    names: &mut Vec<String>,
+) -> Result<Written, Failure> {
+    let text = read(path)?;
+    let imported = descriptor::import(&path.display().to_string(), &text).map_err(failure)?;
+    let name = imported.descriptor.name.clone();
+    if names.contains(&name) {
+        let message = format!("{}: another file has the name {name:?}", path.display());
+        return Err(Failure::new(message).hint("rename one of the sensors"));
+    }
+    let to = flags.into.join(format!("{name}.toml"));
+    names.push(name);
+    if !flags.replace && to.exists() {
+        let message = format!("{} exists", to.display());
+        return Err(Failure::new(message).hint("add --replace to overwrite it"));
+    }
+    if !flags.dry_run {
+        output::file(&to, &imported.descriptor.to_toml())?;
+    }
+    Ok(Written {
+        to,
+        report: imported.report,
+        links: imported.links,
+    })
+}
+
+fn print(path: &Path, imported: Result<Written, Failure>) {
+    match imported {
+        Ok(written) => {
+            let report = &written.report;
+            output::line(format_args!(
+                "{} -> {}: {} taken, {} changed, {} ignored",
+                path.display(),
+                written.to.display(),
+                report.count(Part::Taken),
+                report.count(Part::Changed),
+                report.count(Part::Ignored)
+            ));
+            for line in &report.lines {
+                output::line(format_args!("  {line}"));
+            }
+        }
+        Err(failure) => {
+            output::line(format_args!("{}: not imported", path.display()));
+            output::line(format_args!("  error: {}", failure.message));
+            if let Some(hint) = failure.hint {
+                output::line(format_args!("  hint: {hint}"));
+            }
+        }
+    }
+}
+
+fn as_json(path: &Path, imported: Result<Written, Failure>) -> Value {
+    let file = path.display().to_string();
+    match imported {
+        Ok(written) => json!({
+            "file": file, "sensor_file": written.to.display().to_string(),
+            "report": written.report, "links": written.links,
+        }),
+        Err(failure) => json!({ "file": file, "error": failure.message, "hint": failure.hint }),
+    }
+}
+
+/// The descriptors of a directory, by name.
+fn descriptors(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let wrong = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {error}", directory.display()))
+            .hint("name GSN's directory of virtual sensors")
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if is_xml(&path) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if found.len() > FILES_MAX {
+        let message = format!("{} has more than {FILES_MAX} files", directory.display());
+        return Err(Failure::new(message).hint("import them in parts"));
+    }
+    Ok(found)
+}
+
+fn is_xml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "xml")
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let wrong =
+        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let bytes = fs::metadata(path).map_err(wrong)?.len();
+    if bytes > DESCRIPTOR_BYTES_MAX as u64 {
+        let message = format!(
+            "{} is longer than {DESCRIPTOR_BYTES_MAX} bytes",
+            path.display()
+        );
+        return Err(Failure::new(message));
+    }
+    fs::read_to_string(path).map_err(wrong)
+}
+
+fn failure(error: DescriptorError) -> Failure {
+    let hint = error.hint.clone();
+    Failure::from(error).hint_if(hint)
+}

@@ -1,0 +1,84 @@
+//! What a descriptor says about its sensor, as triples of the sensor's entity.
+//!
+//! A property that is an absolute IRI stays one; `latitude`, `longitude` and `altitude` are those of WGS84
+//! positions, in any case of letters; any other name lies in Chappe's namespace of metadata.
+
+use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
+use chappe_registry::vocabulary;
+use chappe_stream::{Descriptor, Value};
+
+use super::candidates::sensor_key;
+
+/// The triples of a sensor's metadata and declared commands.
+pub(super) fn triples(descriptor: &Descriptor) -> Vec<Triple> {
+    let sensor = NamedNode::new_unchecked(sensor_key(&descriptor.name));
+    let mut triples = Vec::new();
+    for (property, value) in &descriptor.metadata {
+        let value = match value {
+            Value::Boolean(value) => Literal::from(*value),
+            Value::Integer(value) => Literal::from(*value),
+            Value::Double(value) => Literal::from(*value),
+            Value::Text(text) => Literal::from(text.as_str()),
+            Value::Null | Value::Bytes(_) | Value::Samples(_) => continue,
+        };
+        triples.push(Triple::new(sensor.clone(), iri(property), value));
+    }
+    for command in &descriptor.commands {
+        let name = Literal::from(command.name.as_str());
+        triples.push(Triple::new(
+            sensor.clone(),
+            vocabulary::COMMAND.into_owned(),
+            name,
+        ));
+    }
+    triples
+}
+
+fn iri(property: &str) -> NamedNode {
+    if property.contains(':')
+        && let Ok(iri) = NamedNode::new(property)
+    {
+        return iri;
+    }
+    let short = match property.to_ascii_lowercase().as_str() {
+        "latitude" => "lat",
+        "longitude" => "long",
+        "altitude" => "alt",
+        _ => {
+            let mut iri = vocabulary::METADATA.to_owned();
+            for byte in property.bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {
+                        iri.push(char::from(byte));
+                    }
+                    _ => iri.push_str(&format!("%{byte:02X}")),
+                }
+            }
+            return NamedNode::new_unchecked(iri);
+        }
+    };
+    NamedNode::new_unchecked(format!("{}{short}", vocabulary::GEO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iri;
+
+    #[test]
+    fn a_property_becomes_an_iri() {
+        for (property, expected) in [
+            ("LATITUDE", "http://www.w3.org/2003/01/geo/wgs84_pos#lat"),
+            (
+                "http://xmlns.com/foaf/0.1/name",
+                "http://xmlns.com/foaf/0.1/name",
+            ),
+            (
+                "geographical",
+                "https://chappe.example/ns/metadata#geographical",
+            ),
+            ("a: b", "https://chappe.example/ns/metadata#a%3A%20b"),
+        ] {
+            assert_eq!(iri(property).as_str(), expected);
+        }
+    }
+}
