@@ -401,9 +401,7 @@ impl Following {
         self.streams.open_all(&self.app, &self.key, offers).await;
         let live = self.streams.live(offers);
         let names = live.map(|(_, entry)| entry.name.clone()).collect();
-        self.app
-            .devices
-            .update(&self.key, |device| device.streams = names);
+        self.app.devices.set_streams(&self.key, names);
     }
 
     async fn register(&mut self) {

@@ -203,6 +203,18 @@ impl Devices {
         }
     }
 
+    /// Sets the streams of a listed device.
+    pub(super) fn set_streams(&self, key: &str, streams: Vec<String>) {
+        self.update(key, |device| device.streams = streams);
+        // A usable device may have taken over another one's stream.
+        if let Some(ledger) = &self.ledger
+            && let Some(device) = self.get(key)
+            && device.state == DeviceState::Usable
+        {
+            ledger.claimed(key, device.streams.iter().map(String::as_str));
+        }
+    }
+
     /// Whether a device has a scope that fits.
     pub(crate) fn has_scope(&self, key: &str, fits: impl Fn(&str) -> bool) -> bool {
         let table = self.lock();
