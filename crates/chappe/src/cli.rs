@@ -19,7 +19,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use account::{Account, AccountAdd, AccountList, AccountRenew, AccountRevoke};
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
-pub(crate) use stream::{Stream, StreamCompleteness, StreamCreate, StreamRemove, Write};
+pub(crate) use stream::{
+    Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
+};
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.
 #[derive(Debug, Parser)]

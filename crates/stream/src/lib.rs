@@ -44,9 +44,9 @@ pub use sensor::{
     VirtualSensor,
 };
 pub use store::{
-    DeviceIdentity, Hole, Intake, IntakeError, Opening, OpeningIntake, RawFollower, RawRecords,
-    SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
-    WrittenFollower, origin_cursor,
+    DeviceIdentity, Hole, Intake, IntakeError, NAMES_MAX, Opening, OpeningIntake, RawFollower,
+    RawRecords, RenameError, SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog,
+    StreamStore, Written, WrittenFollower, origin_cursor,
 };
 pub use timestamp::Timestamp;
 pub use window::{

@@ -200,6 +200,11 @@ impl Streams {
             },
         };
         let (name, begun) = match self.define(app, key, name, offer).await {
+            // A stream was renamed so: only this one gets another name, and its device keeps its place.
+            (name, Err(CatalogueError::Taken { .. })) if is_renamed(app, &name) => {
+                let name = format!("{}.{part}", self.own);
+                self.define(app, key, name, offer).await
+            }
             (name, Err(CatalogueError::Taken { .. })) => {
                 self.lineage.forget(&name);
                 self.place = None;
@@ -269,6 +274,12 @@ impl Streams {
         self.slots.insert(number, slot);
         made.map_err(|reason| (name, reason))
     }
+}
+
+/// Whether the name is one that a stream was given after its definition.
+fn is_renamed(app: &App, name: &str) -> bool {
+    let entry = app.catalogue.get(name);
+    entry.is_some_and(|entry| entry.name != name)
 }
 
 /// The name of a stream, with its pending definition or the reason why there is none.

@@ -36,6 +36,9 @@ pub(super) async fn list(
     let view = View::of_reader(&app, &caller);
     let mut devices = app.devices.all();
     devices.retain(|device| view.has_device(device));
+    for device in &mut devices {
+        use_current_names(&app, device);
+    }
     let (devices, next) = paging.cut(devices, |device| &device.key)?;
     Ok(Json(Devices { devices, next }))
 }
@@ -52,10 +55,19 @@ pub(super) async fn one(
     let device = app.devices.get(&as_key(&app, key.clone()));
     let view = View::of_reader(&app, &caller);
     let device = device.filter(|device| view.has_device(device));
-    device.map(Json).ok_or_else(|| {
+    let mut device = device.ok_or_else(|| {
         Problem::not_found(format!("there is no device {key:?}"))
             .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
-    })
+    })?;
+    use_current_names(&app, &mut device);
+    Ok(Json(device))
+}
+
+/// Names the device's streams as they are called now.
+fn use_current_names(app: &App, device: &mut Device) {
+    for stream in &mut device.streams {
+        *stream = app.catalogue.names().current(stream);
+    }
 }
 
 /// The rules by which devices are left out.

@@ -45,7 +45,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(exchange: &Exchange, status: LinkStatus) -> Self {
+    fn new(app: &App, exchange: &Exchange, mut status: LinkStatus) -> Self {
+        for stream in &mut status.streams {
+            stream.local_name = app.catalogue.names().current(&stream.local_name);
+        }
         let configured = exchange.is_configured(&status.name);
         Self { status, configured }
     }
@@ -58,7 +61,9 @@ pub(super) async fn list(State(app): State<App>) -> Result<Json<Links>, Problem>
     let exchange = parts::exchange(&app)?;
     let links = exchange.links().list().into_iter();
     Ok(Json(Links {
-        links: links.map(|status| Link::new(exchange, status)).collect(),
+        links: links
+            .map(|status| Link::new(&app, exchange, status))
+            .collect(),
         peers: exchange.peers(),
         listening: exchange.listening(),
     }))
@@ -76,7 +81,7 @@ fn find_link(app: &App, name: &str) -> Result<Link, Problem> {
     let exchange = parts::exchange(app)?;
     let status = exchange.links().show(name);
     let status = status.map_err(|error| change_problem(app, error.into()))?;
-    Ok(Link::new(exchange, status))
+    Ok(Link::new(app, exchange, status))
 }
 
 /// A new link: the keys of `[[links]]` in the configuration; `chappe config schema` prints their JSON

@@ -44,6 +44,8 @@ use crate::shared::App;
         streams::list,
         streams::one,
         streams::delete,
+        streams::rename,
+        streams::forget_name,
         streams::elements,
         create::create,
         write::write,

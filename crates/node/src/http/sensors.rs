@@ -32,7 +32,10 @@ pub(super) async fn list(
     caller: Caller,
     Params(paging): Params<Paging>,
 ) -> Result<Json<VirtualSensors>, Problem> {
-    let sensors = visible(&app, &caller);
+    let mut sensors = visible(&app, &caller);
+    for sensor in &mut sensors {
+        sensor.use_current_names(app.catalogue.names());
+    }
     let (virtual_sensors, next) = paging.cut(sensors, |sensor| &sensor.name)?;
     Ok(Json(VirtualSensors {
         virtual_sensors,
@@ -62,7 +65,10 @@ pub(super) async fn one(
     let sensor = app.sensors.get(&name);
     sensor
         .filter(|one| view.is_whole() || view.has_stream(&one.stream))
-        .map(Json)
+        .map(|mut sensor| {
+            sensor.use_current_names(app.catalogue.names());
+            Json(sensor)
+        })
         .ok_or_else(|| unknown(&app, &caller, &name))
 }
 

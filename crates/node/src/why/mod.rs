@@ -211,8 +211,8 @@ impl<'a> Path<'a> {
     /// All names of streams, devices, sensors and links.
     fn names(&self) -> Vec<String> {
         let app = self.app;
-        let streams = app.catalogue.entries();
-        let mut names: Vec<String> = streams.iter().map(|entry| entry.name.clone()).collect();
+        let streams = app.catalogue.by_current_name();
+        let mut names: Vec<String> = streams.into_iter().map(|(name, _)| name).collect();
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());

@@ -18,6 +18,7 @@ mod lost_elements;
 mod medical;
 mod plant;
 mod quotas;
+mod renaming;
 mod rest;
 mod restart;
 mod retention;
