@@ -80,6 +80,11 @@ impl Streams {
         }
     }
 
+    /// Whether the device continues streams of its identity.
+    pub(super) fn continues_others(&self) -> bool {
+        self.lineage.has_streams()
+    }
+
     /// Opens the streams of all offers, and drops those of withdrawn offers. All definitions are queued
     /// before the first is awaited, so that a device with a thousand metrics costs few syncs.
     pub(super) async fn open_all(&mut self, app: &App, key: &str, offers: &Offers) {

@@ -13,7 +13,9 @@ use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::config::DevicePattern;
-use crate::devices::{Device, Exclusion, ExclusionError, Place, ReplaceError, device_key};
+use crate::devices::{
+    Device, Exclusion, ExclusionError, Place, PlaceClaim, ReplaceError, device_key,
+};
 use crate::shared::App;
 
 /// All devices.
@@ -133,14 +135,18 @@ fn exclusion_problem(error: &ExclusionError) -> Problem {
 pub(crate) struct Places {
     /// In the order of their assignment.
     places: Vec<Place>,
+    /// Places of devices that have left, and the newcomers that claim them; none unless `devices.replace_after_s` is
+    /// set.
+    claims: Vec<PlaceClaim>,
 }
 
-/// The places that were assigned to devices, each with its former devices.
+/// The places that were assigned to devices, each with its former devices, and the claims of newcomers to others.
 #[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices",
     responses((status = 200, body = Places)))]
 pub(super) async fn places(State(app): State<App>) -> Json<Places> {
     Json(Places {
         places: app.devices.places.all(),
+        claims: crate::devices::place_claims(&app),
     })
 }
 

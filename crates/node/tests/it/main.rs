@@ -19,6 +19,7 @@ mod medical;
 mod plant;
 mod quotas;
 mod renaming;
+mod replacement_rule;
 mod rest;
 mod restart;
 mod retention;
