@@ -21,7 +21,9 @@ pub(crate) use account::{Account, AccountAdd, AccountList, AccountRenew, Account
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
-pub(crate) use stream::{Stream, StreamCompleteness, StreamCreate, StreamRemove, Write};
+pub(crate) use stream::{
+    Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
+};
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.
 #[derive(Debug, Parser)]

@@ -74,7 +74,8 @@ impl TopicsHost for Node {
         Ok(log)
     }
     fn stream(&self, name: &str) -> Option<StreamLog> {
-        self.store.existing(name).unwrap()
+        let mut all = self.store.streams().into_iter();
+        all.find(|log| log.has_name(|known| known == name))
     }
     fn received(&self, _: &str, _: u64, _: Timestamp) {}
     fn notice(&self, text: String) {
@@ -160,10 +161,10 @@ async fn stored(node: &Node, count: u64, status: impl Fn() -> TopicsStatus) {
     within(all, so_far).await;
 }
 
-/// Waits until the stored cursor has this value.
-async fn kept(node: &Node, delivered: u64, status: impl Fn() -> TopicsStatus) {
+/// Waits until the stored cursor of a topic has this value.
+async fn kept(node: &Node, topic: &str, delivered: u64, status: impl Fn() -> TopicsStatus) {
     let cursor = node.store.store();
-    let name = format!("dds-cursor/a.b/{}", topic());
+    let name = format!("dds-cursor/a.b/{topic}");
     let cursor = cursor.stream(&name, Level::Power, &[1]);
     let mut follower = cursor.unwrap().follow(0);
     let said = async {
@@ -206,7 +207,7 @@ async fn published_elements_are_stored_once_over_restarts_of_both_sides() {
     let reading = sink.start(SUBSCRIBE);
     stored(&sink, 700, || publishing.status()).await;
     // The writer ends; its delivered elements are not published again.
-    kept(&source, 700, || publishing.status()).await;
+    kept(&source, &topic(), 700, || publishing.status()).await;
     drop(publishing);
     append(700..800).await;
     let publishing = source.start(PUBLISH);
@@ -257,6 +258,43 @@ async fn values_of_an_older_schema_that_a_topic_lacks_are_counted() {
         .iter()
         .filter(|it| it.starts_with("values not published"));
     assert_eq!(counted.count(), 3, "{dropped:?}");
+}
+
+/// A topic carries the name of its configuration, and the cursor is the stream's, whatever its name.
+#[tokio::test]
+async fn a_renamed_stream_goes_on_where_it_was_by_either_name() {
+    let (source, sink) = (Node::new("aa"), Node::new("bb"));
+    let log = source
+        .store
+        .stream("a.b", Level::Power, &schema(), None)
+        .unwrap();
+    let append = async |values: std::ops::Range<i64>| {
+        let elements: Vec<_> = values.map(element).collect();
+        log.append(&elements).unwrap().await.unwrap();
+    };
+    append(0..100).await;
+    let own = |config: &str| config.replace(TOPIC, &format!("{TOPIC}/renamed"));
+    let topic = format!("{}/renamed", topic());
+    let publishing = source.start(&own(PUBLISH));
+    let reading = sink.start(&own(SUBSCRIBE));
+    stored(&sink, 100, || publishing.status()).await;
+    log.rename("x.y").unwrap();
+    append(100..200).await;
+    stored(&sink, 200, || publishing.status()).await;
+    kept(&source, &topic, 200, || publishing.status()).await;
+    drop((publishing, reading));
+    append(200..300).await;
+    let renamed = |config: &str| own(config).replace("\"a.b\"", "\"x.y\"");
+    let publishing = source.start(&renamed(PUBLISH));
+    let _reading = sink.start(&renamed(SUBSCRIBE));
+    stored(&sink, 300, || publishing.status()).await;
+    kept(&source, &topic, 300, || publishing.status()).await;
+    let all = sink.stream("c.d").unwrap().read(0, 10_000).unwrap();
+    let values = all.iter().map(|element| element.values[0].clone());
+    assert!(values.eq((0..300).map(Value::Integer)));
+    let sent = publishing.status().participant.writers;
+    let sent = sent.iter().find(|writer| writer.end.topic == topic);
+    assert!(sent.unwrap().sent < 300, "{sent:?}");
 }
 
 /// Opening a stream may wait for the disk, so it must not block a thread of the runtime.

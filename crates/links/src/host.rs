@@ -35,10 +35,10 @@ pub trait LinkHost: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The stream of this name, if `reader` may read it.
+    /// The stream that has or had this name, if `reader` may read it.
     fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
 
-    /// All streams that `reader` may read, by name.
+    /// All streams that `reader` may read, each once.
     fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry>;
 
     /// Elements of `stream` will never come: so many that were not reported before, among the numbers at
@@ -165,8 +165,8 @@ impl Reader {
 /// A stream of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Its name.
-    pub name: String,
+    /// Its names, oldest first; there is at least one.
+    pub names: Vec<String>,
     /// The schema of its elements.
     pub schema: StreamSchema,
     /// The version of the schema.
@@ -182,12 +182,20 @@ impl DirectoryEntry {
     #[must_use]
     pub fn of(log: &StreamLog) -> Self {
         Self {
-            name: log.name().to_owned(),
+            names: log.names(),
             schema: log.schema(),
             schema_version: log.schema_version(),
             level: log.log().level(),
             source: log.origin(),
         }
+    }
+
+    /// The oldest of its names that fits. A stream that is renamed has one more name, so a pattern that selected it
+    /// selects it under the same name as before: its readers have no gap, and nothing twice.
+    #[must_use]
+    pub fn oldest_name(&self, fits: impl Fn(&str) -> bool) -> Option<&str> {
+        let mut names = self.names.iter().map(String::as_str);
+        names.find(|name| fits(name))
     }
 }
 

@@ -99,7 +99,9 @@ export function start() {
 
 /** The stream of that name, as last read. */
 export function stream(name) {
-  return model.streams?.find((one) => one.name === name) ?? null;
+  const all = model.streams ?? [];
+  const former = (one) => (one.former_names ?? []).includes(name);
+  return all.find((one) => one.name === name) ?? all.find(former) ?? null;
 }
 
 /** The device of that key, as last read. */

@@ -9,7 +9,7 @@ import { facts, h, keyed, problem, replace, setAttribute, setText, table } from 
 import { age, clock, count, moment, number, rate, short, unit, value } from './format.js';
 import { before } from './history.js';
 import * as live from './live.js';
-import { errors, model, producer, stream } from './model.js';
+import { errors, model, producer, refresh, stream } from './model.js';
 import { newestText } from './page-overview.js';
 import { RangeCharts } from './range-chart.js';
 import { spark } from './spark.js';
@@ -188,6 +188,7 @@ function openOne(root, name) {
   const past = h('div');
   const values = h('section');
   const about = h('section');
+  const naming = renaming();
   let history = null;
   const pause = h(
     'button',
@@ -216,6 +217,7 @@ function openOne(root, name) {
     bands.node,
     values,
     about,
+    naming.node,
   );
   const onKey = (event) => {
     if (event.key !== ' ' || !event.target.closest?.('.plot')) return;
@@ -254,6 +256,10 @@ function openOne(root, name) {
       if (model.streams) setText(lead, 'No stream of this name is on this node.');
       return;
     }
+    if (one.name !== name) {
+      location.replace(`#/streams/${encodeURIComponent(one.name)}`);
+      return;
+    }
     if (described === buffer.fields) {
       fillAbout(one);
       return;
@@ -287,7 +293,16 @@ function openOne(root, name) {
 
   function fillAbout(one) {
     const from = producer(one);
-    const state = JSON.stringify([one.fields, one.level, one.epoch, one.source, from]);
+    naming.show(one);
+    const state = JSON.stringify([
+      one.name,
+      one.former_names,
+      one.fields,
+      one.level,
+      one.epoch,
+      one.source,
+      from,
+    ]);
     const pieces = [
       `${rate(one.rate_per_s)}, ${count(one.last - one.first + 1)} elements kept, newest `,
     ];
@@ -307,6 +322,7 @@ function openOne(root, name) {
           facts([
             [from.kind, from.href ? h('a', { href: from.href }, from.name) : from.name],
             ['level', `${one.level}: ${LEVELS[one.level] ?? ''}`],
+            ['former names', (one.former_names ?? []).join(', ') || null],
             ['epoch', h('code', null, one.epoch)],
             ['key', one.entity ? one.key : null],
             [
@@ -407,6 +423,54 @@ function openOne(root, name) {
       bands.end();
       drawn.forEach((chart) => chart.destroy());
       history?.destroy();
+    },
+  };
+}
+
+/** The form that gives a stream another name. */
+function renaming() {
+  const trouble = h('div');
+  const box = h('input', { id: 'new-name', spellcheck: 'false', autocomplete: 'off' });
+  let name = null;
+  const form = h(
+    'form',
+    {
+      class: 'bar',
+      onsubmit: (event) => {
+        event.preventDefault();
+        rename();
+      },
+    },
+    h('label', { class: 'grow', for: 'new-name' }, h('span', null, 'New name '), box),
+    h('button', { type: 'submit' }, 'Rename'),
+  );
+
+  async function rename() {
+    const wanted = box.value.trim();
+    if (!wanted || wanted === name) return;
+    try {
+      await api.change('POST', api.path('streams', name, 'rename'), { name: wanted });
+      replace(trouble);
+      // The page then moves to the new name.
+      await refresh('streams');
+    } catch (error) {
+      replace(trouble, problem(error));
+    }
+  }
+
+  return {
+    node: h(
+      'section',
+      null,
+      h('h2', null, 'Name'),
+      h('p', { class: 'quiet' }, 'A former name goes on standing for the stream.'),
+      form,
+      trouble,
+    ),
+    show(one) {
+      if (name === one.name) return;
+      name = one.name;
+      box.value = name;
     },
   };
 }

@@ -1,6 +1,8 @@
 //! The streams of the node: the log's streams with their owners and rates.
 
+mod names;
 mod removal;
+mod rename;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -16,7 +18,9 @@ use tokio::sync::watch;
 use crate::completeness::{RunState, Slot};
 use crate::config::Config;
 
+pub(crate) use names::Names;
 pub(crate) use removal::{ABANDONED_CHECK_PERIOD, Abandoned, RemovalError, remove};
+pub(crate) use rename::{RenameError, forget_name, is_own_name, rename, same_table};
 
 /// The name of the audit stream, which only administrators read and only the node writes.
 pub(crate) const AUDIT: &str = "chappe.audit";
@@ -53,7 +57,7 @@ pub(crate) enum CatalogueError {
 
 /// A stream of the node.
 pub(crate) struct Entry {
-    /// Its name.
+    /// The name under which it was defined, which identifies it in the node; see [`names`].
     pub(crate) name: String,
     /// Its elements.
     pub(crate) log: StreamLog,
@@ -92,6 +96,11 @@ impl Entry {
     /// The key of its device, or the name of its virtual sensor.
     pub(crate) fn source(&self) -> String {
         self.log.origin().unwrap_or_default()
+    }
+
+    /// The name to show.
+    pub(crate) fn current_name(&self) -> String {
+        self.log.current_name()
     }
 
     /// Its key in the registry.
@@ -190,12 +199,17 @@ impl Meter {
     }
 }
 
-/// The key of a stream in the registry.
+/// The plain name of a stream's table in SQL.
+pub(crate) fn table_name(stream: &str) -> String {
+    stream.replace(['.', '-'], "_")
+}
+
+/// The key in the registry of the stream that was defined under this name.
 pub(crate) fn key(stream: &str) -> String {
     format!("urn:chappe:stream:{stream}")
 }
 
-/// The name of the stream with this key in the registry.
+/// The name under which the stream with this key in the registry was defined.
 pub(crate) fn stream_name(key: &str) -> Option<&str> {
     key.strip_prefix("urn:chappe:stream:")
 }
@@ -370,6 +384,7 @@ pub(crate) struct Catalogue {
     streams_max: usize,
     level: Level,
     entries: RwLock<Entries>,
+    names: Arc<Names>,
     changes: watch::Sender<u64>,
     run_state: Arc<OnceLock<Arc<RunState>>>,
 }
@@ -385,7 +400,9 @@ impl Catalogue {
         let store = StreamStore::with_retention(store, retention);
         let mut entries = Entries::default();
         let run_state = Arc::<OnceLock<Arc<RunState>>>::default();
+        let names = Arc::<Names>::default();
         for log in store.streams() {
+            names.write().learn(&log);
             entries.insert(Entry::new(log, &run_state));
         }
         Ok(Self {
@@ -393,6 +410,7 @@ impl Catalogue {
             streams_max: config.log.max_streams as usize,
             level,
             entries: RwLock::new(entries),
+            names,
             changes: watch::Sender::new(0),
             run_state,
         })
@@ -405,7 +423,8 @@ impl Catalogue {
     }
 
     /// Opens the stream of `source`, creating it or updating its schema as needed; waits while a stream
-    /// of this name is being removed. A stream stored under the device's former key belongs to it.
+    /// of this name is being removed. A stream stored under the device's former key belongs to it. Other names of a
+    /// stream of `source` stand for it.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -413,12 +432,16 @@ impl Catalogue {
         source: &str,
         level: Option<Level>,
     ) -> Result<Arc<Entry>, CatalogueError> {
-        let pending = self.define(name, schema, source, level, None, owner_test(source));
+        let is_own = owner_test(source);
+        let renamed = self.get(name).filter(|entry| is_own(&entry.source()));
+        let name = renamed.as_ref().map_or(name, |entry| &entry.name);
+        let pending = self.define(name, schema, source, level, None, is_own);
         pending.await?.finish().await
     }
 
     /// Queues the definition of a device's stream, so that many definitions share one sync. Otherwise
-    /// like [`Catalogue::create_or_take`]. Waits only while the log's queue is full.
+    /// like [`Catalogue::create_or_take`]: a device has many streams, and the name that one was given must not
+    /// make it take the elements of another. Waits only while the log's queue is full.
     pub(crate) async fn define_for_device(
         &self,
         name: &str,
@@ -465,7 +488,8 @@ impl Catalogue {
         }
     }
 
-    /// Like [`Catalogue::create`], but also takes over the stream of an owner that `may_take` accepts.
+    /// Like [`Catalogue::create`], but also takes over the stream of an owner that `may_take` accepts, and only under
+    /// the name with which the stream was defined.
     pub(crate) async fn create_or_take(
         &self,
         name: &str,
@@ -507,6 +531,11 @@ impl Catalogue {
         let mut entries = self.write();
         if entries.removing.contains(name) {
             return Err(CatalogueError::Removing(name.to_owned()));
+        }
+        if let Some(first) = self.names.read().first(name) {
+            let stream = name.to_owned();
+            let owner = entries.owner(first).unwrap_or_default();
+            return Err(CatalogueError::Taken { stream, owner });
         }
         match entries.owner(name) {
             Some(owner) if !owner.is_empty() && !is_allowed(&owner) => {
@@ -571,16 +600,33 @@ impl Catalogue {
         ready.sum::<usize>() + pending.filter(|claim| is_own(&claim.source)).count()
     }
 
-    /// The stream of this name.
+    /// The stream that has or had this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.ready.get(name).cloned()
+        if let Some(entry) = entries.ready.get(name) {
+            return Some(entry.clone());
+        }
+        let known = self.names.read();
+        entries.ready.get(known.first(name)?).cloned()
     }
 
-    /// All streams, by name.
+    /// The names of renamed streams.
+    pub(crate) fn names(&self) -> &Arc<Names> {
+        &self.names
+    }
+
+    /// All streams, by the names under which they were defined.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.ready.values().cloned().collect()
+    }
+
+    /// All streams with their current names, by these.
+    pub(crate) fn by_current_name(&self) -> Vec<(String, Arc<Entry>)> {
+        let named = |entry: Arc<Entry>| (entry.current_name(), entry);
+        let mut all: Vec<_> = self.entries().into_iter().map(named).collect();
+        all.sort_by(|one, two| one.0.cmp(&two.0));
+        all
     }
 
     /// The streams of devices with this durable identity, by name.
@@ -606,7 +652,7 @@ impl Catalogue {
         (entries.change, defined)
     }
 
-    /// Changes when a stream is defined, and when a removal ends.
+    /// Changes when a stream is defined or renamed, and when a removal ends.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

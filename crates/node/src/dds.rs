@@ -89,6 +89,7 @@ impl TopicsHost for Host {
             source: SOURCE.to_owned(),
             level,
         };
+        let stream = stream.of_renamed(&app);
         // Topics open their streams on threads that may block.
         let opened = Handle::current().block_on(stream.open(&app, |_| false));
         let entry = opened.map_err(|error| error.to_string())?;

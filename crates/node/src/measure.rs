@@ -45,7 +45,11 @@ pub(crate) fn measure(app: &Shared) {
     let scrubbed = counters.scrubbed_bytes + app.storage.registry_log.counters().scrubbed_bytes;
     metrics.scrubbed.inner().store(scrubbed, Relaxed);
     measure_streams(app);
-    let readers = crate::completeness::readers(app, None);
+    let mut readers = crate::completeness::readers(app, None);
+    for reader in &mut readers {
+        // A time series goes on under the name with which it began.
+        reader.stream = app.catalogue.names().resolve(&reader.stream);
+    }
     metrics.readers.measure(readers);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);

@@ -89,6 +89,7 @@ impl Node {
         let registrar = Registrar::new(
             registry.clone(),
             owners.clone(),
+            catalogue.names().clone(),
             observability.clone(),
             draining.clone(),
         );
@@ -294,6 +295,7 @@ impl Node {
             source: format!("urn:chappe:node:{}", self.app.identity.public_key),
             level: None,
         };
+        let stream = stream.of_renamed(&self.app);
         let entry = match stream.existing(&self.app) {
             Some(entry) => entry,
             None => {

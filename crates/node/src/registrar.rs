@@ -9,6 +9,7 @@ use chappe_transport::Hop;
 use tokio::sync::watch;
 
 use crate::accounts::Owners;
+use crate::catalogue::{Names, stream_name};
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
 use crate::tasks::yield_every;
@@ -39,6 +40,10 @@ type Submission = Result<Option<Publication>, Error>;
 pub(crate) struct Registrar {
     registry: Registry,
     owners: Arc<Owners>,
+    /// The names of renamed streams.
+    names: Arc<Names>,
+    /// Held by changes, and exclusively by a rename: it reads an entity and publishes it again.
+    changing: tokio::sync::RwLock<()>,
     /// The revision at which each entity was registered in this run.
     registered: Mutex<HashMap<String, u64>>,
     observability: Arc<Observability>,
@@ -50,12 +55,15 @@ impl Registrar {
     pub(crate) fn new(
         registry: Registry,
         owners: Arc<Owners>,
+        names: Arc<Names>,
         observability: Arc<Observability>,
         drain: watch::Receiver<bool>,
     ) -> Self {
         Self {
             registry,
             owners,
+            names,
+            changing: tokio::sync::RwLock::default(),
             registered: Mutex::default(),
             observability,
             drain,
@@ -71,7 +79,16 @@ impl Registrar {
             }
         }
         let changes = entities.into_iter().map(Box::new).map(Change::Publish);
+        let _changing = self.changing.read().await;
         self.apply(changes).await;
+    }
+
+    /// Publishes the entity of a stream again, if there is one, after the stream was renamed.
+    pub(crate) async fn rename(&self, key: &str) {
+        let _changing = self.changing.write().await;
+        let known = self.registry.get(key, &Principal::Operator);
+        let known = known.into_iter().map(Box::new).map(Change::Publish);
+        self.apply(known).await;
     }
 
     /// Removes those of the entities that exist.
@@ -79,6 +96,7 @@ impl Registrar {
         for key in &keys {
             self.registered().remove(key);
         }
+        let _changing = self.changing.read().await;
         self.apply(keys.into_iter().map(Change::Remove)).await;
     }
 
@@ -148,11 +166,15 @@ impl Registrar {
     fn submit(&self, change: &Change) -> Submission {
         match change {
             Change::Publish(entity) => {
+                let mut entity = Entity::clone(entity);
+                if let Some(stream) = stream_name(&entity.key) {
+                    entity.name = self.names.current(stream);
+                }
                 let known = self.registry.get(&entity.key, &Principal::Operator);
-                if known.as_ref() == Some(entity) {
+                if known.as_ref() == Some(&entity) {
                     return Ok(None);
                 }
-                self.registry.publish(Entity::clone(entity)).map(Some)
+                self.registry.publish(entity).map(Some)
             }
             Change::Remove(key) => match self.registry.remove(key) {
                 Err(Error::Unknown(_)) => Ok(None),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use chappe_log::Level;
 use chappe_stream::StreamSchema;
 
-use crate::catalogue::{self, CatalogueError, Entry};
+use crate::catalogue::{CatalogueError, Entry};
 use crate::devices::stream_entity;
 use crate::shared::Shared;
 
 /// The specification of a stream to open.
 #[derive(Clone)]
 pub(crate) struct StreamSpec {
+    /// The name under which it is or was defined.
     pub(crate) name: String,
     pub(crate) schema: StreamSchema,
     /// The key of its source in the registry.
@@ -25,8 +26,17 @@ impl StreamSpec {
     pub(crate) fn existing(&self, app: &Shared) -> Option<Arc<Entry>> {
         let entry = app.catalogue.get(&self.name)?;
         let is_same = entry.log.is_as(&self.schema, &self.source);
-        let is_registered = app.registrar.is_registered(&catalogue::key(&self.name));
+        let is_registered = app.registrar.is_registered(&entry.key());
         (is_same && is_registered).then_some(entry)
+    }
+
+    /// The specification of the stream of this source that was renamed so, or the same.
+    pub(crate) fn of_renamed(mut self, app: &Shared) -> Self {
+        let renamed = app.catalogue.get(&self.name);
+        if let Some(entry) = renamed.filter(|entry| entry.source() == self.source) {
+            self.name.clone_from(&entry.name);
+        }
+        self
     }
 
     /// Opens the stream and registers it, taking it over from another owner if `may_take` accepts it.

@@ -46,9 +46,9 @@ pub use sensor::{
 };
 pub use statements::VirtualSensor;
 pub use store::{
-    DeviceIdentity, Hole, Intake, IntakeError, Opening, OpeningIntake, RawFollower, RawRecords,
-    SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
-    WrittenFollower, origin_cursor,
+    DeviceIdentity, Hole, Intake, IntakeError, NAMES_MAX, Opening, OpeningIntake, RawFollower,
+    RawRecords, RenameError, SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog,
+    StreamStore, Written, WrittenFollower, origin_cursor,
 };
 pub use timestamp::Timestamp;
 pub use window::{

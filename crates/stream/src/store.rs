@@ -11,6 +11,7 @@
 
 mod device;
 mod exchange;
+mod names;
 mod opening;
 mod producers;
 pub(crate) mod records;
@@ -26,10 +27,13 @@ use std::task::{Context, Poll, Waker, ready};
 
 pub use device::DeviceIdentity;
 pub use exchange::{Intake, IntakeError, RawFollower, RawRecords, origin_cursor};
+pub use names::{NAMES_MAX, RenameError};
 pub use opening::{Opening, OpeningIntake};
 pub use repair::Hole;
 pub use scan::Scan;
 pub use written::{Written, WrittenFollower};
+
+use names::LaterNames;
 
 use chappe_log::{
     Appended, Batch, Defining, EagerFollower, Follower, Level, Record, Rollback, Room, Store,
@@ -49,7 +53,9 @@ use crate::{
 pub const SCHEMA_VERSIONS_MAX: usize = 256;
 
 /// The version of the metadata's own format that is written, and the newest that is read.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
+/// The version without later names.
+const FORMAT_WITHOUT_NAMES: u8 = 4;
 /// The version without the identity of a device.
 const FORMAT_WITHOUT_DEVICE: u8 = 3;
 /// The version whose last schema is the current one.
@@ -90,6 +96,9 @@ pub enum StoreError {
     /// Data received from another node does not fit.
     #[error(transparent)]
     Intake(#[from] IntakeError),
+    /// The stream cannot have this name, or cannot lose it.
+    #[error(transparent)]
+    Rename(#[from] RenameError),
     /// The log refused or failed.
     #[error(transparent)]
     Log(#[from] chappe_log::Error),
@@ -127,6 +136,8 @@ struct Metadata {
     current: u32,
     /// The device that produces the elements, if it has an identity beyond its key.
     device: Option<DeviceIdentity>,
+    /// The names that it was given after its definition.
+    later_names: LaterNames,
 }
 
 impl StreamStore {
@@ -310,13 +321,14 @@ impl StreamLog {
         }
     }
 
-    /// Its name.
+    /// The name under which it was defined, which identifies it in the log; [`StreamLog::current_name`] is the
+    /// one to show.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name, shared.
+    /// [`StreamLog::name`], shared.
     #[must_use]
     pub fn shared_name(&self) -> Arc<str> {
         self.name.clone()
@@ -725,6 +737,7 @@ impl Metadata {
             retention: None,
             current: 0,
             device: None,
+            later_names: LaterNames::default(),
         }
     }
 
@@ -792,6 +805,15 @@ impl Metadata {
         // The fields of older versions are the first ones of newer.
         let decoded = match *format {
             FORMAT => postcard::from_bytes(bytes),
+            FORMAT_WITHOUT_NAMES => {
+                postcard::from_bytes(bytes).map(|(origin, versions, retention, current, device)| {
+                    Self {
+                        current,
+                        device,
+                        ..Self::with_last(origin, versions, retention)
+                    }
+                })
+            }
             FORMAT_WITHOUT_DEVICE => {
                 postcard::from_bytes(bytes).map(|(origin, versions, retention, current)| Self {
                     current,
@@ -824,6 +846,7 @@ impl Metadata {
             retention,
             current,
             device: None,
+            later_names: LaterNames::default(),
         }
     }
 }
@@ -936,11 +959,28 @@ mod tests {
             let again = Metadata::decode("a", &metadata.encode().unwrap()).unwrap();
             assert_eq!(again, metadata);
         }
-        let fields = (Some("urn:d"), &versions, None::<Retention>, 1_u32);
-        let mut bytes = vec![FORMAT_WITHOUT_DEVICE];
-        bytes.extend(postcard::to_allocvec(&fields).unwrap());
-        let metadata = Metadata::decode("a", &bytes).unwrap();
-        assert_eq!((metadata.current_version(), &metadata.device), (1, &None));
+        let none = None::<Retention>;
+        let device = DeviceIdentity {
+            identity: "i".to_owned(),
+            address: "http://192.0.2.7/".to_owned(),
+        };
+        let without_device = postcard::to_allocvec(&(Some("urn:d"), &versions, none, 1_u32));
+        let without_names = (Some("urn:d"), &versions, none, 1_u32, Some(&device));
+        for (format, fields, device) in [
+            (FORMAT_WITHOUT_DEVICE, without_device, None),
+            (
+                FORMAT_WITHOUT_NAMES,
+                postcard::to_allocvec(&without_names),
+                Some(&device),
+            ),
+        ] {
+            let mut bytes = vec![format];
+            bytes.extend(fields.unwrap());
+            let metadata = Metadata::decode("a", &bytes).unwrap();
+            assert_eq!(metadata.current_version(), 1, "of format {format}");
+            assert_eq!(metadata.device.as_ref(), device);
+            assert_eq!(metadata.later_names.current("a"), "a");
+        }
         let beyond = Metadata {
             current: 1,
             ..Metadata::new(&StreamSchema::default(), None)

@@ -24,8 +24,10 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
     )]
     Replace(DeviceReplace),
-    /// List the places that were assigned to devices, with their former devices.
-    #[command(after_help = "Example:\n  chappe device places --json")]
+    /// List the places that were assigned to devices, with their former devices, and the claims of newcomers.
+    #[command(
+        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s a newcomer takes the place of a device that is gone. Where that is\ndoubtful, as with two newcomers, `chappe device replace` decides."
+    )]
     Places {
         /// The node.
         #[command(flatten)]

@@ -22,6 +22,19 @@ pub(crate) enum Stream {
         after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream completeness heart-rate --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z\n  chappe stream completeness heart-rate --json\n\nExit code 1 when elements were lost or refused. Silence of a device that was away is no loss."
     )]
     Completeness(StreamCompleteness),
+    /// Give a stream another name.
+    ///
+    /// Its elements and their numbers stay as they are. The former name goes on standing for it in commands, queries,
+    /// virtual sensors, links and topics.
+    #[command(
+        after_help = "Examples:\n  chappe stream rename monitor.pulse ward-3.bed-1.pulse\n  chappe stream rename ward-3.bed-1.pulse ward-3.bed-2.pulse\n\nRefused when another stream has or had the new name."
+    )]
+    Rename(StreamRename),
+    /// Free a former name of a stream, so that another stream can have it.
+    #[command(
+        after_help = "Example:\n  chappe stream forget-name ward-3.bed-2.pulse ward-3.bed-1.pulse\n\nThe name under which a stream was defined stays with it until the stream is removed."
+    )]
+    ForgetName(StreamForgetName),
     /// Remove a stream with all its elements.
     #[command(
         after_help = "Examples:\n  chappe stream remove old-monitor.pulse\n  chappe stream remove old-monitor.pulse --force\n\nRefused while its source exists or another node reads it. A later stream of the same name\nstarts in a new epoch."
@@ -95,6 +108,34 @@ pub(crate) struct StreamCompleteness {
     /// Only elements with a source time before this (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `stream rename`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamRename {
+    /// The stream, by its name or a former one.
+    #[arg(value_name = "OLD")]
+    pub name: String,
+    /// The new name: parts of a-z, 0-9, `_` and `-`, joined by dots.
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `stream forget-name`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamForgetName {
+    /// The stream.
+    #[arg(value_name = "STREAM")]
+    pub name: String,
+    /// Its former name.
+    #[arg(value_name = "FORMER")]
+    pub former: String,
     /// The node.
     #[command(flatten)]
     pub node: NodeAddress,

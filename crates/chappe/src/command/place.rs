@@ -27,7 +27,7 @@ pub(crate) fn replace(flags: DeviceReplace, json: bool) -> Outcome {
     })
 }
 
-/// Lists the assigned places.
+/// Lists the assigned places, and the claims of newcomers to others.
 pub(crate) fn list(node: &NodeAddress, json: bool) -> Outcome {
     run(async move {
         let answer = NodeClient::new(node)?.get("/api/v1/devices/places").await?;
@@ -51,8 +51,37 @@ pub(crate) fn list(node: &NodeAddress, json: bool) -> Outcome {
             [] => output::line("no device was replaced"),
             _ => output::line(table),
         }
+        if let Some(claims) = answer["claims"].as_array().filter(|all| !all.is_empty()) {
+            output::line(claims_table(claims));
+        }
         Ok(())
     })
+}
+
+/// The places of devices that have left, a line for each newcomer that claims one.
+fn claims_table(claims: &[Value]) -> Table {
+    let mut table = Table::new(["CLAIMED PLACE", "FORMER DEVICE", "NEWCOMER", "DECISION"]);
+    let list = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts
+            .map(|one| one.as_str().unwrap_or_default().to_owned())
+            .collect()
+    };
+    for claim in claims {
+        let decision = match claim["due"].as_str() {
+            Some(due) => format!("by the rule at {due}"),
+            None => format!("yours: {}", text(claim, "doubt")),
+        };
+        for newcomer in list(&claim["devices"]) {
+            table.row([
+                list(&claim["places"]).join(", "),
+                text(claim, "former"),
+                newcomer,
+                decision.clone(),
+            ]);
+        }
+    }
+    table
 }
 
 fn text(value: &Value, field: &str) -> String {

@@ -79,6 +79,9 @@ fn omissions(answer: &Value, limit: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for read in answer["read"].as_array().into_iter().flatten() {
         let stream = cell(&read["stream"]);
+        if let Some(former) = read["former_name"].as_str() {
+            lines.push(format!("{former} is a former name of {stream}"));
+        }
         if read["complete"] == false {
             lines.push(format!(
                 "partial: only the newest {} matching elements of {stream} were read; \

@@ -1,4 +1,4 @@
-//! `chappe stream`: creates and removes streams of a node, and shows what they lack.
+//! `chappe stream`: creates, renames and removes streams of a node, and shows what they lack.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::completeness;
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
-use crate::cli::{Stream, StreamCreate, StreamRemove};
+use crate::cli::{Stream, StreamCreate, StreamForgetName, StreamRemove, StreamRename};
 use crate::output::{self, Failure, Outcome};
 
 /// Runs a verb of `stream`.
@@ -17,6 +17,8 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
                 match verb {
                     Stream::Create(flags) => create(flags, json).await,
                     Stream::Completeness(flags) => completeness::run(flags, json).await,
+                    Stream::Rename(flags) => rename(flags, json).await,
+                    Stream::ForgetName(flags) => forget_name(flags, json).await,
                     Stream::Remove(flags) => remove(flags, json).await,
                 }
             } => result,
@@ -53,6 +55,32 @@ fn field(text: &str) -> Result<serde_json::Value, Failure> {
         _ => Err(Failure::new(format!("{text:?} is not FIELD:TYPE"))
             .hint("write it as temperature:double:Cel or note:text")),
     }
+}
+
+async fn rename(flags: StreamRename, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let path = format!("/api/v1/streams/{}/rename", percent(&flags.name));
+    let stream = node.post(&path, json!({ "name": flags.new })).await?;
+    if json {
+        output::json(&stream);
+    } else {
+        output::line(format_args!("{} is now {}", flags.name, flags.new));
+    }
+    Ok(())
+}
+
+async fn forget_name(flags: StreamForgetName, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let (name, former) = (percent(&flags.name), percent(&flags.former));
+    let path = format!("/api/v1/streams/{name}/former-names/{former}");
+    node.delete(&path).await?;
+    if json {
+        output::json(&json!({ "stream": flags.name, "forgotten": flags.former }));
+    } else {
+        let (name, former) = (&flags.name, &flags.former);
+        output::line(format_args!("{former} no longer stands for {name}"));
+    }
+    Ok(())
 }
 
 async fn remove(flags: StreamRemove, json: bool) -> Outcome {

@@ -167,12 +167,12 @@ impl DdsConfig {
     }
 }
 
-/// The IDL of a stream: the type of its samples.
+/// The IDL of a stream: the type of its samples, named after one of the stream's names.
 ///
 /// # Errors
 /// The schema cannot be a type.
-pub fn idl(log: &StreamLog) -> Result<String, chappe_stream::SchemaError> {
-    Ok(ElementType::new(log.name(), log.schema())?.idl())
+pub fn idl(name: &str, log: &StreamLog) -> Result<String, chappe_stream::SchemaError> {
+    Ok(ElementType::new(name, log.schema())?.idl())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

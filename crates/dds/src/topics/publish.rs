@@ -223,7 +223,7 @@ impl<'a> Publishing<'a> {
             let missing = all - values(&element.values);
             if missing > 0 && self.reduced < element.position.sequence {
                 self.reduced = element.position.sequence;
-                let (at, name) = (element.position, self.log.name());
+                let (at, name) = (element.position, &self.publication.stream);
                 let detail = format!(
                     "{missing} values of {at} of {name}: version {} of its schema has fields that the \
                      topic, which has those of the current one, lacks",
@@ -243,7 +243,8 @@ impl<'a> Publishing<'a> {
                         Ok(payload) => format!("it has {} bytes", payload.bytes.len()),
                         Err(error) => error.to_string(),
                     };
-                    let detail = format!("{} of {}: {why}", element.position, self.log.name());
+                    let detail =
+                        format!("{} of {}: {why}", element.position, self.publication.stream);
                     let topic = &self.publication.topic;
                     self.shared.host.dropped("not published", topic, detail);
                     lock(self.status).refused += 1;
@@ -291,7 +292,7 @@ impl<'a> Publishing<'a> {
                 return host.dropped("malformed", topic, error.to_string());
             }
         };
-        if stored.stream != self.log.name() || stored.through.sequence == 0 {
+        if stored.stream != self.publication.stream || stored.through.sequence == 0 {
             return;
         }
         let known = self.readers.contains_key(&stored.reader);

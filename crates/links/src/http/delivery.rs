@@ -161,7 +161,7 @@ impl Push {
                     .peer
                     .behind(self.outflow.elements_after(newest), 0);
                 if matches!(outcome, Outcome::Stored(_)) {
-                    self.place.peer.has(self.outflow.log().name(), newest);
+                    self.place.peer.has(self.outflow.name(), newest);
                 }
             }
             match outcome {

@@ -18,7 +18,8 @@ impl Links {
         is_visible: impl Fn(&str) -> bool,
     ) -> Result<bytes::Bytes, HttpRefusal> {
         let mut entries = self.shared().host.directory(reader);
-        entries.retain(|entry| is_visible(&entry.name));
+        // Every name stands for the same stream.
+        entries.retain(|entry| entry.names.first().is_some_and(|name| is_visible(name)));
         let question = format!("{streams}\n{}", serialization.as_str());
         directory::answer(question.as_bytes(), &entries, DOCUMENT_BYTES_MAX)
             .map_err(|error| HttpRefusal::new(400, "no selection", error.to_string()))

@@ -26,6 +26,8 @@ pub(super) struct Outgoing {
 /// Follows a stream.
 pub(super) struct Outflow {
     log: StreamLog,
+    /// The name by which the reader asked for it; it may have others.
+    name: String,
     follower: WrittenFollower,
     /// The schema of the elements that were read last, and its version.
     schema: StreamSchema,
@@ -44,6 +46,7 @@ impl Outflow {
     /// Starts after the reader's newest position that the log knows: `after`, or one of `earlier`.
     pub(super) fn new(
         log: &StreamLog,
+        name: &str,
         after: Option<Position>,
         earlier: &[Position],
         start: LinkStart,
@@ -53,7 +56,7 @@ impl Outflow {
             (Some(have), _) => log.resume(have).unwrap_or_else(|found| {
                 let (kept, next) = last_in_common(log, &found, earlier);
                 rollback = Some(Rollback {
-                    stream: log.name().to_owned(),
+                    stream: name.to_owned(),
                     kept,
                     next: log.position_of(next),
                 });
@@ -65,6 +68,7 @@ impl Outflow {
         Self {
             follower: log.follow_written(next),
             log: log.clone(),
+            name: name.to_owned(),
             schema: log.schema(),
             version: log.schema_version(),
             announced_schema: None,
@@ -88,8 +92,9 @@ impl Outflow {
         self.log.log().last().saturating_sub(sequence)
     }
 
-    pub(super) fn log(&self) -> &StreamLog {
-        &self.log
+    /// The name by which the reader asked for the stream.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Makes the structure be sent again.
@@ -100,7 +105,7 @@ impl Outflow {
     /// The structure of the elements that were read last; the stream may have a newer one.
     pub(super) fn structure(&self) -> Document {
         Document::Structure(Structure {
-            stream: self.log.name().to_owned(),
+            stream: self.name.clone(),
             version: self.version,
             schema: self.schema.clone(),
         })
@@ -111,7 +116,7 @@ impl Outflow {
     /// # Errors
     /// The log has stopped, or a record does not decode.
     pub(super) async fn next(&mut self, most: usize) -> Result<Outgoing, StoreError> {
-        let stream = self.log.name().to_owned();
+        let stream = self.name.clone();
         if let Some(rollback) = self.rollback.take() {
             return Ok(self.outgoing(Document::Rollback(rollback)));
         }

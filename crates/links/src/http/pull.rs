@@ -49,7 +49,13 @@ impl Links {
         place.peer.reads(vec![request.stream.clone()]);
         Ok(PullBody {
             shared: shared.clone(),
-            outflow: Outflow::new(&log, request.after, &request.earlier, request.start),
+            outflow: Outflow::new(
+                &log,
+                &request.stream,
+                request.after,
+                &request.earlier,
+                request.start,
+            ),
             serialization: request.serialization.unwrap_or(Serialization::Xml),
             place,
             begins: request.after.is_none() && request.start == LinkStart::New,
@@ -100,7 +106,7 @@ impl PullBody {
                         self.place.peer.add(count, 0, 0);
                         self.place.peer.behind(behind, 0);
                         if let Some(newest) = newest {
-                            self.place.peer.has(self.outflow.log().name(), newest);
+                            self.place.peer.has(self.outflow.name(), newest);
                         }
                     }
                     other => {
@@ -110,7 +116,7 @@ impl PullBody {
             }
             Ok(Err(error)) => {
                 if !matches!(error, StoreError::Log(chappe_log::Error::Closed)) {
-                    tracing::warn!(stream = self.outflow.log().name(), %error, "pull ended");
+                    tracing::warn!(stream = self.outflow.name(), %error, "pull ended");
                 }
                 return None;
             }

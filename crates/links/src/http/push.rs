@@ -106,7 +106,13 @@ impl Links {
         secret: String,
     ) -> Position {
         let shared = self.shared();
-        let outflow = Outflow::new(&wanted.log, wanted.after, &wanted.earlier, request.start);
+        let outflow = Outflow::new(
+            &wanted.log,
+            &request.stream,
+            wanted.after,
+            &wanted.earlier,
+            request.start,
+        );
         let after = outflow.begins();
         let kept = KeptSubscription {
             id: id.clone(),

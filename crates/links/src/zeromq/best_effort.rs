@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_stream::{StoreError, StreamLog, Written, WrittenFollower};
+use chappe_stream::{StoreError, Written, WrittenFollower};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{
     Limits, Message, Publisher, Request, Security, Subscriber, SubscriberLink,
@@ -56,14 +56,16 @@ impl Links {
                     .any(|form| publisher.wants(&topic(name, form)))
             };
             running.retain(|name, one| !one.0.is_finished() && wanted(name));
-            for entry in entries {
-                if running.contains_key(&entry.name) || !wanted(&entry.name) {
+            // A subscriber knows a stream by any of its names.
+            for name in entries.into_iter().flat_map(|entry| entry.names) {
+                if running.contains_key(&name) || !wanted(&name) {
                     continue;
                 }
-                if let Some(log) = shared.host.stream(&entry.name, &reader) {
+                if let Some(log) = shared.host.stream(&name, &reader) {
                     let follower = log.follow_written(log.log().last() + 1);
-                    let task = tokio::spawn(publish(publisher.clone(), log, follower));
-                    running.insert(entry.name, Running(task.abort_handle()));
+                    let publishing = publish(publisher.clone(), name.clone(), follower);
+                    let task = tokio::spawn(publishing);
+                    running.insert(name, Running(task.abort_handle()));
                 }
             }
             let look = tokio::time::sleep(LOOK_PAUSE);
@@ -84,8 +86,8 @@ impl Drop for Running {
     }
 }
 
-/// Publishes new elements of a stream.
-async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFollower) {
+/// Publishes new elements of a stream by this name.
+async fn publish(publisher: Publisher, name: String, mut follower: WrittenFollower) {
     loop {
         let Written {
             schema_version: version,
@@ -98,7 +100,7 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFoll
         };
         let id = SchemaId::of(&schema);
         for form in ALL {
-            let topic = topic(log.name(), form);
+            let topic = topic(&name, form);
             if !publisher.wants(&topic) {
                 continue;
             }
@@ -114,7 +116,7 @@ async fn publish(publisher: Publisher, log: StreamLog, mut follower: WrittenFoll
                 let mut chunk = chunk.to_vec();
                 chunk.iter_mut().for_each(|element| element.origin = None);
                 let document = Document::Elements(Elements {
-                    stream: log.name().to_owned(),
+                    stream: name.clone(),
                     schema: SchemaRef { id, version },
                     names: Vec::new(),
                     elements: chunk,

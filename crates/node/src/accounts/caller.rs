@@ -124,7 +124,7 @@ impl<'a> View<'a> {
         self.caller.reach(self.role) == Reach::All
     }
 
-    /// Whether it contains a stream, which need not exist.
+    /// Whether it contains a stream, which need not exist. Of a stream that was renamed, the current name decides.
     pub(crate) fn has_stream(&self, name: &str) -> bool {
         match self.app.catalogue.get(name) {
             Some(entry) => self.has(&entry),
@@ -136,8 +136,13 @@ impl<'a> View<'a> {
     pub(crate) fn has(&self, entry: &Entry) -> bool {
         match self.is_whole() && entry.name != AUDIT {
             true => true,
-            false => self.allows(&entry.name, &entry.source()),
+            false => self.allows(&entry.current_name(), &entry.source()),
         }
+    }
+
+    /// Whether it would contain a stream that had this name.
+    pub(crate) fn has_under_name(&self, entry: &Entry, name: &str) -> bool {
+        self.is_whole() && name != AUDIT || self.allows(name, &entry.source())
     }
 
     fn allows(&self, name: &str, source: &str) -> bool {
@@ -166,7 +171,7 @@ impl<'a> View<'a> {
             || device
                 .streams
                 .iter()
-                .any(|name| self.allows(name, &device.key))
+                .any(|name| self.allows(&self.app.catalogue.names().current(name), &device.key))
     }
 
     /// Whether it contains an entity of the registry.

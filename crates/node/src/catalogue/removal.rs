@@ -117,14 +117,14 @@ impl Entry {
             app.registrar.is_registered(&self.key())
         } else {
             let sensor = app.sensors.get(&source);
-            sensor.is_some_and(|sensor| sensor.stream == self.name)
+            sensor.is_some_and(|sensor| self.log.has_name(|name| name == sensor.stream))
         };
         is_present.then_some(source)
     }
 
     /// The number of elements that a removal deletes, if the stream may be removed.
     fn check(&self, app: &App, force: bool) -> Result<u64, RemovalError> {
-        let stream = || self.name.clone();
+        let stream = || self.current_name();
         if let Some(source_key) = self.writer(app) {
             return Err(RemovalError::Written {
                 stream: stream(),
@@ -133,7 +133,8 @@ impl Entry {
         }
         let peers = app.exchange.get().map(links::Exchange::peers);
         let mut peers = peers.into_iter().flatten();
-        if let Some(peer) = peers.find(|peer| peer.streams.contains(&self.name)) {
+        let is_read = |name: &String| self.log.has_name(|own| own == name);
+        if let Some(peer) = peers.find(|peer| peer.streams.iter().any(is_read)) {
             return Err(RemovalError::Read {
                 stream: stream(),
                 reader: peer.key.unwrap_or(peer.address),
@@ -161,8 +162,12 @@ impl Drop for HiddenStream<'_> {
     fn drop(&mut self) {
         let mut entries = self.catalogue.write();
         entries.removing.remove(&self.entry.name);
-        if !self.is_removed {
-            entries.insert(self.entry.clone());
+        match self.is_removed {
+            true => self.catalogue.names.write().forget(&self.entry.name),
+            false => {
+                self.catalogue.names.write().learn(&self.entry.log);
+                entries.insert(self.entry.clone());
+            }
         }
         drop(entries);
         self.catalogue.changes.send_modify(|number| *number += 1);
@@ -213,7 +218,9 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     let entry = app.catalogue.get(name);
     let unknown = || RemovalError::Unknown(name.to_owned());
     // Refuses most requests early, while the stream stays usable.
-    entry.ok_or_else(unknown)?.check(app, force)?;
+    let entry = entry.ok_or_else(unknown)?;
+    entry.check(app, force)?;
+    let (name, shown) = (entry.name.as_str(), entry.current_name());
     let mut hidden = app.catalogue.hide(name)?;
     let elements = hidden.entry.check(app, force)?;
     let (store, stream) = (app.catalogue.store(), name.to_owned());
@@ -227,7 +234,7 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     let text = format!("stream removed, with {elements} elements");
     app.observability
         .notices
-        .notify(NoticeKind::Health, name, text);
+        .notify(NoticeKind::Health, &shown, text);
     Ok(elements)
 }
 

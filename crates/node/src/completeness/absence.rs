@@ -1,5 +1,7 @@
 //! When the source of a stream was away: silence that is not a loss.
 
+use std::collections::BTreeSet;
+
 use super::ledger::{NODE, SourceEntry};
 
 /// A time in which a stream's source was away.
@@ -47,6 +49,7 @@ pub(super) fn absences(stream: &str, source: &str, entries: &[SourceEntry]) -> A
         // Before the first claim on record it belonged to the same source, as far as is known.
         key: claims.clone().next().unwrap_or(source).to_owned(),
         state: State::Unknown,
+        present: BTreeSet::new(),
         node_down: None,
         found: Absences::default(),
     };
@@ -59,6 +62,8 @@ pub(super) fn absences(stream: &str, source: &str, entries: &[SourceEntry]) -> A
 struct Follower {
     key: String,
     state: State,
+    /// The sources that are there, also those of other streams: one of them may take the stream over.
+    present: BTreeSet<String>,
     /// Why and since when the node does not run.
     node_down: Option<(String, i64)>,
     found: Absences,
@@ -66,11 +71,29 @@ struct Follower {
 
 impl Follower {
     fn follow(&mut self, stream: &str, entry: &SourceEntry) {
+        if let SourceEntry::Changed {
+            key, is_present, ..
+        } = entry
+        {
+            match is_present {
+                // No source is there before it is found in this run.
+                true if key == NODE => self.present.clear(),
+                true => drop(self.present.insert(key.clone())),
+                false => drop(self.present.remove(key)),
+            }
+        }
         match entry {
             SourceEntry::Claimed {
-                stream: of, key, ..
+                stream: of,
+                key,
+                at,
             } if of == stream => {
                 self.key.clone_from(key);
+                if self.present.contains(key) {
+                    self.found.known_since.get_or_insert(*at);
+                    self.end_absence(*at);
+                    self.state = State::Present;
+                }
             }
             SourceEntry::Claimed { .. } => {}
             SourceEntry::Changed {
@@ -253,5 +276,11 @@ mod tests {
         ];
         let all = [("old", "unplugged", 10, Some(15))];
         assert_eq!(found(&entries, "new"), wanted(&all));
+        // A device that is already there ends the gap when it takes the stream over.
+        assert_eq!(found(&entries[..5], "new"), wanted(&all));
+        let mut restarted = entries[..4].to_vec();
+        restarted.extend([changed(NODE, true, "", 14), claimed("new", 15)]);
+        let open = [("old", "unplugged", 14, None)];
+        assert_eq!(found(&restarted, "new"), wanted(&open));
     }
 }

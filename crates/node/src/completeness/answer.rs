@@ -161,7 +161,7 @@ pub(crate) fn completeness(
     let log = entry.log.log();
     let bound = |time: Timestamp, open: i64| (time.0 != open).then(|| time.to_string());
     let mut answer = Completeness {
-        stream: entry.name.clone(),
+        stream: entry.current_name(),
         from: bound(times.start, i64::MIN),
         to: bound(times.end, i64::MAX),
         stored: log.count_times(times.start.0, times.end.0)?,

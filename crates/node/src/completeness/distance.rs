@@ -13,7 +13,12 @@ use chappe_stream::{Retention, StreamLog, Timestamp};
 
 /// All readers whose position is known, of one stream or of all; those nearest to a loss first.
 pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
-    let is_wanted = |name: &str| stream.is_none_or(|wanted| wanted == name);
+    let names = app.catalogue.names();
+    let stream = stream.map(|stream| names.resolve(stream));
+    let is_wanted = |name: &str| {
+        let wanted = stream.as_ref();
+        wanted.is_none_or(|wanted| *wanted == names.resolve(name))
+    };
     let mut readers = Vec::new();
     let mut add = |stream: &str, kind: &'static str, reader: &str, read: u64| {
         if is_wanted(stream)
@@ -69,7 +74,7 @@ fn distance(entry: &Entry, kind: &'static str, reader: &str, read: u64) -> Reade
         now(),
     );
     Reader {
-        stream: entry.name.clone(),
+        stream: entry.current_name(),
         kind,
         reader: reader.to_owned(),
         read,

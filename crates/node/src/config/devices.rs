@@ -1,4 +1,4 @@
-//! Which devices are left out, and the quotas of the others.
+//! Which devices are left out, when others are replaced, and their quotas.
 
 use chappe_dpws::discovery::MatchRule;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::MaxBytes;
 
-/// Devices that are left out, and limits on each other one, so that it cannot crowd out the rest. A device that
+/// Devices that are left out, the rule by which others are replaced, and limits on each other one, so that it cannot crowd out the rest. A device that
 /// exceeds a rate is slowed down: its notifications are answered later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -16,6 +16,11 @@ pub struct DeviceRules {
     /// all match: the node neither subscribes to them nor registers them. Their streams keep their elements.
     /// `chappe device exclude` adds entries to a running node.
     pub exclude: Vec<DevicePattern>,
+    /// Seconds for which a device must have been gone before a newcomer takes its place and continues its streams: a
+    /// device with the same friendly name, types and scopes that was first found after that one had left. The former
+    /// device must not answer at its last address. 0: no newcomer does so; `chappe device replace` decides.
+    #[schemars(range(min = 0, max = 31_536_000), extend("x-unit" = "s"))]
+    pub replace_after_s: u32,
     /// Streams of one device in the log, including those that the device no longer offers. One more is
     /// refused, and its elements are counted as lost.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -40,6 +45,7 @@ impl Default for DeviceRules {
     fn default() -> Self {
         Self {
             exclude: Vec::new(),
+            replace_after_s: 0,
             max_streams: 2_000,
             max_elements_per_s: 10_000,
             max_bytes_per_s: 2 << 20,

@@ -26,10 +26,11 @@ use super::lineage::Successor;
 use super::offered::Streams;
 use super::output::Output;
 use super::task::{self, BATCH_MAX, OutputStore};
-use super::{device_key, entities};
+use super::{device_key, entities, rule};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
+use crate::tasks::shutdown;
 
 /// Pause between two registrations of a device; reason: each costs a commit, and every virtual sensor
 /// searches its sources again.
@@ -324,6 +325,7 @@ impl Following {
         self.streams.set_prefix(&self.key, &product.base);
         // May take some seconds, so it runs before the subscriptions.
         self.recognize().await;
+        self.find_place().await;
         self.streams
             .set_place(self.app.devices.places.of(&self.key));
         if self.has_left() {
@@ -387,6 +389,18 @@ impl Following {
         }
     }
 
+    /// Takes the place of a device that has left, if the rule says so.
+    async fn find_place(&mut self) {
+        let Some(product) = &self.product else { return };
+        let is_known = self.streams.continues_others();
+        let (app, client, key) = (&self.app, &self.client, &self.key);
+        tokio::select! {
+            () = rule::arrived(app, client, key, &product.presence, is_known) => {}
+            // The device has left meanwhile.
+            () = shutdown(&mut self.left) => {}
+        }
+    }
+
     fn has_left(&self) -> bool {
         self.left.has_changed().is_err()
     }
@@ -401,9 +415,7 @@ impl Following {
         self.streams.open_all(&self.app, &self.key, offers).await;
         let live = self.streams.live(offers);
         let names = live.map(|(_, entry)| entry.name.clone()).collect();
-        self.app
-            .devices
-            .update(&self.key, |device| device.streams = names);
+        self.app.devices.set_streams(&self.key, names);
     }
 
     async fn register(&mut self) {

@@ -137,6 +137,11 @@ impl Lineage {
         self.streams.get(part).map(|stream| stream.name.clone())
     }
 
+    /// Whether the identity has streams that the device continues.
+    pub(super) fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     /// Whether the device may take over a stream of this owner.
     pub(super) fn may_take(&self, app: &App, name: &str, owner: &str) -> bool {
         let stream = self.streams.get(last_part(name));

@@ -5,6 +5,7 @@
 //! the client.
 
 mod charge;
+mod claims;
 mod device;
 mod entities;
 mod exclusion;
@@ -18,8 +19,10 @@ mod lineage;
 mod offered;
 mod output;
 mod places;
+mod profiles;
 mod quota;
 mod replace;
+mod rule;
 mod table;
 mod task;
 
@@ -30,6 +33,7 @@ use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 use chappe_identity::{AddressPolicy, Prefix};
 
+pub(crate) use claims::PlaceClaim;
 pub(crate) use device::{Device, DeviceState};
 pub(crate) use entities::stream_entity;
 pub(crate) use exclusion::{Exclusion, ExclusionError};
@@ -37,6 +41,7 @@ use followers::Followers;
 pub(crate) use key::{device_key, former_key};
 pub(crate) use places::Place;
 pub(crate) use replace::{ReplaceError, replace};
+pub(crate) use rule::place_claims;
 pub(crate) use table::Devices;
 
 use crate::config::Discovery;
@@ -108,9 +113,13 @@ async fn follow_all(app: &App, client: DeviceClient) {
     app.devices.set_client(&client);
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
+    let ruling = tokio::spawn(rule::watch(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
         Ok(seen) => seen,
-        Err(_) => return searching.abort(),
+        Err(_) => {
+            ruling.abort();
+            return searching.abort();
+        }
     };
     let mut followers = Followers::new(app.clone(), client.clone());
     // This loop awaits no device, because a slow one would block the discovery of all others.
@@ -132,9 +141,11 @@ async fn follow_all(app: &App, client: DeviceClient) {
             _ => {}
         }
     }
-    // It holds the client as well.
-    searching.abort();
-    let _ = searching.await;
+    // They hold the client as well.
+    for task in [searching, ruling] {
+        task.abort();
+        let _ = task.await;
+    }
     followers.end().await;
     drop(seen);
     // All tasks have ended, so nothing else holds the client.

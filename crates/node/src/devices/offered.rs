@@ -80,6 +80,11 @@ impl Streams {
         }
     }
 
+    /// Whether the device continues streams of its identity.
+    pub(super) fn continues_others(&self) -> bool {
+        self.lineage.has_streams()
+    }
+
     /// Opens the streams of all offers, and drops those of withdrawn offers. All definitions are queued
     /// before the first is awaited, so that a device with a thousand metrics costs few syncs.
     pub(super) async fn open_all(&mut self, app: &App, key: &str, offers: &Offers) {
@@ -200,6 +205,11 @@ impl Streams {
             },
         };
         let (name, begun) = match self.define(app, key, name, offer).await {
+            // A stream was renamed so: only this one gets another name, and its device keeps its place.
+            (name, Err(CatalogueError::Taken { .. })) if is_renamed(app, &name) => {
+                let name = format!("{}.{part}", self.own);
+                self.define(app, key, name, offer).await
+            }
             (name, Err(CatalogueError::Taken { .. })) => {
                 self.lineage.forget(&name);
                 self.place = None;
@@ -269,6 +279,12 @@ impl Streams {
         self.slots.insert(number, slot);
         made.map_err(|reason| (name, reason))
     }
+}
+
+/// Whether the name is one that a stream was given after its definition.
+fn is_renamed(app: &App, name: &str) -> bool {
+    let entry = app.catalogue.get(name);
+    entry.is_some_and(|entry| entry.name != name)
 }
 
 /// The name of a stream, with its pending definition or the reason why there is none.

@@ -69,6 +69,13 @@ impl Places {
         place.map(|place| place.place.clone())
     }
 
+    /// The device to which a place is assigned.
+    pub(super) fn device_of(&self, place: &str) -> Option<String> {
+        let assigned = self.0.items();
+        let place = assigned.iter().find(|one| one.place == place);
+        place.map(|place| place.device.clone())
+    }
+
     /// Changes whenever a place is assigned.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes()

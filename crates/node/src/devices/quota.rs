@@ -285,6 +285,7 @@ mod tests {
 
     const QUOTAS: DeviceRules = DeviceRules {
         exclude: Vec::new(),
+        replace_after_s: 0,
         max_streams: 1,
         max_elements_per_s: 100,
         max_bytes_per_s: 10_000,

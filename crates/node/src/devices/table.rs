@@ -18,6 +18,7 @@ use super::exclusion::Exclusions;
 use super::follower::{DeviceCommand, Follower};
 use super::places::Places;
 use super::quota::DeviceQuotas;
+use super::rule::Rule;
 use crate::clock;
 use crate::completeness::Ledger;
 use crate::config::Config;
@@ -30,8 +31,10 @@ pub(crate) struct Devices {
     pub(super) quotas: DeviceQuotas,
     /// Devices that are left out.
     pub(crate) exclusions: Exclusions,
-    /// Which devices fill which places, where an operator has decided it.
+    /// Which devices fill which places, where an operator or the rule has decided it.
     pub(crate) places: Places,
+    /// The rule by which newcomers replace devices, if there is one.
+    pub(super) rule: Option<Rule>,
     /// The client that finds devices, once it is started.
     client: OnceLock<Weak<DeviceClient>>,
     /// Where it is recorded when a device is there.
@@ -107,7 +110,7 @@ impl Devices {
     /// An empty table, with the limits of the configuration and of a log of `log_bytes`.
     ///
     /// # Errors
-    /// The exclusions or the places of an earlier run cannot be read.
+    /// The exclusions, places or profiles of an earlier run cannot be read.
     pub(crate) fn open(config: &Config, log_bytes: Option<u64>) -> Result<Self, String> {
         let discovery = &config.discovery;
         let of_host = discovery.max_devices_per_address as usize;
@@ -125,6 +128,7 @@ impl Devices {
             quotas: DeviceQuotas::new(config, log_bytes),
             exclusions: Exclusions::open(config)?,
             places: Places::open(config)?,
+            rule: Rule::open(config)?,
             client: OnceLock::new(),
             ledger: None,
         })
@@ -200,6 +204,18 @@ impl Devices {
         if let Some(device) = table.get(key) {
             let (was, streams) = before.unwrap_or_default();
             self.record(was, streams, device);
+        }
+    }
+
+    /// Sets the streams of a listed device.
+    pub(super) fn set_streams(&self, key: &str, streams: Vec<String>) {
+        self.update(key, |device| device.streams = streams);
+        // A usable device may have taken over another one's stream.
+        if let Some(ledger) = &self.ledger
+            && let Some(device) = self.get(key)
+            && device.state == DeviceState::Usable
+        {
+            ledger.claimed(key, device.streams.iter().map(String::as_str));
         }
     }
 

@@ -155,7 +155,8 @@ pub(super) fn completeness_calls(
 ) -> Result<(String, Vec<FunctionTable>), QueryError> {
     let (sql, streams) = table_calls(sql, "completeness");
     let table = |argument: String| {
-        let entry = entries.iter().find(|entry| entry.name == argument);
+        let is_named = |entry: &&Arc<Entry>| entry.log.has_name(|name| name == argument);
+        let entry = entries.iter().find(is_named);
         let entry = entry.ok_or_else(|| QueryError::Statement {
             message: format!("no such stream: {argument}"),
             offset: None,

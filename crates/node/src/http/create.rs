@@ -1,7 +1,5 @@
 //! Streams that clients define.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -22,7 +20,7 @@ use super::shapes;
 use super::streams::Stream;
 use super::write::busy;
 use crate::accounts::{Caller, View};
-use crate::catalogue::{CatalogueError, Entry};
+use crate::catalogue::{CatalogueError, is_own_name, same_table};
 
 use crate::shared::App;
 use crate::streams::StreamSpec;
@@ -77,8 +75,7 @@ pub(crate) struct NewField {
 impl NewStream {
     fn definition(self) -> Result<(String, Definition), Problem> {
         check_name(&self.name).map_err(|error| invalid(error.to_string()))?;
-        let own = ["chappe.", "chappe_", "chappe-"];
-        if self.name == "chappe" || own.iter().any(|own| self.name.starts_with(own)) {
+        if is_own_name(&self.name) {
             let detail = format!(
                 "{:?}: names of chappe are for the node's own streams",
                 self.name
@@ -213,11 +210,10 @@ async fn define(
         }
         return Ok(Json(Stream::of(&entry)).into_response());
     }
-    let same_table = |entry: &&Arc<Entry>| table_name(&entry.name) == table_name(name);
-    if let Some(other) = app.catalogue.entries().iter().find(same_table) {
+    if let Some(other) = same_table(app.catalogue.entries().iter(), name) {
         let detail = format!(
             "{name:?} and the stream {:?} have the same name in SQL",
-            other.name
+            other.current_name()
         );
         return Err(conflict(detail).hint("choose a name that differs in more than . _ and -"));
     }
@@ -234,11 +230,6 @@ async fn define(
     let path = format!("/api/v1/streams/{name}");
     let location = [(header::LOCATION, path)];
     Ok((StatusCode::CREATED, location, Json(Stream::of(&entry))).into_response())
-}
-
-/// The plain name of a stream's table in SQL.
-fn table_name(stream: &str) -> String {
-    stream.replace(['.', '-'], "_")
 }
 
 fn conflict(detail: String) -> Problem {

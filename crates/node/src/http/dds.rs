@@ -34,7 +34,7 @@ pub(super) async fn idl(State(app): State<App>, Name(name): Name) -> Result<Resp
     {
         let log = app.catalogue.get(&name).map(|entry| entry.log.clone());
         let log = log.ok_or_else(|| Problem::not_found(format!("there is no stream {name:?}")))?;
-        let idl = chappe_dds::topics::idl(&log);
+        let idl = chappe_dds::topics::idl(&name, &log);
         let text = idl.map_err(|error| Problem::not_found(error.to_string()))?;
         let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
         Ok((kind, text).into_response())

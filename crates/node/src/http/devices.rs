@@ -14,7 +14,7 @@ use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::config::DevicePattern;
 use crate::devices::{
-    Device, DeviceState, Exclusion, ExclusionError, Place, ReplaceError, device_key,
+    Device, DeviceState, Exclusion, ExclusionError, Place, PlaceClaim, ReplaceError, device_key,
 };
 use crate::shared::App;
 
@@ -54,6 +54,9 @@ pub(super) async fn list(
     devices.retain(|device| {
         params.state.is_none_or(|state| state == device.state) && view.has_device(device)
     });
+    for device in &mut devices {
+        use_current_names(&app, device);
+    }
     let paging = Paging::new(params.limit, params.cursor);
     let (devices, next) = paging.cut("devices", devices, |device| &device.key)?;
     Ok(Json(Devices { devices, next }))
@@ -71,10 +74,19 @@ pub(super) async fn one(
     let device = app.devices.get(&as_key(&app, key.clone()));
     let view = View::of_reader(&app, &caller);
     let device = device.filter(|device| view.has_device(device));
-    device.map(Json).ok_or_else(|| {
+    let mut device = device.ok_or_else(|| {
         Problem::not_found(format!("there is no device {key:?}"))
             .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
-    })
+    })?;
+    use_current_names(&app, &mut device);
+    Ok(Json(device))
+}
+
+/// Names the device's streams as they are called now.
+fn use_current_names(app: &App, device: &mut Device) {
+    for stream in &mut device.streams {
+        *stream = app.catalogue.names().current(stream);
+    }
 }
 
 /// The rules by which devices are left out.
@@ -153,9 +165,12 @@ pub(crate) struct Places {
     places: Vec<Place>,
     /// The cursor of the next part; null at the end.
     next: Option<String>,
+    /// Places of devices that have left, and the newcomers that claim them; none unless `devices.replace_after_s` is
+    /// set.
+    claims: Vec<PlaceClaim>,
 }
 
-/// The places that were assigned to devices, each with its former devices.
+/// The places that were assigned to devices, each with its former devices, and the claims of newcomers to others.
 #[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices", params(Paging),
     responses((status = 200, body = Places), (status = 400, body = Problem)))]
 pub(super) async fn places(
@@ -164,7 +179,12 @@ pub(super) async fn places(
 ) -> Result<Json<Places>, Problem> {
     let key = |place: &Place| place.place.clone();
     let (places, next) = paging.cut_by("places", app.devices.places.all(), key)?;
-    Ok(Json(Places { places, next }))
+    let claims = crate::devices::place_claims(&app);
+    Ok(Json(Places {
+        places,
+        next,
+        claims,
+    }))
 }
 
 /// A device to be replaced.

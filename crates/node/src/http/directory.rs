@@ -37,6 +37,8 @@ pub(crate) struct Directory {
 pub(crate) struct StreamDescription {
     /// Its name.
     name: String,
+    /// The names that it had before, oldest first. They go on standing for it.
+    former_names: Vec<String>,
     /// The version of its structure.
     schema_version: u32,
     /// The fields of its elements.
@@ -61,7 +63,8 @@ impl StreamDescription {
         let schema = entry.log.schema();
         let log = entry.log.log();
         Self {
-            name: entry.name.clone(),
+            name: entry.current_name(),
+            former_names: entry.log.former_names(),
             schema_version: entry.log.schema_version(),
             fields: schema.fields.iter().map(FieldView::of).collect(),
             key: schema.key.clone(),
@@ -115,19 +118,19 @@ pub(super) async fn list(
         let kind = serialization.media_type();
         return Ok(([(header::CONTENT_TYPE, kind)], answer).into_response());
     }
-    let mut entries = app.catalogue.entries();
-    entries.retain(|entry| view.has(entry));
+    let mut entries = app.catalogue.by_current_name();
+    entries.retain(|(_, entry)| view.has(entry));
     if !streams.is_empty() {
         let selection: Selection = streams
             .parse()
             .map_err(|error: LinkError| Problem::bad_request(error.to_string()))?;
-        entries.retain(|entry| selection.takes(&entry.name));
+        entries.retain(|(_, entry)| entry.log.has_name(|name| selection.takes(name)));
     }
     let paging = Paging::new(params.limit, params.cursor);
-    let (entries, next) = paging.cut("directory", entries, |entry| &entry.name)?;
+    let (entries, next) = paging.cut("directory", entries, |(name, _)| name)?;
     let streams = entries
         .iter()
-        .map(|entry| StreamDescription::of(entry))
+        .map(|(_, entry)| StreamDescription::of(entry))
         .collect();
     Ok(Json(Directory { streams, next }).into_response())
 }

@@ -133,6 +133,8 @@ pub(super) async fn pull(
     tokio::spawn(async move {
         let _permit = permit;
         let mut ended = std::pin::pin!(app.accounts.ended(&caller));
+        // The stream may be renamed to a name that the account may not read.
+        let may_read = || View::of_reader(&app, &caller).has_stream(&request.stream);
         loop {
             let part = tokio::select! {
                 () = &mut ended => return,
@@ -140,7 +142,9 @@ pub(super) async fn pull(
                 () = sender.closed() => return,
                 () = crate::tasks::shutdown(&mut drain) => return,
             };
-            let Some(part) = part else { return };
+            let Some(part) = part.filter(|_| may_read()) else {
+                return;
+            };
             if sender.send(part).await.is_err() {
                 return;
             }

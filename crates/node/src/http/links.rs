@@ -52,7 +52,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(exchange: &Exchange, status: LinkStatus) -> Self {
+    fn new(app: &App, exchange: &Exchange, mut status: LinkStatus) -> Self {
+        for stream in &mut status.streams {
+            stream.local_name = app.catalogue.names().current(&stream.local_name);
+        }
         let configured = exchange.is_configured(&status.name);
         Self { status, configured }
     }
@@ -70,7 +73,9 @@ pub(super) async fn list(
     let (links, next) = paging.cut_by("links", exchange.links().list(), by_name)?;
     let links = links.into_iter();
     Ok(Json(Links {
-        links: links.map(|status| Link::new(exchange, status)).collect(),
+        links: links
+            .map(|status| Link::new(&app, exchange, status))
+            .collect(),
         next,
         peers: exchange.peers(),
         listening: exchange.listening(),
@@ -89,7 +94,7 @@ fn find_link(app: &App, name: &str) -> Result<Link, Problem> {
     let exchange = parts::exchange(app)?;
     let status = exchange.links().show(name);
     let status = status.map_err(|error| change_problem(app, error.into()))?;
-    Ok(Link::new(exchange, status))
+    Ok(Link::new(app, exchange, status))
 }
 
 /// A new link: the keys of `[[links]]` in the configuration; `chappe config schema` prints their JSON

@@ -36,7 +36,8 @@ pub(crate) struct LiveParams {
 
 /// Live data of many streams as server-sent events.
 ///
-/// `elements` events carry `{elements: [...]}`. Their id is the client's position: with up to 32
+/// `elements` events carry `{elements: [...]}`. A stream that is requested by a name keeps it in the events even if
+/// it is renamed; with `*`, the events name the current one. Their id is the client's position: with up to 32
 /// streams the position in each, with more a place in the node's log and the positions of the up to 32
 /// streams that lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than
 /// 32 streams it may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that the log rolled back past the

@@ -121,6 +121,18 @@ pub(crate) fn routes() -> Routes {
             OPERATE.by_stream(),
             streams::delete,
         )
+        .post(
+            "/streams/{name}/rename",
+            "rename_stream",
+            OPERATE.by_stream(),
+            streams::rename,
+        )
+        .delete(
+            "/streams/{name}/former-names/{former}",
+            "forget_former_name",
+            OPERATE.by_stream(),
+            streams::forget_name,
+        )
         .get(
             "/streams/{name}/elements",
             "list_elements",

@@ -47,6 +47,8 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         streams::list,
         streams::one,
         streams::delete,
+        streams::rename,
+        streams::forget_name,
         streams::elements,
         create::create,
         write::write,

@@ -67,7 +67,7 @@ impl Page {
 
     /// Builds the response; the chunks after the first are sent while they are read.
     pub(super) async fn respond(self) -> Result<Response, Problem> {
-        let name = serde_json::to_string(&self.entry.name);
+        let name = serde_json::to_string(&self.entry.current_name());
         let name = name.map_err(|error| Problem::internal(error.to_string()))?;
         let text = format!("{{\"stream\":{name},\"elements\":[");
         let (text, rest) = self.chunk(text).await?.map_err(store_problem)?;

@@ -80,6 +80,9 @@ pub(crate) struct Rows {
 #[schema(as = StreamRead)]
 pub(crate) struct Read {
     stream: String,
+    /// The former name of the stream by which the statement names it; absent if it uses the current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    former_name: Option<String>,
     /// The number of elements read; the newest ones when not all were read.
     elements: u64,
     /// The number of elements in the stream.
@@ -196,6 +199,7 @@ fn rows_of(answer: Answer, partial: bool) -> Rows {
     let rows = answer.rows.into_iter();
     let read = answer.loaded.into_iter().map(|loaded| Read {
         stream: loaded.stream,
+        former_name: loaded.former_name,
         elements: loaded.elements,
         kept: loaded.kept,
         complete: loaded.complete,

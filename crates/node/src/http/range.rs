@@ -110,6 +110,7 @@ pub(super) async fn range(
         let is_stopped = || stopped.load(Ordering::Relaxed);
         let range = entry.log.range_buckets(from..to, buckets, &is_stopped);
         drop(permit);
+        let name = entry.current_name();
         range.map(|range| range.map(|range| view(name, range, &entry.log.schema())))
     });
     let range = work.await;

@@ -48,6 +48,9 @@ pub(super) async fn list(
 ) -> Result<Json<VirtualSensors>, Problem> {
     let mut sensors = visible(&app, &caller);
     sensors.retain(|sensor| params.state.is_none_or(|state| state == sensor.state));
+    for sensor in &mut sensors {
+        sensor.use_current_names(app.catalogue.names());
+    }
     let paging = Paging::new(params.limit, params.cursor);
     let (virtual_sensors, next) = paging.cut("virtual_sensors", sensors, |sensor| &sensor.name)?;
     Ok(Json(VirtualSensors {
@@ -78,7 +81,10 @@ pub(super) async fn one(
     let sensor = app.sensors.get(&name);
     sensor
         .filter(|one| view.is_whole() || view.has_stream(&one.stream))
-        .map(Json)
+        .map(|mut sensor| {
+            sensor.use_current_names(app.catalogue.names());
+            Json(sensor)
+        })
         .ok_or_else(|| unknown(&app, &caller, &name))
 }
 

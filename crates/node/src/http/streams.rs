@@ -4,14 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
+use chappe_identity::Role;
 use chappe_log::Error;
-use chappe_stream::{Position, StoreError, Timestamp};
+use chappe_stream::{Position, RenameError as NamesError, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::guard::{Subject, outside_problem};
 use super::page::{Gaps, Page};
 use super::paging::Paging;
 use super::params::{self, Name, Params};
@@ -19,7 +22,7 @@ use super::problem::Problem;
 use super::shapes::Level;
 use super::units::Units;
 use crate::accounts::{Caller, View};
-use crate::catalogue::{self, Entry, RemovalError};
+use crate::catalogue::{self, Entry, RemovalError, RenameError};
 use crate::config::nearest;
 use crate::shared::App;
 use crate::view::{ElementShape, FieldView};
@@ -38,6 +41,8 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     /// Its name.
     name: String,
+    /// The names that it had before, oldest first. They go on standing for it.
+    former_names: Vec<String>,
     /// Its durability level.
     #[schema(value_type = Level)]
     level: &'static str,
@@ -66,7 +71,8 @@ impl Stream {
         let schema = entry.log.schema();
         let log = entry.log.log();
         Self {
-            name: entry.name.clone(),
+            name: entry.current_name(),
+            former_names: entry.log.former_names(),
             level: log.level().as_str(),
             epoch: chappe_stream::Epoch(log.epoch()).to_string(),
             first: log.first(),
@@ -106,19 +112,20 @@ pub(super) async fn list(
     Params(params): Params<StreamParams>,
 ) -> Result<Json<Streams>, Problem> {
     let view = View::of_reader(&app, &caller);
-    let mut entries = app.catalogue.entries();
+    let mut entries = app.catalogue.by_current_name();
     let (prefix, source) = (params.prefix.unwrap_or_default(), params.source);
-    entries.retain(|entry| {
+    entries.retain(|(name, entry)| {
         let is_wanted = source.as_ref().is_none_or(|of| *of == entry.source());
-        entry.name.starts_with(&prefix) && is_wanted && view.has(entry)
+        name.starts_with(&prefix) && is_wanted && view.has(entry)
     });
     let paging = Paging::new(params.limit, params.cursor);
-    let (entries, next) = paging.cut("streams", entries, |entry| &entry.name)?;
-    let streams = entries.iter().map(|entry| Stream::of(entry)).collect();
+    let (entries, next) = paging.cut("streams", entries, |(name, _)| name)?;
+    let streams = entries.iter().map(|(_, entry)| Stream::of(entry));
+    let streams = streams.collect();
     Ok(Json(Streams { streams, next }))
 }
 
-/// One stream.
+/// One stream, by its name or a former one.
 #[utoipa::path(get, path = "/api/v1/streams/{name}", tag = "streams",
     params(("name" = String, Path, description = "The stream's name")),
     responses((status = 200, body = Stream), (status = 404, body = Problem)))]
@@ -164,6 +171,77 @@ pub(super) async fn delete(
             Err(Problem::new(status, error.to_string()).hint(error.hint()))
         }
     }
+}
+
+/// The new name of a stream.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Renaming {
+    /// Parts of a-z, 0-9, `_` and `-`, joined by dots.
+    name: String,
+}
+
+/// Gives a stream another name. Its elements, their numbers and its epoch stay as they are, and its former names go on
+/// standing for it wherever a name is given. A restricted account needs the role for both names.
+#[utoipa::path(post, path = "/api/v1/streams/{name}/rename", tag = "streams",
+    params(("name" = String, Path, description = "The stream's name")),
+    request_body(content = Renaming),
+    responses((status = 200, body = Stream), (status = 400, body = Problem), (status = 401, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "another stream has or had the name"),
+        (status = 422, body = Problem, description = "the name is invalid, or the stream has had too many"),
+        (status = 503, body = Problem)))]
+pub(super) async fn rename(
+    State(app): State<App>,
+    caller: Caller,
+    Name(name): Name,
+    body: Body,
+) -> Result<Response, Problem> {
+    let Renaming { name: new } = params::json(&app, body).await?;
+    let entry = find(&app, &caller, &name)?;
+    let view = View::new(&app, &caller, Role::Operate);
+    if !view.has_under_name(&entry, &new) {
+        let extent = format!("not for the stream {new:?}");
+        return Err(outside_problem(&caller, Role::Operate, &extent));
+    }
+    let renamed = catalogue::rename(&app, &name, &new).await;
+    let entry = renamed.map_err(|error| rename_problem(&error))?;
+    let mut response = Json(Stream::of(&entry)).into_response();
+    response.extensions_mut().insert(Subject(new));
+    Ok(response)
+}
+
+/// Frees a former name of a stream: it no longer stands for the stream, and another one can have it.
+#[utoipa::path(delete, path = "/api/v1/streams/{name}/former-names/{former}", tag = "streams",
+    params(("name" = String, Path, description = "The stream's name"),
+        ("former" = String, Path, description = "The former name")),
+    responses((status = 200, body = Stream), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 422, body = Problem, description = "the stream was defined under this name, or has it now"),
+        (status = 503, body = Problem)))]
+pub(super) async fn forget_name(
+    State(app): State<App>,
+    caller: Caller,
+    Path((name, former)): Path<(String, String)>,
+) -> Result<Json<Stream>, Problem> {
+    find(&app, &caller, &name)?;
+    let forgotten = catalogue::forget_name(&app, &name, &former).await;
+    let entry = forgotten.map_err(|error| rename_problem(&error))?;
+    Ok(Json(Stream::of(&entry)))
+}
+
+fn rename_problem(error: &RenameError) -> Problem {
+    let status = match error {
+        RenameError::Unknown(_)
+        | RenameError::Store(StoreError::Rename(NamesError::NotFormer(_))) => StatusCode::NOT_FOUND,
+        RenameError::Exists(_) | RenameError::Former { .. } | RenameError::SameTable { .. } => {
+            StatusCode::CONFLICT
+        }
+        RenameError::Own(_) | RenameError::Store(StoreError::Name(_) | StoreError::Rename(_)) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        RenameError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Problem::new(status, error.to_string()).hint(error.hint())
 }
 
 /// The requested elements: the newest, those after a position, those in a range of time, or those of the range
@@ -295,14 +373,14 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
     }
 }
 
-/// The stream, or a problem with the most similar name that the caller sees as hint.
+/// The stream that has or had this name, or a problem with the most similar name that the caller sees as hint.
 pub(super) fn find(app: &App, caller: &Caller, name: &str) -> Result<Arc<Entry>, Problem> {
     app.catalogue.get(name).ok_or_else(|| {
         let view = View::of_reader(app, caller);
-        let mut entries = app.catalogue.entries();
-        entries.retain(|entry| view.has(entry));
+        let mut entries = app.catalogue.by_current_name();
+        entries.retain(|(_, entry)| view.has(entry));
         let problem = Problem::not_found(format!("there is no stream {name:?}"));
-        match nearest(name, entries.iter().map(|entry| entry.name.as_str())) {
+        match nearest(name, entries.iter().map(|(name, _)| name.as_str())) {
             Some(near) => problem.hint(format!("did you mean {near:?}?")),
             None => problem.hint("GET /api/v1/streams lists all streams"),
         }

@@ -77,7 +77,10 @@ impl Host {
             }
             None => {}
         }
-        let is_usable = |entry: &Entry| entry.source() == source && entry.log.schema() == *schema;
+        // Two streams of an origin never become one here, whatever they were renamed to.
+        let is_usable = |entry: &Entry| {
+            entry.name == name && entry.source() == source && entry.log.schema() == *schema
+        };
         if let Some(entry) = app.catalogue.get(name).filter(|entry| is_usable(entry)) {
             return Ok(entry);
         }
@@ -155,7 +158,17 @@ impl LinkHost for Host {
 
     fn may_feed(&self, link: &str, name: &str) -> Result<(), HostError> {
         let app = self.app()?;
-        let owner = app.catalogue.get(name).map(|entry| entry.source());
+        let entry = app.catalogue.get(name);
+        if let Some(renamed) = entry.as_ref().filter(|entry| entry.name != name) {
+            let stream = renamed.current_name();
+            return Err(HostError {
+                text: format!(
+                    "{name:?} is a name of the stream {stream:?}; rename that, or set as_prefix for this link"
+                ),
+                transient: false,
+            });
+        }
+        let owner = entry.map(|entry| entry.source());
         match owner.filter(|owner| !owner.is_empty() && *owner != link_key(link)) {
             Some(owner) if !is_orphan(&app, &owner) => {
                 let stream = name.to_owned();

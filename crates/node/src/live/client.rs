@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{sleep, timeout};
 
 use super::reading::{Cursors, EVENT_BYTES, Piece};
-use super::{After, STREAMS_MAX, Wanted};
+use super::{After, Label, STREAMS_MAX, Wanted};
 use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
 use crate::notices::{Notice, NoticeKind};
@@ -46,6 +46,7 @@ pub(crate) async fn run(
         wanted,
         sender,
         seen: 0,
+        renames_seen: 0,
         left_out: false,
     };
     client.app.observability.metrics.live_clients.inc();
@@ -67,6 +68,8 @@ struct Client {
     cursors: Cursors,
     /// The catalogue's newest change that was looked at.
     seen: u64,
+    /// The number of renames that were looked at.
+    renames_seen: u64,
     /// It was notified that it has too many streams.
     left_out: bool,
     /// Bytes of the last event, an estimate for the next one. Large events are prepared outside the
@@ -129,17 +132,18 @@ impl Client {
                         elements may be missing, and some come twice";
             self.notify(NoticeKind::Lag, "", text.to_owned()).await?;
         }
+        self.renames_seen = self.app.catalogue.names().renames();
         let (seen, entries) = self.app.catalogue.defined_after(0);
         self.seen = seen;
         for entry in entries {
-            if !self.takes(&entry) {
+            let Some(label) = self.takes(&entry) else {
                 continue;
-            }
+            };
             let next = match &after {
                 None => Ok(entry.log.log().last() + 1),
-                Some(after) => match (after.vector.0.get(&entry.name), continuation) {
+                Some(after) => match (after.vector.of(&entry), continuation) {
                     (Some(have), _) if have.sequence == 0 => Ok(0),
-                    (Some(have), _) => entry.log.resume(*have),
+                    (Some(have), _) => entry.log.resume(have),
                     (None, Some(continuation)) => Ok(entry.log.log().continue_from(continuation)),
                     (None, None) if after.complete => Ok(0),
                     (None, None) => Ok(entry.log.log().last() + 1),
@@ -148,11 +152,11 @@ impl Client {
             let next = match next {
                 Ok(next) => next,
                 Err(rollback) => {
-                    self.send_rollback(&entry, &rollback).await?;
+                    self.send_rollback(&entry, &label, &rollback).await?;
                     rollback.next
                 }
             };
-            self.follow(entry, next).await?;
+            self.follow(entry, label, next).await?;
         }
         // An empty event gives the client its position before the first element.
         let id = match self.cursors.id(&self.app.storage.log) {
@@ -169,26 +173,50 @@ impl Client {
         Err(Gone)
     }
 
-    /// Follows streams that are new.
+    /// Follows streams that are new, or are among the client's by their new name.
     async fn follow_new_streams(&mut self) -> Result<(), Gone> {
+        let renames = self.app.catalogue.names().renames();
+        if std::mem::replace(&mut self.renames_seen, renames) != renames {
+            self.follow_renamed_streams().await?;
+        }
         let (seen, entries) = self.app.catalogue.defined_after(self.seen);
         self.seen = seen;
         for entry in entries {
-            let known = self.cursors.follows(&entry.name);
-            if !known && self.takes(&entry) {
-                self.follow(entry, 0).await?;
+            if !self.cursors.follows(&entry.name)
+                && let Some(label) = self.takes(&entry)
+            {
+                self.follow(entry, label, 0).await?;
             }
         }
         Ok(())
     }
 
-    /// Whether the client requests a stream and may read it.
-    fn takes(&self, entry: &Entry) -> bool {
-        let view = View::of_reader(&self.app, &self.caller);
-        self.wanted.takes(&entry.name) && view.has(entry)
+    /// Stops following streams that the client may no longer read by their new names, and follows those that it now
+    /// may, from now on.
+    async fn follow_renamed_streams(&mut self) -> Result<(), Gone> {
+        let mut cursors = std::mem::take(&mut self.cursors);
+        cursors.retain(|entry| self.takes(entry).is_some());
+        self.cursors = cursors;
+        for entry in self.app.catalogue.entries() {
+            if !entry.log.former_names().is_empty()
+                && !self.cursors.follows(&entry.name)
+                && let Some(label) = self.takes(&entry)
+            {
+                let next = entry.log.log().last() + 1;
+                self.follow(entry, label, next).await?;
+            }
+        }
+        Ok(())
     }
 
-    async fn follow(&mut self, entry: Arc<Entry>, next: u64) -> Result<(), Gone> {
+    /// How the client calls a stream, if it requests the stream and may read it.
+    fn takes(&self, entry: &Entry) -> Option<Label> {
+        let view = View::of_reader(&self.app, &self.caller);
+        let label = self.wanted.label(entry)?;
+        view.has(entry).then_some(label)
+    }
+
+    async fn follow(&mut self, entry: Arc<Entry>, label: Label, next: u64) -> Result<(), Gone> {
         if self.cursors.len() >= STREAMS_MAX {
             if std::mem::replace(&mut self.left_out, true) {
                 return Ok(());
@@ -196,9 +224,9 @@ impl Client {
             let text = format!(
                 "not included, like the streams after it: a client has at most {STREAMS_MAX} streams"
             );
-            return self.notify(NoticeKind::Lag, &entry.name, text).await;
+            return self.notify(NoticeKind::Lag, &label.of(&entry), text).await;
         }
-        self.cursors.follow(entry, next);
+        self.cursors.follow(entry, label, next);
         Ok(())
     }
 
@@ -238,7 +266,8 @@ impl Client {
         for (name, behind) in piece.lagging {
             self.app.observability.metrics.live_lagged.inc();
             let text = format!("lags by {behind} elements, which are sent from the log");
-            self.notify(NoticeKind::Lag, &name, text).await?;
+            let label = self.cursors.label(&name);
+            self.notify(NoticeKind::Lag, &label, text).await?;
         }
         if let Some(error) = piece.failure {
             return self.fail(&error);
@@ -265,24 +294,27 @@ impl Client {
             }) => {
                 self.cursors.skip_to(name, next);
                 let text = format!("elements {from} to {} are missing: {reason}", next - 1);
-                self.notify(NoticeKind::Lag, name, text).await
+                let label = self.cursors.label(name);
+                self.notify(NoticeKind::Lag, &label, text).await
             }
             StoreError::Log(Error::Rollback(rollback)) => {
-                let Some(entry) = self.cursors.remove(name) else {
+                let Some((entry, label)) = self.cursors.remove(name) else {
                     return Ok(());
                 };
-                self.send_rollback(&entry, &rollback).await?;
-                self.follow(entry, rollback.next).await
+                self.send_rollback(&entry, &label, &rollback).await?;
+                self.follow(entry, label, rollback.next).await
             }
             error => {
+                let label = self.cursors.label(name);
                 self.cursors.remove(name);
                 let is_removed = matches!(error, StoreError::Log(Error::Removed { .. }));
                 let text = format!("cannot be read: {error}");
-                self.notify(NoticeKind::Lag, name, text).await?;
+                self.notify(NoticeKind::Lag, &label, text).await?;
                 // A new stream of the same name may have been defined while this one was followed.
                 let defined = is_removed.then(|| self.app.catalogue.get(name)).flatten();
-                match defined.filter(|entry| !entry.log.log().is_removed()) {
-                    Some(entry) => self.follow(entry, 0).await,
+                let defined = defined.filter(|entry| !entry.log.log().is_removed());
+                match defined.and_then(|entry| Some((self.takes(&entry)?, entry))) {
+                    Some((label, entry)) => self.follow(entry, label, 0).await,
                     None => Ok(()),
                 }
             }
@@ -292,6 +324,7 @@ impl Client {
     async fn send_rollback(
         &mut self,
         entry: &Entry,
+        label: &Label,
         rollback: &chappe_log::Rollback,
     ) -> Result<(), Gone> {
         let position = |epoch, sequence| Position {
@@ -299,7 +332,7 @@ impl Client {
             sequence,
         };
         let data = json!({
-            "stream": entry.name,
+            "stream": label.of(entry),
             "have": position(rollback.have.epoch, rollback.have.sequence).to_string(),
             "want": position(entry.log.log().epoch(), rollback.next).to_string(),
         });

@@ -19,6 +19,8 @@ use std::collections::BTreeSet;
 
 use chappe_log::Place;
 
+use crate::catalogue::Entry;
+
 pub(crate) use client::run;
 pub(crate) use vector::Vector;
 
@@ -80,13 +82,37 @@ pub(crate) enum Wanted {
     Names(BTreeSet<String>),
 }
 
-impl Wanted {
-    /// Whether the client requests this stream.
-    pub(crate) fn takes(&self, stream: &str) -> bool {
+/// The name that a client gives to a stream's elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// The stream's name at the time.
+    Current,
+    /// The name by which the client requested the stream, even if the stream has another one now.
+    Requested(String),
+}
+
+impl Label {
+    /// The name to send with the elements of a stream.
+    pub(crate) fn of(&self, entry: &Entry) -> String {
         match self {
-            Self::All => true,
-            Self::Names(names) => names.contains(stream),
+            Self::Current => entry.current_name(),
+            Self::Requested(name) => name.clone(),
         }
+    }
+}
+
+impl Wanted {
+    /// How the client calls this stream, if it requests it by one of its names.
+    pub(crate) fn label(&self, entry: &Entry) -> Option<Label> {
+        let Self::Names(names) = self else {
+            return Some(Label::Current);
+        };
+        if !entry.log.has_name(|name| names.contains(name)) {
+            return None;
+        }
+        let current = std::iter::once(entry.current_name());
+        let mut all = current.chain(entry.log.names());
+        all.find(|name| names.contains(name)).map(Label::Requested)
     }
 }
 

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use chappe_log::Store;
 use chappe_stream::{Position, StoreError, StreamElement, StreamFollower, StreamSchema};
 
-use super::{VECTOR_MAX, Vector, id};
+use super::{Label, VECTOR_MAX, Vector, id};
 use crate::catalogue::Entry;
 use crate::view::ElementView;
 
@@ -23,6 +23,7 @@ const LAG: u64 = 5_000;
 /// A client's position in each of its streams.
 #[derive(Default)]
 pub(super) struct Cursors {
+    /// By the names under which the streams were defined.
     of_stream: BTreeMap<String, Cursor>,
     /// The stream that was read last.
     last: String,
@@ -31,6 +32,7 @@ pub(super) struct Cursors {
 /// A client's position in one stream.
 struct Cursor {
     entry: Arc<Entry>,
+    label: Label,
     follower: StreamFollower,
     /// The schema of the newest elements, and its version.
     schema: (Arc<StreamSchema>, u32),
@@ -58,7 +60,8 @@ pub(super) struct Piece {
 /// Elements of one stream to send, with the schema that they were read with; the stream's schema may
 /// have changed since.
 struct Gathered {
-    entry: Arc<Entry>,
+    /// The stream's name.
+    name: String,
     schema: Arc<StreamSchema>,
     elements: Vec<StreamElement>,
 }
@@ -84,7 +87,7 @@ impl Cursors {
     }
 
     /// Follows a stream from number `next` on.
-    pub(super) fn follow(&mut self, entry: Arc<Entry>, next: u64) {
+    pub(super) fn follow(&mut self, entry: Arc<Entry>, label: Label, next: u64) {
         let follower = entry.log.follow_within(next, EVENT_BYTES);
         let schema = Arc::new(follower.schema().clone());
         let cursor = Cursor {
@@ -92,14 +95,27 @@ impl Cursors {
             follower,
             position: before(&entry, next),
             is_slow: false,
+            label,
             entry: entry.clone(),
         };
         self.of_stream.insert(entry.name.clone(), cursor);
     }
 
     /// Stops following a stream.
-    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
-        self.of_stream.remove(name).map(|cursor| cursor.entry)
+    pub(super) fn remove(&mut self, name: &str) -> Option<(Arc<Entry>, Label)> {
+        let cursor = self.of_stream.remove(name)?;
+        Some((cursor.entry, cursor.label))
+    }
+
+    /// Stops following the streams that are not kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&Entry) -> bool) {
+        self.of_stream.retain(|_, cursor| is_kept(&cursor.entry));
+    }
+
+    /// The name that the client gives to a stream.
+    pub(super) fn label(&self, name: &str) -> String {
+        let cursor = self.of_stream.get(name);
+        cursor.map_or(name.to_owned(), |cursor| cursor.label.of(&cursor.entry))
     }
 
     /// Moves past missing elements: `next` is the next number.
@@ -208,7 +224,7 @@ impl Cursors {
             cursor.schema = (Arc::new(cursor.follower.schema().clone()), version);
         }
         Some(Gathered {
-            entry: cursor.entry.clone(),
+            name: cursor.label.of(&cursor.entry),
             schema: cursor.schema.0.clone(),
             elements,
         })
@@ -221,7 +237,7 @@ fn write(id: &str, all: &[Gathered], count: &mut u64) -> String {
     for gathered in all {
         for element in &gathered.elements {
             let view = ElementView {
-                stream: Some(&gathered.entry.name),
+                stream: Some(&gathered.name),
                 element,
                 schema: &gathered.schema,
             };

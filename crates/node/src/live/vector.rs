@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use chappe_stream::{Position, check_name};
 
+use crate::catalogue::Entry;
+
 /// Positions by stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Vector(pub(crate) BTreeMap<String, Position>);
@@ -23,6 +25,15 @@ impl Vector {
             }
         }
         Ok(Self(positions))
+    }
+}
+
+impl Vector {
+    /// The position in a stream, by any of its names.
+    pub(super) fn of(&self, entry: &Entry) -> Option<Position> {
+        let current = std::iter::once(entry.current_name());
+        let mut names = current.chain(entry.log.names());
+        names.find_map(|name| self.0.get(&name).copied())
     }
 }
 

@@ -25,7 +25,8 @@ const SPARQL_TIME: Duration = Duration::from_secs(1);
 pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Candidate>, String> {
     let found = match &source.selection {
         Selection::Stream(name) => {
-            let entity = app.registry.get(&key(name), &Principal::Operator);
+            let name = app.catalogue.names().resolve(name);
+            let entity = app.registry.get(&key(&name), &Principal::Operator);
             entity.into_iter().map(|entity| entity.key).collect()
         }
         Selection::Query(query) => search(app, query)?,

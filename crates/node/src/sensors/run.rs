@@ -383,7 +383,8 @@ impl Running {
                     BindingChangeKind::Bound => "bound to",
                     BindingChangeKind::Unbound => "unbound from",
                 };
-                let text = format!("{alias} {verb} {stream}: {}", change.reason);
+                let shown = self.app.catalogue.names().current(&stream);
+                let text = format!("{alias} {verb} {shown}: {}", change.reason);
                 self.app.observability.notices.notify(
                     NoticeKind::Binding,
                     &self.name,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
+use crate::catalogue::Names;
 use crate::view::FieldView;
 
 /// A virtual sensor.
@@ -42,6 +43,16 @@ pub(crate) struct Sensor {
     pub(crate) history: Vec<Event>,
     /// The file itself.
     pub(crate) toml: String,
+}
+
+impl Sensor {
+    /// Names its streams as they are called now.
+    pub(crate) fn use_current_names(&mut self, names: &Names) {
+        self.stream = names.current(&self.stream);
+        for bound in self.sources.iter_mut().flat_map(|it| &mut it.bound) {
+            bound.stream = names.current(&bound.stream);
+        }
+    }
 }
 
 /// The state of a virtual sensor.

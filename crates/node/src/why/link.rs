@@ -68,9 +68,10 @@ impl Path<'_> {
 
     fn link_stream(&mut self, link: &str, status: &LinkStatus, stream: &StreamStatus) {
         let name = match stream.local_name.is_empty() {
-            true => stream.name.as_str(),
-            false => stream.local_name.as_str(),
+            true => stream.name.clone(),
+            false => self.app.catalogue.names().current(&stream.local_name),
         };
+        let name = name.as_str();
         if let Some(refusal) = &stream.refusal {
             let hint = Some(format!("chappe link show {link}"));
             return self.add("origin", name, HopState::Blocked, refusal.clone(), hint);

@@ -222,9 +222,9 @@ impl<'a> Path<'a> {
     /// All names of streams, devices, sensors and links.
     fn names(&self) -> Vec<String> {
         let app = self.app;
-        let streams = app.catalogue.entries();
-        let streams = streams.iter().map(|entry| entry.name.clone());
-        let mut names: Vec<String> = streams.filter(|name| *name != AUDIT).collect();
+        let streams = app.catalogue.by_current_name().into_iter();
+        let names = streams.map(|(name, _)| name);
+        let mut names: Vec<String> = names.filter(|name| *name != AUDIT).collect();
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());

@@ -41,7 +41,9 @@ impl Path<'_> {
                 }
                 let detail = format!(
                     "{} is bound to {}: {}",
-                    source.alias, bound.stream, bound.why
+                    source.alias,
+                    self.app.catalogue.names().current(&bound.stream),
+                    bound.why
                 );
                 self.add("binding", name, HopState::Ok, detail, None);
             }
@@ -83,12 +85,12 @@ impl Path<'_> {
     }
 
     fn missing_stream(&self, stream: &str) -> (String, Option<String>) {
-        let entries = self.app.catalogue.entries();
-        if entries.iter().any(|entry| entry.name == stream) {
+        if self.app.catalogue.get(stream).is_some() {
             let text = format!("; the stream {stream} is stored, but its source is away");
             return (text, Some(format!("chappe why {stream}")));
         }
-        let names = entries.iter().map(|entry| entry.name.as_str());
+        let streams = self.app.catalogue.by_current_name();
+        let names = streams.iter().map(|(name, _)| name.as_str());
         let hint = nearest(stream, names).map(|near| format!("did you mean {near:?}?"));
         (format!("; there is no stream {stream}"), hint)
     }

@@ -27,13 +27,9 @@ impl Path<'_> {
         let source = entry.source();
         if let Some(device) = self.app.devices.get(&source) {
             self.device(&device);
-        } else if let Some(sensor) = self
-            .app
-            .sensors
-            .all()
-            .into_iter()
-            .find(|sensor| sensor.stream == entry.name || sensor.name == source)
-        {
+        } else if let Some(sensor) = self.app.sensors.all().into_iter().find(|sensor| {
+            sensor.name == source || entry.log.has_name(|name| name == sensor.stream)
+        }) {
             self.sensor(&sensor);
         } else if let Some(link) = link_name(&source) {
             match super::link::find(self.app, link) {
@@ -62,7 +58,7 @@ impl Path<'_> {
         if !self.enter("stream", &entry.name) {
             return;
         }
-        let (log, name) = (entry.log.log(), entry.name.as_str());
+        let (log, name) = (entry.log.log(), &*entry.current_name());
         match entry.last_time() {
             _ if log.last() == 0 => {
                 let detail = "no element was ever stored";
@@ -101,7 +97,7 @@ impl Path<'_> {
                 let detail = error.to_string();
                 return self.add(
                     "completeness",
-                    &entry.name,
+                    &entry.current_name(),
                     HopState::Degraded,
                     detail,
                     hint,
@@ -119,14 +115,9 @@ impl Path<'_> {
             .collect();
         if !texts.is_empty() {
             let detail = format!("lost or refused in the last day: {}", texts.join(", "));
-            let hint = Some(format!("chappe stream completeness {}", entry.name));
-            self.add(
-                "completeness",
-                &entry.name,
-                HopState::Degraded,
-                detail,
-                hint,
-            );
+            let name = entry.current_name();
+            let hint = Some(format!("chappe stream completeness {name}"));
+            self.add("completeness", &name, HopState::Degraded, detail, hint);
         }
     }
 

@@ -19,6 +19,8 @@ mod lost_elements;
 mod medical;
 mod plant;
 mod quotas;
+mod renaming;
+mod replacement_rule;
 mod rest;
 mod restart;
 mod retention;

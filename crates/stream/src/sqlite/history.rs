@@ -3,7 +3,7 @@
 //! A stream is a table by its name: quoted (`"ward.bed1.ecg"`), or with `_` for every character
 //! that a plain identifier cannot have (`ward_bed1_ecg`). Its samples are the table of this name with
 //! `_samples` after it. A name that is exactly a stream's is that stream; a plain name that may be
-//! several streams' is refused.
+//! several streams' is refused. A former name of a stream stands for it as well, and the answer says so.
 //!
 //! All that is kept is asked for, in one of three ways:
 //!
@@ -26,7 +26,7 @@ use super::bounds::{self, Bounds, column};
 use super::function_table::FunctionTable;
 #[cfg(doc)]
 use super::function_table::table_calls;
-use super::names::resolve;
+use super::names::{former_name, resolve};
 use super::rows::{plain, row_bytes};
 use super::sandbox::{Prepared, Sandbox, StopHandle};
 use super::tables::{Part, SourceTable};
@@ -86,6 +86,8 @@ pub struct Scope {
 pub struct Loaded {
     /// The stream.
     pub stream: String,
+    /// The former name by which the statement names it.
+    pub former_name: Option<String>,
     /// How many elements: its newest when not all were read. Rows that the statement did not need
     /// may not have been read.
     pub elements: u64,
@@ -133,6 +135,10 @@ pub struct HistoryQuery<'s> {
 /// A stream with the tables that the statement names.
 struct Source<'s> {
     stream: &'s StreamLog,
+    /// Its name in the answer.
+    name: Arc<str>,
+    /// The former name by which the statement names it.
+    former_name: Option<String>,
     /// The names in the statement and which tables they are.
     names: Vec<(String, Part)>,
     /// The schema that the tables have.
@@ -200,6 +206,8 @@ impl<'s> HistoryQuery<'s> {
                     cursor.create_functions(sandbox, sources.len(), &schema)?;
                     sources.push(Source {
                         stream,
+                        name: stream.current_name().into(),
+                        former_name: None,
                         names: Vec::new(),
                         schema,
                         cursor,
@@ -209,8 +217,11 @@ impl<'s> HistoryQuery<'s> {
             };
             let source = &mut sources[index];
             let alias = part.source_of(name).to_owned();
+            if source.former_name.is_none() {
+                source.former_name = former_name(stream, &alias);
+            }
             let (cursor, schema) = (&source.cursor, &source.schema);
-            cursor.create_view(sandbox, index, &alias, stream.name(), schema, part)?;
+            cursor.create_view(sandbox, index, &alias, &source.name, schema, part)?;
             source.names.push((alias, part));
             Ok(true)
         })?;
@@ -382,6 +393,8 @@ impl<'s> HistoryQuery<'s> {
             let tables = source.tables(&mut sandbox, &self.prepared)?;
             let mut load = Load {
                 stream: source.stream,
+                name: source.name.clone(),
+                former_name: source.former_name.clone(),
                 schema: &source.schema,
                 tables,
                 times: scope.times.clone(),
@@ -489,7 +502,8 @@ impl Source<'_> {
     fn read(&self, seen: Seen) -> Loaded {
         let numbers = seen.numbers.unwrap_or((0, u64::MAX));
         Loaded {
-            stream: self.stream.name().to_owned(),
+            stream: self.name.to_string(),
+            former_name: self.former_name.clone(),
             elements: seen.elements,
             kept: self.stream.kept(),
             complete: true,
@@ -584,6 +598,8 @@ fn prepare(
 /// Fills the tables of one stream, within limits.
 struct Load<'a> {
     stream: &'a StreamLog,
+    name: Arc<str>,
+    former_name: Option<String>,
     schema: &'a StreamSchema,
     tables: Vec<SourceTable>,
     times: Option<Range<Timestamp>>,
@@ -622,7 +638,8 @@ impl Load<'_> {
         let numbers = self.held.front().zip(self.held.back());
         let numbers = numbers.map_or((0, u64::MAX), |(first, last)| (first.0, last.0));
         Ok(Some(Loaded {
-            stream: self.stream.name().to_owned(),
+            stream: self.name.to_string(),
+            former_name: self.former_name.clone(),
             elements: self.held.len() as u64,
             kept: self.stream.kept(),
             complete: self.complete,
@@ -661,7 +678,7 @@ impl Load<'_> {
 
     /// Adds a piece to the tables; the oldest elements make room.
     fn add(&mut self, sandbox: &mut Sandbox, piece: Vec<StreamElement>) -> Result<(), QueryError> {
-        let name: Arc<str> = self.stream.shared_name();
+        let name = &self.name;
         let mut change = WindowChange::default();
         for element in piece {
             let (number, bytes) = (element.position.sequence, self.bytes_of(&element));
@@ -690,7 +707,7 @@ impl Load<'_> {
 
 /// The tables of a stream do not have the columns that its elements have now.
 fn changed(stream: &StreamLog) -> QueryError {
-    let name = stream.name();
+    let name = stream.current_name();
     QueryError::Read(format!(
         "the fields of {name} changed while it was read; ask again"
     ))

@@ -1,4 +1,4 @@
-//! Which stream a table's name in a statement is.
+//! Which stream a table's name in a statement is. Each name that a stream has or had stands for it.
 
 use super::tables::{Part, SAMPLES_SUFFIX, has_samples};
 use crate::{QueryError, StreamLog};
@@ -21,6 +21,8 @@ impl Part {
 
 /// The stream, and which of its tables, that `name` is: exactly, or as a plain identifier.
 ///
+/// [`former_name`] returns the name when it is one that the stream no longer has.
+///
 /// # Errors
 /// A plain identifier that is that of several.
 pub(super) fn resolve<'s>(
@@ -34,7 +36,10 @@ pub(super) fn resolve<'s>(
             all.filter(move |(stream, _)| part.is_of(stream, name))
         })
     };
-    let exact = |(stream, part): &(&StreamLog, Part)| part.source_of(name) == stream.name();
+    let exact = |(stream, part): &(&StreamLog, Part)| {
+        let source = part.source_of(name);
+        stream.has_name(|known| known == source)
+    };
     if let Some(found) = tables().find(exact) {
         return Ok(Some(found));
     }
@@ -52,7 +57,7 @@ pub(super) fn resolve<'s>(
         } else {
             ""
         };
-        format!("\"{}{suffix}\"", stream.name())
+        format!("\"{}{suffix}\"", stream.current_name())
     };
     let mut candidates: Vec<_> = std::iter::once(&first)
         .chain(&others)
@@ -65,6 +70,16 @@ pub(super) fn resolve<'s>(
     })
 }
 
+/// The former name of the stream that a statement names by `source`.
+pub(super) fn former_name(stream: &StreamLog, source: &str) -> Option<String> {
+    let current = stream.current_name();
+    if source == current || source == table_name(&current) {
+        return None;
+    }
+    let mut former = stream.former_names().into_iter();
+    former.find(|name| source == name || source == table_name(name))
+}
+
 impl Part {
     /// Whether the table of this kind of `stream` may be called `name`.
     fn is_of(self, stream: &StreamLog, name: &str) -> bool {
@@ -73,7 +88,7 @@ impl Part {
             Self::Samples => name.strip_suffix(SAMPLES_SUFFIX),
         };
         let is_named =
-            |source: &str| source == stream.name() || source == table_name(stream.name());
+            |source: &str| stream.has_name(|known| source == known || source == table_name(known));
         source.is_some_and(is_named) && (self == Self::Rows || has_samples(&stream.schema()))
     }
 }

@@ -328,3 +328,70 @@ proptest! {
         let _ = decode_element(&bytes, Position::default(), Timestamp(0));
     }
 }
+
+#[test]
+fn a_renamed_stream_keeps_its_elements_and_every_name_reads_it() {
+    let disk = SimDisk::new(9);
+    let store = open(disk.clone());
+    let one = schema(&[("v", FieldType::Double)]);
+    // The name is as durable as the definition, whatever the level of the elements.
+    let log = store
+        .stream("monitor.pulse", Level::Memory, &one, Some("urn:device"))
+        .expect("made");
+    let other = store
+        .stream("other", Level::Power, &one, None)
+        .expect("made");
+    fill(&other, 1);
+    let (number, epoch) = (log.log().number(), log.log().epoch());
+    for name in ["bed-1.pulse", "bed-2.pulse"] {
+        log.rename(name).expect("renamed");
+    }
+    assert!(log.rename("Bed 2").is_err(), "it is no name");
+    // A device that returns defines its stream as before.
+    let again = store
+        .stream("monitor.pulse", Level::Memory, &one, Some("urn:device"))
+        .expect("opened");
+    assert_eq!(again.current_name(), "bed-2.pulse");
+    drop((log, again, other, store));
+
+    let store = open(disk.crash(10));
+    let log = store
+        .existing("monitor.pulse")
+        .expect("opens")
+        .expect("is there");
+    assert_eq!((log.log().number(), log.log().epoch()), (number, epoch));
+    assert_eq!(log.names(), ["monitor.pulse", "bed-1.pulse", "bed-2.pulse"]);
+    assert_eq!(log.former_names(), ["monitor.pulse", "bed-1.pulse"]);
+    fill(&log, 5);
+    let other = store.existing("other").expect("opens").expect("is there");
+    let ask = |sql: &str| {
+        let limits = HistoryLimits::default();
+        query_streams(sql, &[&log, &other], limits, &Scope::default())
+    };
+    for (table, former) in [
+        ("\"bed-2.pulse\"", None),
+        ("bed_2_pulse", None),
+        ("\"monitor.pulse\"", Some("monitor.pulse")),
+        ("monitor_pulse", Some("monitor.pulse")),
+        ("\"bed-1.pulse\"", Some("bed-1.pulse")),
+    ] {
+        for columns in ["count(*), max(stream)", "count(*) over (), stream"] {
+            let answer = ask(&format!("select {columns} from {table} limit 1")).expect(table);
+            let row = [Value::Integer(5), Value::Text("bed-2.pulse".into())];
+            assert_eq!(answer.rows, [row], "{table}");
+            assert_eq!(answer.loaded[0].stream, "bed-2.pulse");
+            assert_eq!(answer.loaded[0].former_name.as_deref(), former, "{table}");
+        }
+    }
+    let joined =
+        ask("select count(*) from monitor_pulse a join \"bed-2.pulse\" b using (sequence)");
+    let joined = joined.expect("joined");
+    assert_eq!(joined.rows, [[Value::Integer(5)]]);
+    assert_eq!(joined.loaded.len(), 1, "it is one stream");
+
+    log.forget_name("bed-1.pulse").expect("forgotten");
+    assert!(ask("select count(*) from \"bed-1.pulse\"").is_err());
+    assert!(log.forget_name("monitor.pulse").is_err(), "it is the first");
+    log.rename("monitor.pulse").expect("renamed");
+    assert_eq!(log.current_name(), "monitor.pulse");
+}

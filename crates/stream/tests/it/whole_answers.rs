@@ -118,6 +118,7 @@ fn a_stream_with_more_elements_than_tables_hold_is_answered_whole() {
             assert!(!answer.is_partial(), "{sql}");
             let loaded = Loaded {
                 stream: "a".into(),
+                former_name: None,
                 elements: 3_000,
                 kept: 3_000,
                 complete: true,
@@ -158,6 +159,7 @@ fn a_query_that_reaches_a_limit_is_an_error_or_marked() {
     assert!(answer.is_partial());
     let loaded = Loaded {
         stream: "a".into(),
+        former_name: None,
         elements: 2_000,
         kept: 30_000,
         complete: false,

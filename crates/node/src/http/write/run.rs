@@ -112,7 +112,7 @@ impl Writing {
             batch: Vec::new(),
             batch_bytes: 0,
             in_flight: VecDeque::new(),
-            outcome: Written::new(&entry.name, level),
+            outcome: Written::new(&entry.current_name(), level),
             memory,
             line_memory: None,
             app: app.clone(),
