@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
@@ -169,6 +170,8 @@ pub(crate) struct StatementMachine {
     /// Whether one stream alone is bound.
     has_single_stream: bool,
     last_failure: Option<String>,
+    /// The source time of the last results that were not too soon.
+    last_results: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -218,6 +221,7 @@ impl StatementMachine {
             newest: None,
             has_single_stream: false,
             last_failure: None,
+            last_results: None,
         };
         sensor.state = SensorState::Waiting(sensor.unbound());
         sensor
@@ -550,11 +554,8 @@ impl StatementMachine {
         match query.evaluate(&self.changes) {
             Ok(rows) => {
                 self.last_failure = None;
-                for row in rows {
-                    let element = self.element(row);
-                    self.counters.outputs += 1;
-                    self.say(SensorEvent::Output(element));
-                }
+                let results = rows.into_iter().map(|row| self.element(row));
+                self.say_results(results.collect());
             }
             Err(error) => self.failed(&error),
         }
@@ -564,6 +565,23 @@ impl StatementMachine {
             change.added.shrink_to(CHANGES_KEPT);
             change.removed.shrink_to(CHANGES_KEPT);
         }
+    }
+
+    /// Passes the results of one evaluation on, unless they come too soon.
+    fn say_results(&mut self, results: Vec<StreamElement>) {
+        let times = results.iter().map(|result| result.source_time);
+        let Some(newest) = times.max() else {
+            return;
+        };
+        let rate = self.descriptor.statements.first().and_then(|it| it.rate);
+        if is_too_soon(rate, self.last_results, newest) {
+            self.counters.too_soon += results.len() as u64;
+            return;
+        }
+        self.last_results = Some(newest);
+        self.counters.outputs += results.len() as u64;
+        let events = results.into_iter().map(SensorEvent::Output);
+        self.outputs.extend(events);
     }
 
     fn failed(&mut self, error: &QueryError) {
@@ -640,6 +658,19 @@ impl Machine for StatementMachine {
     fn deadline(&self) -> Option<Instant> {
         self.stalled.next()
     }
+}
+
+/// Whether results at `time` come sooner after `last` than `rate` allows.
+pub(crate) fn is_too_soon(
+    rate: Option<Duration>,
+    last: Option<Timestamp>,
+    time: Timestamp,
+) -> bool {
+    let (Some(rate), Some(last)) = (rate, last) else {
+        return false;
+    };
+    let rate = i64::try_from(rate.as_nanos()).unwrap_or(i64::MAX);
+    (0..rate).contains(&time.0.saturating_sub(last.0))
 }
 
 /// The element in the shape of the source's schema.

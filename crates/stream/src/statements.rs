@@ -3,8 +3,9 @@
 //! Each statement runs while its own sources are bound ([`crate::sensor`] evaluates it), and the results
 //! of all are the sensor's output, in the order of their inputs. A result is dropped and counted:
 //!
-//! - if its source time is less than the statement's rate, or the output's rate, after the last result
-//!   that passed; a time before that one passes, since a source's clock may have been set back;
+//! - if its source time is less than the output's rate after the last result that passed, or the newest of
+//!   its evaluation less than the statement's rate after that of the evaluation before; a time before that
+//!   one passes, since a source's clock may have been set back;
 //! - after the statement's last element;
 //! - if a field is null, where the output drops nulls;
 //! - unless its source time is after that of the last result with its key, where times are unique.
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use chappe_machine::{Input, Instant, Machine, Output};
 
 use crate::descriptor::Statement;
-use crate::sensor::StatementMachine;
+use crate::sensor::{StatementMachine, is_too_soon};
 use crate::sqlite::InterruptHandle;
 use crate::{
     Descriptor, Position, QueryPlan, SensorCommand, SensorCounters, SensorEvent, SensorInput,
@@ -50,9 +51,8 @@ pub struct VirtualSensor {
 #[derive(Debug)]
 struct StatementState {
     machine: StatementMachine,
-    /// Results that passed the statement's rate and count.
+    /// Results that passed.
     passed: u64,
-    last: Option<Timestamp>,
 }
 
 impl VirtualSensor {
@@ -63,7 +63,6 @@ impl VirtualSensor {
         let statements = indexes.map(|index| StatementState {
             machine: StatementMachine::new(descriptor.only(index), limits),
             passed: 0,
-            last: None,
         });
         let mut sensor = Self {
             statements: statements.collect(),
@@ -101,6 +100,7 @@ impl VirtualSensor {
             sum.sampled_out += counters.sampled_out;
             sum.evaluations += counters.evaluations;
             sum.failures += counters.failures;
+            sum.too_soon += counters.too_soon;
         }
         sum
     }
@@ -198,10 +198,9 @@ impl VirtualSensor {
 
     /// Takes the events of the statement at `index`.
     fn take_events(&mut self, index: usize) {
-        let mut elements = Vec::new();
         while let Some(Output::Event(event)) = self.statements[index].machine.poll_output() {
             match event {
-                SensorEvent::Output(element) => elements.push(element),
+                SensorEvent::Output(element) => self.pass(index, element),
                 SensorEvent::EvaluationFailed { reason } => {
                     let reason = match self.statements.len() {
                         1 => reason,
@@ -215,9 +214,6 @@ impl VirtualSensor {
                 | SensorEvent::Failed { .. }
                 | SensorEvent::Stopped => self.update_state(),
             }
-        }
-        if !elements.is_empty() {
-            self.pass(index, elements);
         }
     }
 
@@ -240,35 +236,23 @@ impl VirtualSensor {
         self.state = state;
     }
 
-    /// Passes the results of one evaluation on, or drops them.
-    fn pass(&mut self, index: usize, elements: Vec<StreamElement>) {
-        let described = &self.descriptor.statements[index];
-        let statement = &mut self.statements[index];
-        let times = elements.iter().map(|element| element.source_time);
-        let newest = times.max().unwrap_or_default();
-        if is_too_soon(described.rate, statement.last, newest) {
-            self.counters.too_soon += elements.len() as u64;
+    /// Passes a result of the statement at `index` on, or drops it.
+    fn pass(&mut self, index: usize, mut element: StreamElement) {
+        let count = self.descriptor.statements[index].count;
+        let passed = self.statements[index].passed;
+        if count.is_some_and(|count| passed >= count.get()) {
+            self.counters.beyond_count += 1;
             return;
         }
-        statement.last = Some(newest);
-        let has_several = self.statements.len() > 1;
-        for mut element in elements {
-            let statement = &mut self.statements[index];
-            let count = self.descriptor.statements[index].count;
-            if count.is_some_and(|count| statement.passed >= count.get()) {
-                self.counters.beyond_count += 1;
-                continue;
-            }
-            if !self.is_wanted(&element) {
-                continue;
-            }
-            self.statements[index].passed += 1;
-            self.counters.outputs += 1;
-            if has_several {
-                element.origin = None;
-            }
-            self.events.push_back(SensorEvent::Output(element));
+        if !self.is_wanted(&element) {
+            return;
         }
+        self.statements[index].passed += 1;
+        self.counters.outputs += 1;
+        if self.statements.len() > 1 {
+            element.origin = None;
+        }
+        self.events.push_back(SensorEvent::Output(element));
     }
 
     /// Whether the output takes an element; otherwise it is counted.
@@ -347,19 +331,6 @@ impl Machine for VirtualSensor {
     fn deadline(&self) -> Option<Instant> {
         self.machines().filter_map(Machine::deadline).min()
     }
-}
-
-/// Whether results at `time` come sooner after `last` than `rate` allows.
-fn is_too_soon(
-    rate: Option<std::time::Duration>,
-    last: Option<Timestamp>,
-    time: Timestamp,
-) -> bool {
-    let (Some(rate), Some(last)) = (rate, last) else {
-        return false;
-    };
-    let rate = i64::try_from(rate.as_nanos()).unwrap_or(i64::MAX);
-    (0..rate).contains(&time.0.saturating_sub(last.0))
 }
 
 fn of_statement(statement: &Statement, reason: &str) -> String {

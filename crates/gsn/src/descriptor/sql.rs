@@ -282,9 +282,7 @@ impl Rewriter {
         let mut out = String::new();
         let mut at = 0;
         while at < tokens.len() {
-            let next = (at..tokens.len()).find(|at| is(&tokens[*at], "select"));
-            let next = next.filter(|next| level(&tokens[at..*next]) == 0);
-            let Some(select) = next else {
+            let Some(select) = next_select(tokens, at) else {
                 out.push_str(&self.expression(&tokens[at..], depth)?);
                 return Ok(out);
             };
@@ -475,16 +473,17 @@ fn is(token: &Token<'_>, word: &str) -> bool {
     token.kind == Kind::Word && token.text.eq_ignore_ascii_case(word)
 }
 
-/// The depth of parentheses after these tokens.
-fn level(tokens: &[Token<'_>]) -> i64 {
-    let marks = tokens.iter().filter(|token| token.kind == Kind::Mark);
-    marks
-        .map(|token| match token.text {
-            "(" => 1,
-            ")" => -1,
-            _ => 0,
-        })
-        .sum()
+/// The index of the next SELECT outside of parentheses.
+fn next_select(tokens: &[Token<'_>], from: usize) -> Option<usize> {
+    let mut depth = 0_i64;
+    (from..tokens.len()).find(|at| {
+        match tokens[*at].text {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && is(&tokens[*at], "select")
+    })
 }
 
 /// The index of the parenthesis that closes the first token.
@@ -608,6 +607,10 @@ mod tests {
             (
                 "select power(a, 2) as p, locate('x', b) as l, concat(a, b) as c, char(65) as d from w",
                 "select power(a, 2) as p, locate('x', b) as l, concat(a, b) as c, char(65) as d from w",
+            ),
+            (
+                "with x as (select timed from w) select timed from x",
+                "with x as (select source_time from w) select source_time from x",
             ),
             (
                 "select a from x union all select b from y",
