@@ -1,3 +1,3 @@
 //! The protocols, one module each.
 
-pub mod file;
+pub(crate) mod file;
