@@ -7,6 +7,7 @@ mod device;
 mod link;
 mod sensor;
 mod stream;
+mod wrapper;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +24,9 @@ pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
 pub(crate) use stream::{
     Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
+};
+pub(crate) use wrapper::{
+    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
 };
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.
@@ -118,6 +122,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link list --watch"
     )]
     Link(Link),
+    /// Wrappers, which read peers of any protocol into streams, and exporters, which write streams to peers.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
+    )]
+    Wrapper(Wrapper),
     /// Create and remove streams, and show what they lack.
     #[command(
         subcommand,
@@ -463,10 +473,10 @@ pub(crate) struct Dds {
 /// Flags of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A stream, a device (name, endpoint, key or address), a virtual sensor or a link.
+    /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link or a wrapper.
     pub name: String,
-    /// What the name is. Default: the first of stream, device, sensor and link that has it.
-    #[arg(long, value_parser = ["stream", "device", "sensor", "link"])]
+    /// What the name is. Default: the first of stream, device, sensor, link and wrapper that has it.
+    #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper"])]
     pub kind: Option<String>,
     /// The node.
     #[command(flatten)]
@@ -540,6 +550,10 @@ pub(crate) enum SchemaOf {
     Node,
     /// A virtual sensor.
     Sensor,
+    /// A wrapper.
+    Wrapper,
+    /// An exporter.
+    Exporter,
 }
 
 /// Verbs of `data`.

@@ -51,6 +51,7 @@ pub(crate) fn measure(app: &Shared) {
         reader.stream = app.catalogue.names().resolve(&reader.stream);
     }
     metrics.readers.measure(readers);
+    metrics.wrappers.measure(app);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

@@ -27,6 +27,7 @@ mod statements;
 mod store;
 mod timestamp;
 pub mod ucum;
+pub mod view;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
@@ -50,7 +51,7 @@ pub use store::{
     RawRecords, RenameError, SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog,
     StreamStore, Written, WrittenFollower, origin_cursor,
 };
-pub use timestamp::Timestamp;
+pub use timestamp::{CivilTime, Timestamp};
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

@@ -11,4 +11,5 @@ mod floors;
 mod gsn;
 mod perf;
 mod query;
+mod wrappers;
 mod write;

@@ -25,9 +25,9 @@ use crate::links::{ChangeError, Exchange, Listening};
 use crate::shared::App;
 
 /// Default limit of dead letters in one answer; reason: a screen or two.
-const LETTERS_DEFAULT: usize = 100;
+pub(super) const LETTERS_DEFAULT: usize = 100;
 /// Maximum of dead letters in one answer.
-const LETTERS_MAX: usize = 1_000;
+pub(super) const LETTERS_MAX: usize = 1_000;
 
 /// Links in both directions.
 #[derive(Serialize, ToSchema)]
@@ -186,12 +186,42 @@ pub(super) async fn delete(
 #[into_params(parameter_in = Query)]
 pub(crate) struct LetterParams {
     /// The first number.
-    from: Option<u64>,
+    pub(super) from: Option<u64>,
     /// Maximum number of dead letters, up to 1,000; 100 without it.
     #[param(minimum = 1)]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     /// The value of `next` in the answer before; then `from` has no effect.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
+}
+
+impl LetterParams {
+    /// The first number, and how many.
+    pub(super) fn range(self) -> Result<(u64, usize), Problem> {
+        let limit = self.limit.unwrap_or(LETTERS_DEFAULT);
+        if limit > LETTERS_MAX {
+            let detail = format!("limit: an answer has at most {LETTERS_MAX} dead letters");
+            return Err(Problem::bad_request(detail));
+        }
+        let paging = Paging::new(self.limit, self.cursor);
+        paging.limit()?;
+        let from = match paging.after("dead_letters")? {
+            None => self.from.unwrap_or(0),
+            Some(last) => last.parse::<u64>().map_or(0, |last| last.saturating_add(1)),
+        };
+        Ok((from, limit))
+    }
+
+    /// Removes the letters beyond the limit; returns the cursor of the next part.
+    pub(super) fn cut<L>(
+        letters: &mut Vec<L>,
+        limit: usize,
+        number: impl Fn(&L) -> u64,
+    ) -> Option<String> {
+        let is_cut = letters.len() > limit;
+        letters.truncate(limit);
+        let last = letters.last().filter(|_| is_cut)?;
+        Some(cursor("dead_letters", &number(last).to_string()))
+    }
 }
 
 /// Dead letters of a link.
@@ -216,31 +246,19 @@ pub(super) async fn dead_letters(
     Name(name): Name,
     Params(params): Params<LetterParams>,
 ) -> Result<Json<Letters>, Problem> {
-    let limit = params.limit.unwrap_or(LETTERS_DEFAULT);
-    if limit > LETTERS_MAX {
-        let detail = format!("limit: an answer has at most {LETTERS_MAX} dead letters");
-        return Err(Problem::bad_request(detail));
-    }
+    let (from, limit) = params.range()?;
     let links = parts::exchange(&app)?.links().clone();
-    let paging = Paging::new(params.limit, params.cursor);
-    paging.limit()?;
-    let from = match paging.after("dead_letters")? {
-        None => params.from.unwrap_or(0),
-        Some(last) => last.parse::<u64>().map_or(0, |last| last.saturating_add(1)),
-    };
     // Reading may block on the disk, so it must not run on the serving thread.
     let read = tokio::task::spawn_blocking(move || links.dead_letters(&name, from, limit + 1));
     let read = read
         .await
         .map_err(|_| Problem::internal("reading dead letters failed"))?;
     let mut letters = read.map_err(|error| change_problem(&app, error.into()))?;
-    let truncated = letters.len() > limit;
-    letters.truncate(limit);
-    let last = letters.last().filter(|_| truncated);
+    let next = LetterParams::cut(&mut letters, limit, |letter| letter.number);
     Ok(Json(Letters {
-        next: last.map(|letter| cursor("dead_letters", &letter.number.to_string())),
         dead_letters: letters,
-        truncated,
+        truncated: next.is_some(),
+        next,
     }))
 }
 
@@ -250,7 +268,7 @@ pub(super) async fn dead_letters(
 #[schema(as = DeadLetterNumbers)]
 pub(crate) struct LetterNumbers {
     /// Their numbers; without this, all dead letters.
-    numbers: Option<Vec<u64>>,
+    pub(super) numbers: Option<Vec<u64>>,
 }
 
 /// An action on dead letters.
@@ -265,13 +283,13 @@ pub(crate) enum DeadLetterVerb {
 }
 
 /// The result of an action on dead letters.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 #[schema(as = DeadLetterResult)]
 pub(crate) struct LetterResult {
     /// The number of letters for which it succeeded.
-    done: u64,
+    pub(super) done: u64,
     /// The letters for which it failed.
-    refused: Vec<RefusedLetter>,
+    pub(super) refused: Vec<RefusedLetter>,
 }
 
 /// A dead letter for which an action failed.
@@ -279,9 +297,9 @@ pub(crate) struct LetterResult {
 #[schema(as = RefusedDeadLetter)]
 pub(crate) struct RefusedLetter {
     /// Its number.
-    number: u64,
+    pub(super) number: u64,
     /// The reason.
-    why: String,
+    pub(super) why: String,
 }
 
 /// Stores dead letters after all (`send-again`), or deletes them (`discard`).
@@ -315,10 +333,7 @@ pub(super) async fn act_on_letters(
                 .collect()
         }
     };
-    let mut result = LetterResult {
-        done: 0,
-        refused: Vec::new(),
-    };
+    let mut result = LetterResult::default();
     for number in numbers {
         let outcome = match verb.as_str() {
             "send-again" => links.send_again(&name, number).await,

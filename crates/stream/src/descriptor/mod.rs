@@ -40,7 +40,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub use about::{Command, CommandField, FieldInput};
-pub use error::{DescriptorError, DescriptorFault};
+pub use error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 pub use raw::descriptor_json_schema;
 pub use statement::WRAPPER;
 
