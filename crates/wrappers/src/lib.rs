@@ -32,6 +32,7 @@ pub use kind::{
     Condition, Delivery, ExporterKind, ExporterOpening, WrapperKind, WrapperOpening,
     exporter_kinds, wrapper_kinds,
 };
+pub use kinds::program::{ProgramCheck, check_program};
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The process of a program: its start, its limits, its end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -116,8 +117,9 @@ pub(super) struct Process {
     /// `None` while it is being ended.
     child: Option<Child>,
     group: Pid,
-    input: Option<ChildStdin>,
-    output: ChildStdout,
+    input: Input,
+    /// `None` once it is not read any more.
+    output: Option<ChildStdout>,
     buffer: Vec<u8>,
     /// Bytes of the buffer that are read already.
     start: usize,
@@ -128,6 +130,16 @@ pub(super) struct Process {
     has_ended: bool,
     errors: Arc<Mutex<VecDeque<String>>>,
     errors_read: JoinHandle<()>,
+}
+
+/// The standard input of a program.
+#[derive(Debug)]
+enum Input {
+    Open(ChildStdin),
+    /// The program has closed it: it needs no messages.
+    Closed,
+    /// A line is incomplete.
+    Broken,
 }
 
 /// A line of standard output.
@@ -182,8 +194,8 @@ impl Process {
         Ok(Self {
             child: Some(child),
             group,
-            input: Some(input),
-            output,
+            input: Input::Open(input),
+            output: Some(output),
             buffer: Vec::new(),
             start: 0,
             searched: 0,
@@ -247,7 +259,10 @@ impl Process {
         self.buffer.drain(..self.start);
         self.start = 0;
         self.buffer.reserve(READ_BYTES);
-        let read = self.output.read_buf(&mut self.buffer).await;
+        let Some(output) = &mut self.output else {
+            return Ok(false);
+        };
+        let read = output.read_buf(&mut self.buffer).await;
         let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
         self.has_ended = read == 0;
         Ok(!self.has_ended || self.start < self.buffer.len())
@@ -256,11 +271,21 @@ impl Process {
     /// Writes lines to the program.
     ///
     /// # Errors
-    /// It does not read them within `time`, or has closed its standard input.
+    /// It does not read them within `time`.
     pub(super) async fn write(&mut self, lines: &[u8], time: Duration) -> Result<(), WrapperError> {
         // A write that is dropped leaves an incomplete line: nothing may follow it.
-        let Some(mut input) = self.input.take() else {
-            return Err(WrapperError::peer("a write to the program was interrupted"));
+        let mut input = match std::mem::replace(&mut self.input, Input::Broken) {
+            Input::Open(input) => input,
+            Input::Closed => {
+                self.input = Input::Closed;
+                return Ok(());
+            }
+            Input::Broken => {
+                return Err(WrapperError::peer("a write to the program was interrupted"));
+            }
+        };
+        let Some(output) = &mut self.output else {
+            return Err(WrapperError::peer("the program is being ended"));
         };
         let write = async {
             input.write_all(lines).await?;
@@ -273,7 +298,7 @@ impl Process {
             tokio::select! {
                 written = &mut write => break written,
                 // A program that waits for its output to be read does not read its input.
-                read = self.output.read_buf(&mut self.buffer), if has_room => {
+                read = output.read_buf(&mut self.buffer), if has_room => {
                     self.has_ended = !matches!(read, Ok(bytes) if bytes > 0);
                 }
                 () = &mut deadline => {
@@ -282,11 +307,15 @@ impl Process {
                 }
             }
         };
-        if let Err(error) = written {
-            let text = format!("the program does not read: {error}{}", self.said());
-            return Err(WrapperError::peer(text));
+        match written {
+            Ok(()) => self.input = Input::Open(input),
+            // A program that only prints may close its input, or end without reading it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.input = Input::Closed,
+            Err(error) => {
+                let text = format!("the program does not read: {error}{}", self.said());
+                return Err(WrapperError::peer(text));
+            }
         }
-        self.input = Some(input);
         Ok(())
     }
 
@@ -304,6 +333,18 @@ impl Process {
         // A process that it left behind may keep the pipe open.
         let _ = tokio::time::timeout(ERRORS_TIME, &mut self.errors_read).await;
         WrapperError::peer(format!("the program {how}{}", self.said()))
+    }
+
+    /// Asks the program to stop; returns how long it took to end, or `None` if it did not.
+    pub(super) async fn stop(mut self) -> Option<Duration> {
+        let start = std::time::Instant::now();
+        let _ = self.write(b"{\"stop\":{}}\n", STOP_TIME).await;
+        self.input = Input::Closed;
+        let child = self.child.as_mut()?;
+        drop(self.output.take());
+        let end = child.wait();
+        let ended = tokio::time::timeout(STOP_TIME, end).await;
+        ended.is_ok().then(|| start.elapsed())
     }
 
     /// Its last lines of standard error, for an error message.
@@ -325,16 +366,15 @@ impl Drop for Process {
             return;
         };
         let group = Group(self.group);
-        let mut input = self.input.take();
+        let input = std::mem::replace(&mut self.input, Input::Closed);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         runtime.spawn(async move {
-            if let Some(input) = &mut input {
+            if let Input::Open(mut input) = input {
                 let write = input.write_all(b"{\"stop\":{}}\n");
                 let _ = tokio::time::timeout(STOP_TIME, write).await;
             }
-            drop(input);
             if tokio::time::timeout(STOP_TIME, child.wait()).await.is_err() {
                 group.signal(Signal::SIGTERM);
                 let _ = tokio::time::timeout(TERM_TIME, child.wait()).await;

@@ -385,3 +385,92 @@ async fn a_program_that_does_not_store_is_ended() {
         assert!(exporter.write(&batch(1..=1)).await.is_err());
     }
 }
+
+fn example(name: &str) -> std::path::PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/programs");
+    root.join(name)
+}
+
+async fn checks(directory: &Path) -> Vec<(&'static str, bool, String)> {
+    let checks = crate::check_program(&file(directory), Duration::from_millis(1_500)).await;
+    let checks = checks.unwrap().into_iter();
+    checks
+        .map(|one| (one.rule, one.is_kept, one.detail))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_examples_keep_the_rules() {
+    let load = "output = \"elements\"\nformat = \"csv\"\n[[stream]]\nname = \"machine.load\"\n\
+        fields = [{ name = \"one\", type = \"double\" }, { name = \"five\", type = \"double\" }]";
+    let python = directory("marks = true\nsettings = { period_s = 0.05 }", "");
+    let path = python.path().join("climate.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("\"sh\", \"script\"", "\"python3\", \"script\""),
+    )
+    .unwrap();
+    std::fs::copy(example("counter.py"), python.path().join("script")).unwrap();
+    let shell = directory(load, &std::fs::read_to_string(example("load.sh")).unwrap());
+    let mut cases = vec![(shell, 3)];
+    match std::process::Command::new("python3")
+        .arg("--version")
+        .output()
+    {
+        Ok(_) => cases.push((python, 5)),
+        Err(_) => println!("skipped: python3 is not installed"),
+    }
+    for (directory, rules) in cases {
+        let checks = checks(directory.path()).await;
+        assert!(
+            checks.len() == rules && checks.iter().all(|one| one.1),
+            "{checks:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_check_names_each_broken_rule() {
+    let script = "trap '' TERM PIPE; echo wrong; i=0; \
+        while :; do echo \"{\\\"element\\\":{\\\"celsius\\\":$i},\\\"mark\\\":$i}\"; i=$((i+1)); sleep 0.2; done";
+    let directory = directory(&format!("marks = true\n{STREAM}"), script);
+    let checks = checks(directory.path()).await;
+    let broken: Vec<&str> = checks
+        .iter()
+        .filter(|one| !one.1)
+        .map(|one| one.0)
+        .collect();
+    let expected = [
+        "each line is a message that fits",
+        "it continues after its mark",
+        "it ends after `stop` and the end of its input",
+    ];
+    assert_eq!(broken, expected, "{checks:?}");
+}
+
+#[tokio::test]
+async fn the_exporter_in_c_stores_elements() {
+    let directory = directory("streams = [\"a\"]", "");
+    let program = directory.path().join("append");
+    let built = std::process::Command::new("cc")
+        .arg("-o")
+        .arg(&program)
+        .arg(example("append.c"))
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no C compiler");
+        return;
+    }
+    let path = directory.path().join("climate.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("[\"sh\", \"script\"]", "[\"./append\"]");
+    let file = ExporterFile::parse(&path, &text).unwrap();
+    let mut exporter = (EXPORTER.open)(ExporterOpening { file: &file }).unwrap();
+    assert_eq!(exporter.resume().await.unwrap(), []);
+    for numbers in [1..=3, 4..=4] {
+        assert_eq!(exporter.write(&batch(numbers)).await.unwrap().refused, []);
+    }
+    let stored = std::fs::read_to_string(directory.path().join("elements.jsonl")).unwrap();
+    assert_eq!(stored.lines().count(), 4, "{stored}");
+}

@@ -42,16 +42,16 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 /// The keys of a wrapper of kind `program`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+pub(super) struct Settings {
     #[serde(flatten)]
-    program: Program,
+    pub(super) program: Program,
     /// What the program prints. Default: messages.
     #[serde(default)]
     output: Output,
     /// Whether the program prints marks. Then elements are stored with the mark that follows them,
     /// exactly once. Default: false.
     #[serde(default)]
-    marks: bool,
+    pub(super) marks: bool,
 }
 
 /// What the program prints.
@@ -65,7 +65,7 @@ enum Output {
     Elements,
 }
 
-fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
+pub(super) fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
     let settings: Settings = file.settings()?;
     let wrong = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
     if let Some((key, text)) = settings.program.fault() {
@@ -88,8 +88,10 @@ fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
 fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     let file = opening.file;
     let settings = settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    let first_line = first_line(file, &settings, opening.mark.as_ref());
     let mut wrapper = ProgramWrapper {
         process: None,
+        first_line,
         program: settings.program,
         directory: file.path("".as_ref()),
         name: file.name.clone(),
@@ -122,9 +124,26 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     Ok(Box::new(wrapper))
 }
 
+/// What a program receives when it starts; nothing if it prints no messages.
+pub(super) fn first_line(file: &WrapperFile, settings: &Settings, mark: Option<&Mark>) -> Vec<u8> {
+    if settings.output == Output::Elements {
+        return Vec::new();
+    }
+    let streams: Vec<&str> = file.keys.streams.iter().map(|table| &*table.name).collect();
+    line(&json!({ "start": {
+        "role": "wrapper",
+        "name": file.name,
+        "settings": settings.program.settings,
+        "mark": mark.map(mark_value),
+        "streams": streams,
+    }}))
+}
+
 /// Runs a program.
 struct ProgramWrapper {
     process: Option<Process>,
+    /// What the program receives when it starts.
+    first_line: Vec<u8>,
     program: Program,
     directory: PathBuf,
     name: String,
@@ -227,19 +246,9 @@ impl Wrapper for ProgramWrapper {
 impl ProgramWrapper {
     async fn start(&mut self) -> Result<(), WrapperError> {
         let mut process = Process::start(&self.program, &self.directory, &self.name)?;
-        if self.output == Output::Messages {
-            let mut streams: Vec<&str> = self.streams.keys().map(|name| &**name).collect();
-            streams.sort_unstable();
-            let start = json!({ "start": {
-                "role": "wrapper",
-                "name": self.name,
-                "settings": self.program.settings,
-                "mark": mark_value(&self.mark),
-                "streams": streams,
-            }});
-            let time = self.program.answer_time();
-            process.write(&line(&start), time).await?;
-        }
+        process
+            .write(&self.first_line, self.program.answer_time())
+            .await?;
         self.process = Some(process);
         self.condition.runs();
         Ok(())
