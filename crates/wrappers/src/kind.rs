@@ -111,7 +111,11 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
 /// All kinds of exporters.
 #[must_use]
 pub fn exporter_kinds() -> &'static [ExporterKind] {
-    &[kinds::file::EXPORTER, kinds::program::EXPORTER]
+    &[
+        kinds::file::EXPORTER,
+        kinds::program::EXPORTER,
+        kinds::dpws::EXPORTER,
+    ]
 }
 
 impl WrapperFile {
