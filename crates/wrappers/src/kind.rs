@@ -108,13 +108,17 @@ impl Condition {
 /// All kinds of wrappers.
 #[must_use]
 pub fn wrapper_kinds() -> &'static [WrapperKind] {
-    &[kinds::file::WRAPPER]
+    &[kinds::file::WRAPPER, kinds::program::WRAPPER]
 }
 
 /// All kinds of exporters.
 #[must_use]
 pub fn exporter_kinds() -> &'static [ExporterKind] {
-    &[kinds::file::EXPORTER]
+    &[
+        kinds::file::EXPORTER,
+        kinds::program::EXPORTER,
+        kinds::dpws::EXPORTER,
+    ]
 }
 
 impl WrapperFile {

@@ -33,6 +33,7 @@ pub use kind::{
     Browse, Condition, Delivery, ExporterKind, ExporterOpening, WrapperKind, WrapperOpening,
     exporter_kinds, wrapper_kinds,
 };
+pub use kinds::program::{ProgramCheck, check_program};
 pub use schema::{exporter_schema, wrapper_schema};
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 

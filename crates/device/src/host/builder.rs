@@ -98,6 +98,12 @@ pub fn endpoint_of(key: &Key) -> String {
     urn(key.derive_id("device endpoint"))
 }
 
+/// A stable endpoint derived from texts that identify the device, `urn:uuid:…`.
+#[must_use]
+pub fn endpoint_from(texts: &[&str]) -> String {
+    urn(chappe_identity::id_of(texts))
+}
+
 /// The endpoint of 16 bytes.
 pub(crate) fn urn(id: [u8; 16]) -> String {
     let uuid = uuid::Builder::from_custom_bytes(id).into_uuid();

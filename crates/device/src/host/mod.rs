@@ -29,7 +29,7 @@ use crate::driver::InputOf;
 
 #[cfg(feature = "file")]
 pub(crate) use builder::urn;
-pub use builder::{Builder, HostOptions, endpoint_of};
+pub use builder::{Builder, HostOptions, endpoint_from, endpoint_of};
 pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
 pub use serving::HostState;
 pub use tree::{HostTree, TreeState};

@@ -1,3 +1,5 @@
 //! The protocols, one module each.
 
+pub(crate) mod dpws;
 pub(crate) mod file;
+pub(crate) mod program;

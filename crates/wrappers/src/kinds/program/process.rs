@@ -1,0 +1,461 @@
+//! The process of a program: its start, its limits, its end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+
+use super::protocol::LINE_BYTES_MAX;
+use crate::WrapperError;
+
+/// Time for the program to end after `stop`, before its processes get SIGTERM.
+const STOP_TIME: Duration = Duration::from_secs(3);
+/// Time after SIGTERM, before its processes get SIGKILL.
+const TERM_TIME: Duration = Duration::from_secs(2);
+/// Time to read the rest of standard error once the program has ended.
+const ERRORS_TIME: Duration = Duration::from_millis(500);
+/// Lines of standard error that an error shows.
+const SHOWN_LINES: usize = 3;
+/// Lines of standard error that are logged of one run; reason: the node's own log stays readable.
+const LOGGED_LINES: usize = 1_000;
+/// Longest part of a line of standard error that is kept.
+const ERROR_LINE_BYTES: u64 = 1_000;
+/// Bytes of standard output that are read ahead while the program is written to.
+const UNREAD_BYTES_MAX: usize = 8 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Which program runs, and within which limits: keys of wrappers and exporters alike.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(super) struct Program {
+    /// The program and its arguments. It runs in the directory of this file; a program without a slash
+    /// in its name is found by `PATH`.
+    #[serde(rename = "program")]
+    #[schemars(length(min = 1))]
+    pub(super) command: Vec<String>,
+    /// Variables of its environment, in addition to the node's.
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+    /// Passed to the program as they are, in its first line.
+    #[serde(default)]
+    pub(super) settings: BTreeMap<String, serde_json::Value>,
+    /// The most address space of each of its processes. Default: no limit.
+    #[schemars(range(min = 1_048_576), extend("x-unit" = "bytes"))]
+    pub(super) memory_bytes: Option<u64>,
+    /// Time to answer a command, or to store a batch. Default: 30000.
+    #[serde(default = "answer_default")]
+    #[schemars(range(min = 1, max = 3_600_000), extend("x-unit" = "milliseconds"))]
+    pub(super) answer_ms: u64,
+}
+
+fn answer_default() -> u64 {
+    30_000
+}
+
+impl Program {
+    /// The key at fault and what is wrong, if something is.
+    pub(super) fn fault(&self) -> Option<(&'static str, &'static str)> {
+        let is_empty = self.command.first().is_none_or(String::is_empty);
+        if is_empty {
+            return Some(("program", "the program is missing"));
+        }
+        if self.memory_bytes.is_some_and(|bytes| bytes < 1 << 20) {
+            return Some(("memory_bytes", "it is below 1048576"));
+        }
+        if !(1..=3_600_000).contains(&self.answer_ms) {
+            return Some(("answer_ms", "it is not within 1 to 3600000"));
+        }
+        None
+    }
+
+    pub(super) fn answer_time(&self) -> Duration {
+        Duration::from_millis(self.answer_ms)
+    }
+}
+
+/// Refuses a file that others can write: they could run programs as this user.
+///
+/// # Errors
+/// The file or its directory belongs to another user, or others may write it.
+pub(super) fn check_owner(directory: &Path, name: &str) -> Result<(), WrapperError> {
+    let own = nix::unistd::geteuid().as_raw();
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    for path in [directory.to_owned(), directory.join(format!("{name}.toml"))] {
+        let shown = path.display();
+        let metadata = std::fs::metadata(&path)
+            .map_err(|error| WrapperError::settings(format!("cannot look at {shown}: {error}")))?;
+        let is_own = metadata.uid() == own || metadata.uid() == 0;
+        let mode = metadata.permissions().mode();
+        // A sticky directory, as /tmp, lets nobody replace the file of another.
+        let is_sticky = metadata.is_dir() && mode & 0o1000 != 0;
+        if !is_own || (mode & 0o022 != 0 && !is_sticky) {
+            let text = format!("{shown} can be written by others, and it names a program to run");
+            return Err(WrapperError::settings(text).with_hint(format!("chmod go-w {shown}")));
+        }
+    }
+    Ok(())
+}
+
+/// A running program.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// `None` while it is being ended.
+    child: Option<Child>,
+    group: Pid,
+    input: Input,
+    /// `None` once it is not read any more.
+    output: Option<ChildStdout>,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are read already.
+    start: usize,
+    /// Bytes after `start` that have no line end.
+    searched: usize,
+    /// Whether the rest of a line that is too long is to be skipped.
+    is_skipping: bool,
+    has_ended: bool,
+    errors: Arc<Mutex<VecDeque<String>>>,
+    errors_read: JoinHandle<()>,
+}
+
+/// The standard input of a program.
+#[derive(Debug)]
+enum Input {
+    Open(ChildStdin),
+    /// The program has closed it: it needs no messages.
+    Closed,
+    /// A line is incomplete.
+    Broken,
+}
+
+/// A line of standard output.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A whole one.
+    Whole(Vec<u8>),
+    /// The first bytes of one that is too long.
+    TooLong(Vec<u8>),
+}
+
+impl Process {
+    /// Starts the program in a process group of its own.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(
+        program: &Program,
+        directory: &Path,
+        name: &str,
+    ) -> Result<Self, WrapperError> {
+        check_owner(directory, name)?;
+        let [path, arguments @ ..] = &*program.command else {
+            return Err(WrapperError::settings("the program is missing"));
+        };
+        let mut command = Command::new(path);
+        command
+            .args(arguments)
+            .envs(&program.environment)
+            .env("CHAPPE_NAME", name)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if !directory.as_os_str().is_empty() {
+            command.current_dir(directory);
+        }
+        let mut child = command.spawn().map_err(|error| {
+            let text = format!("cannot start {path:?}: {error}");
+            WrapperError::settings(text)
+        })?;
+        let taken = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = taken else {
+            return Err(WrapperError::peer("the program has no pipes"));
+        };
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        let group = Pid::from_raw(group.ok_or_else(|| WrapperError::peer("it has no number"))?);
+        limit_memory(&child, program.memory_bytes)?;
+        let kept = Arc::<Mutex<VecDeque<String>>>::default();
+        let errors_read = tokio::spawn(read_errors(name.to_owned(), errors, kept.clone()));
+        Ok(Self {
+            child: Some(child),
+            group,
+            input: Input::Open(input),
+            output: Some(output),
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            is_skipping: false,
+            has_ended: false,
+            errors: kept,
+            errors_read,
+        })
+    }
+
+    /// The next line that has arrived already.
+    pub(super) fn line(&mut self) -> Option<Line> {
+        loop {
+            let rest = &self.buffer[self.start..];
+            let found = rest[self.searched..].iter().position(|byte| *byte == b'\n');
+            let Some(found) = found else {
+                self.searched = rest.len();
+                let is_too_long = rest.len() > LINE_BYTES_MAX;
+                let is_last = self.has_ended && !rest.is_empty();
+                if !is_too_long && !is_last {
+                    return None;
+                }
+                let line = rest.to_vec();
+                self.start = self.buffer.len();
+                self.searched = 0;
+                match std::mem::replace(&mut self.is_skipping, is_too_long) {
+                    true => continue,
+                    false if is_too_long => return Some(Line::TooLong(line)),
+                    false => return Some(Line::Whole(line)),
+                }
+            };
+            let end = self.start + self.searched + found;
+            let line = &self.buffer[self.start..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+            self.start = end + 1;
+            self.searched = 0;
+            if std::mem::take(&mut self.is_skipping) || line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            return Some(Line::Whole(line));
+        }
+    }
+
+    /// All bytes that have arrived and are not read yet.
+    pub(super) fn bytes(&mut self) -> Vec<u8> {
+        let bytes = self.buffer.split_off(self.start);
+        self.buffer.clear();
+        (self.start, self.searched) = (0, 0);
+        bytes
+    }
+
+    /// Waits until more bytes of standard output have arrived; false: it has ended. Dropping the future
+    /// loses nothing.
+    ///
+    /// # Errors
+    /// The pipe failed.
+    pub(super) async fn read(&mut self) -> Result<bool, WrapperError> {
+        if self.has_ended {
+            return Ok(false);
+        }
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        self.buffer.reserve(READ_BYTES);
+        let Some(output) = &mut self.output else {
+            return Ok(false);
+        };
+        let read = output.read_buf(&mut self.buffer).await;
+        let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
+        self.has_ended = read == 0;
+        Ok(!self.has_ended || self.start < self.buffer.len())
+    }
+
+    /// Writes lines to the program.
+    ///
+    /// # Errors
+    /// It does not read them within `time`.
+    pub(super) async fn write(&mut self, lines: &[u8], time: Duration) -> Result<(), WrapperError> {
+        // A write that is dropped leaves an incomplete line: nothing may follow it.
+        let mut input = match std::mem::replace(&mut self.input, Input::Broken) {
+            Input::Open(input) => input,
+            Input::Closed => {
+                self.input = Input::Closed;
+                return Ok(());
+            }
+            Input::Broken => {
+                return Err(WrapperError::peer("a write to the program was interrupted"));
+            }
+        };
+        let Some(output) = &mut self.output else {
+            return Err(WrapperError::peer("the program is being ended"));
+        };
+        let write = async {
+            input.write_all(lines).await?;
+            input.flush().await
+        };
+        let deadline = tokio::time::sleep(time);
+        tokio::pin!(write, deadline);
+        let written = loop {
+            let has_room = self.buffer.len() < UNREAD_BYTES_MAX && !self.has_ended;
+            tokio::select! {
+                written = &mut write => break written,
+                // A program that waits for its output to be read does not read its input.
+                read = output.read_buf(&mut self.buffer), if has_room => {
+                    self.has_ended = !matches!(read, Ok(bytes) if bytes > 0);
+                }
+                () = &mut deadline => {
+                    let text = format!("the program has not read for {} s", time.as_secs_f64());
+                    return Err(WrapperError::peer(text));
+                }
+            }
+        };
+        match written {
+            Ok(()) => self.input = Input::Open(input),
+            // A program that only prints may close its input, or end without reading it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.input = Input::Closed,
+            Err(error) => {
+                let text = format!("the program does not read: {error}{}", self.said());
+                return Err(WrapperError::peer(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the program has ended.
+    pub(super) async fn ended(&mut self) -> WrapperError {
+        // Its standard output is closed: it ends soon, or is ended.
+        let Some(child) = &mut self.child else {
+            return WrapperError::peer("the program has ended");
+        };
+        let how = match tokio::time::timeout(STOP_TIME, child.wait()).await {
+            Ok(Ok(status)) => shown(status),
+            Ok(Err(error)) => format!("ended in an unknown manner: {error}"),
+            Err(_) => "closed its standard output and did not end".to_owned(),
+        };
+        // A process that it left behind may keep the pipe open.
+        let _ = tokio::time::timeout(ERRORS_TIME, &mut self.errors_read).await;
+        WrapperError::peer(format!("the program {how}{}", self.said()))
+    }
+
+    /// Asks the program to stop; returns how long it took to end, or `None` if it did not.
+    pub(super) async fn stop(mut self) -> Option<Duration> {
+        let start = std::time::Instant::now();
+        let _ = self.write(b"{\"stop\":{}}\n", STOP_TIME).await;
+        self.input = Input::Closed;
+        let child = self.child.as_mut()?;
+        drop(self.output.take());
+        let end = child.wait();
+        let ended = tokio::time::timeout(STOP_TIME, end).await;
+        ended.is_ok().then(|| start.elapsed())
+    }
+
+    /// Its last lines of standard error, for an error message.
+    fn said(&self) -> String {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<&str> = errors.iter().map(String::as_str).collect();
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("; it printed: {}", lines.join(" / "))
+        }
+    }
+}
+
+impl Drop for Process {
+    /// Asks the program to stop, then ends its process group.
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let group = Group(self.group);
+        let input = std::mem::replace(&mut self.input, Input::Closed);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            if let Input::Open(mut input) = input {
+                let write = input.write_all(b"{\"stop\":{}}\n");
+                let _ = tokio::time::timeout(STOP_TIME, write).await;
+            }
+            if tokio::time::timeout(STOP_TIME, child.wait()).await.is_err() {
+                group.signal(Signal::SIGTERM);
+                let _ = tokio::time::timeout(TERM_TIME, child.wait()).await;
+            }
+        });
+    }
+}
+
+/// The process group of a program, which ends with this value.
+#[derive(Debug)]
+struct Group(Pid);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        // An error means that the group has ended already.
+        let _ = killpg(self.0, signal);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+fn limit_memory(child: &Child, bytes: Option<u64>) -> Result<(), WrapperError> {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let (Some(bytes), Some(pid)) = (bytes, child.id()) else {
+        return Ok(());
+    };
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    prlimit(pid, Resource::As, limit)
+        .map(drop)
+        .map_err(|error| WrapperError::peer(format!("cannot limit its memory: {error}")))
+}
+
+fn shown(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => {
+            let name = Signal::try_from(signal).map_or("", Signal::as_str);
+            format!("was ended by signal {signal} {name}")
+        }
+        (None, None) => format!("ended: {status}"),
+    }
+}
+
+/// Reads standard error to its end: into the node's log, and the last lines for error messages.
+async fn read_errors(
+    name: String,
+    errors: tokio::process::ChildStderr,
+    kept: Arc<Mutex<VecDeque<String>>>,
+) {
+    let mut errors = BufReader::new(errors);
+    let mut count = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut some = (&mut errors).take(ERROR_LINE_BYTES);
+        if !matches!(some.read_until(b'\n', &mut line).await, Ok(bytes) if bytes > 0) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        count += 1;
+        if count <= LOGGED_LINES {
+            tracing::warn!(program = name, "{text}");
+        }
+        if count == LOGGED_LINES {
+            tracing::warn!(program = name, "more lines of this run are not logged");
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == SHOWN_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(text);
+    }
+}

@@ -1,0 +1,278 @@
+//! The lines that a program and the node exchange: one JSON object a line (docs/programs.md).
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::{MARK_BYTES_MAX, Mark, StreamTable};
+
+/// Longest line in bytes; reason: it is held whole, and the longest element that the log takes is as
+/// long.
+pub(super) const LINE_BYTES_MAX: usize = chappe_stream::lines::LINE_BYTES_MAX;
+
+/// A line of the program.
+#[derive(Debug, PartialEq)]
+pub(super) enum Message<'l> {
+    /// It defines a stream.
+    Stream(Box<StreamTable>),
+    /// An element of a stream, as JSON text; without a name, of the only one.
+    Element {
+        /// The stream.
+        stream: Option<Cow<'l, str>>,
+        /// A JSON object whose members are the fields, `source_time`, `key` and `quality`.
+        element: &'l str,
+        /// How far the program has read its source, this element included.
+        mark: Option<Mark>,
+    },
+    /// How far the program has read its source: everything before this line.
+    Mark(Mark),
+    /// Elements up to this mark of the node are stored.
+    Stored(u64),
+    /// An element will never be accepted.
+    Refused(Refusal),
+    /// What hinders the program; `None` once nothing does.
+    Trouble(Option<String>),
+    /// The answer to a command.
+    Answer(Answer),
+    /// It is ready, and has the elements up to these positions already.
+    Ready(Vec<Reached>),
+}
+
+/// An element that a program refuses for good.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Refusal {
+    pub(super) stream: String,
+    /// `EPOCH:NUMBER`.
+    pub(super) position: String,
+    pub(super) reason: String,
+}
+
+/// The newest element of a stream that a program has.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reached {
+    pub(super) stream: String,
+    /// `EPOCH:NUMBER`.
+    pub(super) position: String,
+}
+
+/// The answer to a command: a result or an error.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    pub(super) id: u64,
+    #[serde(default)]
+    pub(super) result: Json,
+    pub(super) error: Option<String>,
+}
+
+impl<'l> Message<'l> {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(line: &'l str) -> Result<Self, String> {
+        let members = members(line)?;
+        let (mut stream, mut element, mut mark) = (None, None, None);
+        for (name, value) in &members {
+            let slot = match &**name {
+                "stream" => &mut stream,
+                "element" => &mut element,
+                "mark" => &mut mark,
+                _ if members.len() == 1 => return Self::single(name, value),
+                other => return Err(format!("unexpected member {other:?}")),
+            };
+            if slot.replace(*value).is_some() {
+                return Err(format!("{name:?} occurs twice"));
+            }
+        }
+        let mark = mark.map(read_mark).transpose()?;
+        match (stream, element, mark) {
+            (stream, Some(element), mark) => Ok(Self::Element {
+                stream: stream.map(|name| parse(name, "stream")).transpose()?,
+                element,
+                mark,
+            }),
+            (Some(stream), None, None) => Ok(Self::Stream(parse(stream, "stream")?)),
+            (None, None, Some(mark)) => Ok(Self::Mark(mark)),
+            _ => Err("a line has one message: stream, element, mark, stored, refused, trouble, answer or ready".to_owned()),
+        }
+    }
+
+    fn single(name: &str, value: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Ready {
+            #[serde(default)]
+            reached: Vec<Reached>,
+        }
+        Ok(match name {
+            "stored" => Self::Stored(parse(value, name)?),
+            "refused" => Self::Refused(parse(value, name)?),
+            "trouble" => Self::Trouble(parse(value, name)?),
+            "answer" => Self::Answer(parse(value, name)?),
+            "ready" => Self::Ready(parse::<Ready>(value, name)?.reached),
+            other => return Err(format!("unknown message {other:?}")),
+        })
+    }
+}
+
+fn parse<'l, T: Deserialize<'l>>(value: &'l str, name: &str) -> Result<T, String> {
+    serde_json::from_str(value).map_err(|error| format!("{name:?}: {error}"))
+}
+
+fn read_mark(value: &str) -> Result<Mark, String> {
+    // A mark comes back as it was sent.
+    Mark::new(value.as_bytes().to_vec())
+        .map_err(|error| format!("\"mark\": {error} (limit {MARK_BYTES_MAX})"))
+}
+
+/// The members of a JSON object with the text of their values.
+fn members(line: &str) -> Result<Vec<(String, &str)>, String> {
+    let wrong = |what: &str| format!("not a JSON object: {what}");
+    let mut rest = line.trim().strip_prefix('{').ok_or_else(|| wrong("no {"))?;
+    let mut members = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        if members.is_empty() && rest == "}" {
+            return Ok(members);
+        }
+        let (name, after) = first::<String>(rest).map_err(|error| wrong(&error))?;
+        let name = name.ok_or_else(|| wrong("it ends early"))?;
+        let value = after.trim_start().strip_prefix(':');
+        let value = value
+            .ok_or_else(|| wrong("a colon is missing"))?
+            .trim_start();
+        let (found, after) = first::<IgnoredAny>(value).map_err(|error| wrong(&error))?;
+        found.ok_or_else(|| wrong("it ends early"))?;
+        members.push((name, &value[..value.len() - after.len()]));
+        if members.len() > 3 {
+            return Err("a message has at most three members".to_owned());
+        }
+        rest = after.trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None if rest == "}" => return Ok(members),
+            None => return Err(wrong("} is missing, or text follows it")),
+        }
+    }
+}
+
+/// The first JSON value of a text, and the text after it.
+fn first<'l, T: Deserialize<'l>>(text: &'l str) -> Result<(Option<T>, &'l str), String> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<T>();
+    let value = values
+        .next()
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    let end = values.byte_offset();
+    Ok((value, &text[end..]))
+}
+
+/// A message of the node as a line.
+pub(super) fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// A mark as the JSON value that the program sent.
+pub(super) fn mark_value(mark: &Mark) -> Json {
+    serde_json::from_slice(mark.bytes()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mark(text: &str) -> Mark {
+        Mark::new(text.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn each_message_is_read() {
+        let element = |stream: Option<&'static str>, mark| Message::Element {
+            stream: stream.map(Into::into),
+            element: "{\"celsius\": 21.5}",
+            mark,
+        };
+        let cases = [
+            (r#"{"element": {"celsius": 21.5}}"#, element(None, None)),
+            (
+                r#" {"stream":"a.b", "element": {"celsius": 21.5}, "mark" : 7 } "#,
+                element(Some("a.b"), Some(mark("7"))),
+            ),
+            (
+                r#"{"mark":{"file":"a","offset":1}}"#,
+                Message::Mark(mark(r#"{"file":"a","offset":1}"#)),
+            ),
+            (r#"{"stored":12}"#, Message::Stored(12)),
+            (r#"{"trouble":null}"#, Message::Trouble(None)),
+            (
+                r#"{"trouble":"no port"}"#,
+                Message::Trouble(Some("no port".to_owned())),
+            ),
+            (
+                r#"{"answer":{"id":3,"error":"busy"}}"#,
+                Message::Answer(Answer {
+                    id: 3,
+                    result: Json::Null,
+                    error: Some("busy".to_owned()),
+                }),
+            ),
+            (r#"{"ready":{}}"#, Message::Ready(Vec::new())),
+        ];
+        for (line, message) in cases {
+            assert_eq!(Message::read(line), Ok(message), "{line}");
+        }
+        let line = r#"{"stream":{"name":"a","fields":[{"name":"n","type":"integer"}]}}"#;
+        assert!(matches!(Message::read(line), Ok(Message::Stream(table)) if table.name == "a"));
+    }
+
+    #[test]
+    fn other_lines_are_refused_with_a_reason() {
+        let long = format!("{{\"mark\":\"{}\"}}", "x".repeat(MARK_BYTES_MAX));
+        let deep = format!("{{\"element\":{}", "[".repeat(100_000));
+        let cases = [
+            ("", "no {"),
+            ("21.5", "no {"),
+            ("{}", "one message"),
+            ("{\"element\":", "ends early"),
+            ("{\"element\":{}} x", "text follows"),
+            ("{\"elment\":{}}", "unknown message \"elment\""),
+            ("{\"element\":{},\"element\":{}}", "twice"),
+            ("{\"element\":{},\"trouble\":null}", "unexpected member"),
+            ("{\"mark\":1,\"stream\":\"a\"}", "one message"),
+            ("{\"stored\":-1}", "\"stored\""),
+            (&*long, "1024"),
+            (&*deep, "EOF"),
+        ];
+        for (line, reason) in cases {
+            let error = Message::read(line).unwrap_err();
+            assert!(error.contains(reason), "{line:.60}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_or_refused(line in ".{0,200}") {
+            let _ = Message::read(&line);
+        }
+
+        #[test]
+        fn members_are_those_of_the_object(names in proptest::collection::vec("[a-z\"\\\\é]{0,6}", 0..=3)) {
+            let values = ["1 ", "[{\"a\": \"}\"}]", "\"\\\"\""];
+            let text: Vec<String> = names.iter().zip(values)
+                .map(|(name, value)| format!("{}:{value}", serde_json::to_string(name).unwrap()))
+                .collect();
+            let text = format!("{{{}}}", text.join(" , "));
+            let read = members(&text).unwrap();
+            let expected: Vec<(String, &str)> = names.into_iter().zip(values.map(str::trim)).collect();
+            prop_assert_eq!(read, expected);
+        }
+    }
+}
