@@ -26,7 +26,7 @@ pub(crate) use stream::{
     Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
 };
 pub(crate) use wrapper::{
-    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+    Wrapper, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
 };
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.

@@ -18,6 +18,7 @@ mod exporter;
 mod kind;
 mod kinds;
 mod schema;
+mod sent;
 mod wrapper;
 
 pub use batch::{

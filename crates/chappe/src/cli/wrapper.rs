@@ -22,6 +22,11 @@ pub(crate) enum Wrapper {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nThe peer is told nothing, so it sends the same messages to the node. Exit code 1 when a message cannot\nbe decoded or nothing arrives in time."
     )]
     Try(WrapperTry),
+    /// Check whether the program of a wrapper's file keeps the rules of the protocol; stores nothing.
+    #[command(
+        after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n\nExit code 1 when a rule is broken. The rules are in docs/programs.md."
+    )]
+    Check(WrapperCheck),
     /// List messages that a wrapper received and could not decode.
     #[command(
         after_help = "Examples:\n  chappe wrapper dead-letters climate\n  chappe wrapper dead-letters --exporter archive"
@@ -62,6 +67,16 @@ pub(crate) struct WrapperTry {
     pub count: usize,
     /// Time to wait for them.
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub wait: Duration,
+}
+
+/// Flags of `wrapper check`.
+#[derive(Debug, Args)]
+pub(crate) struct WrapperCheck {
+    /// The wrapper's file, of kind `program`.
+    pub file: PathBuf,
+    /// How long the program runs each time.
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub wait: Duration,
 }
 

@@ -1,5 +1,6 @@
 //! `chappe wrapper`: wrappers, which read peers of any protocol, and exporters, which write to them.
 
+use std::path::Path;
 use std::time::Instant;
 
 use chappe_stream::view::ElementView;
@@ -10,7 +11,7 @@ use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
 use crate::cli::{
-    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+    Wrapper, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -23,6 +24,7 @@ pub(crate) fn run(verb: Wrapper, json: bool) -> Outcome {
                     Wrapper::List(flags) => list(flags, json).await,
                     Wrapper::Show(flags) => show(flags, json).await,
                     Wrapper::Try(flags) => try_file(flags, json).await,
+                    Wrapper::Check(flags) => check(flags, json).await,
                     Wrapper::DeadLetters(flags) => dead_letters(flags, json).await,
                     Wrapper::Resend(flags) => resend(flags, json).await,
                 }
@@ -176,20 +178,63 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
     Ok(())
 }
 
+/// Reads the file of a wrapper.
+fn read(path: &Path) -> Result<WrapperFile, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let file = WrapperFile::parse(path, &text).map_err(located)?;
+    file.kind().map_err(located)?;
+    Ok(file)
+}
+
+fn located(error: chappe_stream::DescriptorError) -> Failure {
+    let hint = error.hint.clone();
+    Failure::new(error.to_string()).hint_if(hint)
+}
+
+fn failed(error: chappe_wrappers::WrapperError) -> Failure {
+    let hint = error.hint().map(str::to_owned);
+    Failure::new(error.to_string()).hint_if(hint)
+}
+
+async fn check(flags: WrapperCheck, json: bool) -> Outcome {
+    let file = read(&flags.file)?;
+    if file.keys.kind != "program" {
+        let failure = Failure::new(format!(
+            "the kind is {:?}: only programs are checked",
+            file.keys.kind
+        ));
+        return Err(failure.hint("chappe wrapper try shows the first elements of any wrapper"));
+    }
+    output::note(format_args!(
+        "running the program for up to {:?} three times",
+        flags.wait
+    ));
+    let checks = chappe_wrappers::check_program(&file, flags.wait)
+        .await
+        .map_err(failed)?;
+    let is_kept = checks.iter().all(|check| check.is_kept);
+    if json {
+        output::json(&json!({ "kept": is_kept, "rules": checks }));
+    } else {
+        let mut table = Table::new(["RULE", "KEPT", "SEEN"]);
+        for check in &checks {
+            let kept = if check.is_kept { "yes" } else { "NO" };
+            table.row([check.rule.to_owned(), kept.to_owned(), check.detail.clone()]);
+        }
+        output::line(table);
+    }
+    if is_kept {
+        Ok(())
+    } else {
+        Err(Failure::negative())
+    }
+}
+
 async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
-    let text = std::fs::read_to_string(&flags.file)
-        .map_err(|error| Failure::new(format!("{}: {error}", flags.file.display())))?;
-    let located = |error: chappe_stream::DescriptorError| {
-        let hint = error.hint.clone();
-        Failure::new(error.to_string()).hint_if(hint)
-    };
-    let file = WrapperFile::parse(&flags.file, &text).map_err(located)?;
+    let file = read(&flags.file)?;
     let kind = file.kind().map_err(located)?;
     let condition = Condition::default();
-    let failed = |error: chappe_wrappers::WrapperError| {
-        let hint = error.hint().map(str::to_owned);
-        Failure::new(error.to_string()).hint_if(hint)
-    };
     let mut wrapper = (kind.open)(WrapperOpening {
         file: &file,
         mark: None,

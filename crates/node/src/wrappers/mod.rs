@@ -66,20 +66,22 @@ pub(crate) async fn watch_exporters(app: App) {
     reload::watch::<ExporterFiles>(app).await;
 }
 
-/// Writes the file of a wrapper.
+/// Writes the file of a wrapper that was sent to the node.
 pub(crate) fn write_wrapper(app: &App, name: &str, text: &str) -> Result<(), FileError> {
     let directory = &app.config.wrappers_directory;
     let path = directory.join(format!("{name}.toml"));
-    let parsed = WrapperFile::parse(&path, text).and_then(|file| file.kind().map(drop));
+    let file = WrapperFile::parse(&path, text);
+    let parsed = file.and_then(|file| file.check_sent(file.kind()?.name));
     parsed.map_err(|error| FileError::Invalid(Box::new(reload::problem(error))))?;
     reload::write(directory, &path, name, text)
 }
 
-/// Writes the file of an exporter.
+/// Writes the file of an exporter that was sent to the node.
 pub(crate) fn write_exporter(app: &App, name: &str, text: &str) -> Result<(), FileError> {
     let directory = &app.config.exporters_directory;
     let path = directory.join(format!("{name}.toml"));
-    let parsed = ExporterFile::parse(&path, text).and_then(|file| file.kind().map(drop));
+    let file = ExporterFile::parse(&path, text);
+    let parsed = file.and_then(|file| file.check_sent(file.kind()?.name));
     parsed.map_err(|error| FileError::Invalid(Box::new(reload::problem(error))))?;
     reload::write(directory, &path, name, text)
 }
