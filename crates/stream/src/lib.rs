@@ -25,6 +25,7 @@ pub mod sqlite;
 mod store;
 mod timestamp;
 pub mod ucum;
+pub mod view;
 mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};

@@ -51,16 +51,19 @@ impl fmt::Display for DescriptorError {
 
 impl std::error::Error for DescriptorError {}
 
-/// A text and its name, to locate faults.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'t> {
-    pub(super) file: &'t str,
-    pub(super) text: &'t str,
+/// A text and its name, to locate faults. Other files in TOML use it too.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'t> {
+    /// The file, as errors name it.
+    pub file: &'t str,
+    /// Its text.
+    pub text: &'t str,
 }
 
 impl Place<'_> {
     /// A fault at byte `at`.
-    pub(super) fn error(
+    #[must_use]
+    pub fn error(
         &self,
         fault: DescriptorFault,
         at: usize,
@@ -86,7 +89,8 @@ impl Place<'_> {
     }
 
     /// The fault that TOML or serde found.
-    pub(super) fn toml(&self, error: &toml::de::Error) -> DescriptorError {
+    #[must_use]
+    pub fn toml(&self, error: &toml::de::Error) -> DescriptorError {
         let span = error.span().unwrap_or(0..0);
         let (message, hint) = match error.message().split_once(HINT) {
             Some((message, hint)) => (message, Some(hint.to_owned())),

@@ -32,7 +32,7 @@
 mod error;
 mod raw;
 
-pub use error::{DescriptorError, DescriptorFault};
+pub use error::{DescriptorError, DescriptorFault, Place};
 pub use raw::descriptor_json_schema;
 
 use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};

@@ -1,0 +1,547 @@
+//! The files of wrappers and exporters: one TOML file for each connection to a peer.
+//!
+//! The name of the file without `.toml` is the name of the wrapper. Keys that every kind has
+//! ([`WrapperKeys`], [`ExporterKeys`]) are read here; each kind reads the rest with
+//! [`PeerFile::settings`] into a struct of its own. Both refuse unknown keys, with line and hint.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chappe_log::Level;
+use chappe_stream::descriptor::{DescriptorError, DescriptorFault, Place};
+use chappe_stream::{Field, FieldType, StreamSchema, check_name, lines};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::StreamDefinition;
+
+/// Largest file in bytes; reason: a person writes it.
+pub const FILE_BYTES_MAX: usize = 256 << 10;
+/// Longest name of a wrapper or exporter.
+const NAME_BYTES_MAX: usize = 63;
+/// Most streams that a wrapper makes, unless its file sets another limit; reason: a message may name a
+/// stream, and each stream costs memory for good.
+const STREAMS_DEFAULT: u32 = 1_000;
+/// Most bytes that a wrapper has received and that are not stored yet, unless its file sets another
+/// limit; reason: some hundred milliseconds of a slow disk.
+const UNSTORED_BYTES_DEFAULT: u64 = 4 << 20;
+/// Most dead letters that are kept, unless the file sets another limit.
+const DEAD_LETTERS_DEFAULT: u64 = 10_000;
+
+/// The file of a wrapper or an exporter: the keys that every kind has, and those of its kind.
+#[derive(Debug, Clone)]
+pub struct PeerFile<C> {
+    /// The name: that of the file without `.toml`.
+    pub name: String,
+    /// The keys that every kind has.
+    pub keys: C,
+    /// The directory to which relative paths refer.
+    pub directory: PathBuf,
+    /// The text of the file.
+    pub text: String,
+    file: String,
+}
+
+/// The file of a wrapper.
+pub type WrapperFile = PeerFile<WrapperKeys>;
+/// The file of an exporter.
+pub type ExporterFile = PeerFile<ExporterKeys>;
+
+/// Keys that every kind has in one direction.
+pub trait CommonKeys: DeserializeOwned {
+    /// Their names.
+    const NAMES: &'static [&'static str];
+
+    /// Checks that need more than one key.
+    ///
+    /// # Errors
+    /// The key at fault, what is wrong, and a hint.
+    fn check(&self) -> Result<(), (&'static str, String, Option<String>)>;
+}
+
+/// The keys of every wrapper.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Wrapper")]
+pub struct WrapperKeys {
+    /// The protocol of the peer.
+    pub kind: String,
+    /// The purpose.
+    pub description: Option<String>,
+    /// When an element counts as stored, and the peer's message as received. Default: the node's
+    /// `log.level`.
+    pub level: Option<Level>,
+    /// The name of the device that the streams are about, for the registry. Default: the name of the
+    /// wrapper.
+    pub device: Option<String>,
+    /// Types of that device, `{namespace}local`, by which virtual sensors find its streams.
+    #[serde(default)]
+    pub types: Vec<String>,
+    /// Scopes of that device, URIs, by which virtual sensors find its streams.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// The form of a message.
+    #[serde(default)]
+    pub format: FormatKey,
+    /// The streams that the messages become.
+    #[serde(default, rename = "stream")]
+    pub streams: Vec<StreamTable>,
+    /// Commands, which are called like operations of a device.
+    #[serde(default, rename = "command")]
+    pub commands: Vec<CommandTable>,
+    /// Limits.
+    #[serde(default)]
+    pub limits: WrapperLimits,
+}
+
+/// The form of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatKey {
+    /// One JSON object, or an array of them; in a file, one object a line.
+    #[default]
+    Json,
+    /// Comma-separated values with a header (RFC 4180).
+    Csv,
+}
+
+impl FormatKey {
+    /// The form of a file or connection of many messages.
+    #[must_use]
+    pub fn of_lines(self) -> lines::Format {
+        match self {
+            Self::Json => lines::Format::Ndjson,
+            Self::Csv => lines::Format::Csv,
+        }
+    }
+
+    /// The form of one message.
+    #[must_use]
+    pub fn of_message(self) -> lines::Format {
+        match self {
+            Self::Json => lines::Format::Json,
+            Self::Csv => lines::Format::Csv,
+        }
+    }
+}
+
+/// A stream that messages become.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamTable {
+    /// Its name: lower case, with dots between parts.
+    pub name: String,
+    /// What the key of an element identifies (a machine, a bed), if elements have a key.
+    pub key: Option<String>,
+    /// For a person to read.
+    pub description: Option<String>,
+    /// The fields of an element.
+    pub fields: Vec<FieldTable>,
+}
+
+/// A field of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FieldTable {
+    /// Its name: a-z, 0-9 and `_`.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    #[schemars(with = "FieldTypeName")]
+    pub field_type: FieldType,
+    /// Its unit, a UCUM code.
+    pub unit: Option<String>,
+    /// The observed property, a URI.
+    pub observed_property: Option<String>,
+    /// For a person to read.
+    pub description: Option<String>,
+}
+
+/// The types of fields, for the JSON Schema.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(dead_code, reason = "only its schema is used")]
+#[schemars(inline)]
+enum FieldTypeName {
+    Boolean,
+    Integer,
+    Double,
+    Text,
+    Bytes,
+    Samples,
+}
+
+/// A command of a wrapper.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+pub struct CommandTable {
+    /// Its name.
+    pub name: String,
+    /// For a person to read.
+    pub description: Option<String>,
+    /// What the kind needs to know: a path, a topic.
+    #[serde(flatten)]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub settings: toml::Table,
+}
+
+/// Limits of a wrapper.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WrapperLimits {
+    /// Most streams; an element for one more becomes a dead letter.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub streams: u32,
+    /// Most bytes received and not stored yet; at the limit the peer is held back.
+    #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
+    pub unstored_bytes: u64,
+    /// Most dead letters; the oldest is dropped for one more.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub dead_letters: u64,
+}
+
+impl Default for WrapperLimits {
+    fn default() -> Self {
+        Self {
+            streams: STREAMS_DEFAULT,
+            unstored_bytes: UNSTORED_BYTES_DEFAULT,
+            dead_letters: DEAD_LETTERS_DEFAULT,
+        }
+    }
+}
+
+/// The keys of every exporter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Exporter")]
+pub struct ExporterKeys {
+    /// The protocol of the peer.
+    pub kind: String,
+    /// The purpose.
+    pub description: Option<String>,
+    /// The streams to export: names, or prefixes ending in `*`.
+    #[schemars(length(min = 1))]
+    pub streams: Vec<String>,
+    /// Where a stream that was never exported starts. Default: first.
+    #[serde(default)]
+    pub start: StartKey,
+    /// Most dead letters, elements that the peer refused; the oldest is dropped for one more.
+    #[serde(default = "dead_letters_default")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub dead_letters: u64,
+}
+
+fn dead_letters_default() -> u64 {
+    DEAD_LETTERS_DEFAULT
+}
+
+/// Where a stream starts that was never exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StartKey {
+    /// At the oldest element that is kept.
+    #[default]
+    First,
+    /// At the next element.
+    New,
+}
+
+impl CommonKeys for WrapperKeys {
+    const NAMES: &'static [&'static str] = &[
+        "kind",
+        "description",
+        "level",
+        "device",
+        "types",
+        "scopes",
+        "format",
+        "stream",
+        "command",
+        "limits",
+    ];
+
+    fn check(&self) -> Result<(), (&'static str, String, Option<String>)> {
+        for stream in &self.streams {
+            let wrong = |text: String| ("stream", format!("{}: {text}", stream.name), None);
+            check_name(&stream.name).map_err(|error| ("stream", error.to_string(), None))?;
+            if stream.fields.is_empty() {
+                return Err(wrong("a stream needs at least one field".to_owned()));
+            }
+            let schema = stream.schema();
+            schema
+                .check_names()
+                .map_err(|error| wrong(error.to_string()))?;
+        }
+        let limits = &self.limits;
+        let ranges = [
+            ("streams", u64::from(limits.streams), 1, 100_000),
+            ("unstored_bytes", limits.unstored_bytes, 65_536, 1 << 30),
+            ("dead_letters", limits.dead_letters, 1, 1_000_000),
+        ];
+        for (key, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                let text = format!("{key}: {value} is not within {low} to {high}");
+                return Err(("limits", text, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CommonKeys for ExporterKeys {
+    const NAMES: &'static [&'static str] =
+        &["kind", "description", "streams", "start", "dead_letters"];
+
+    fn check(&self) -> Result<(), (&'static str, String, Option<String>)> {
+        let hint = || Some("write a name, or a prefix and `*`: \"plant.*\"".to_owned());
+        if self.streams.is_empty() {
+            return Err(("streams", "no stream is selected".to_owned(), hint()));
+        }
+        for selection in &self.streams {
+            let prefix = selection.strip_suffix('*');
+            let is_name = match prefix {
+                None => check_name(selection).is_ok(),
+                Some(prefix) => !prefix.contains('*') && prefix.len() < 128,
+            };
+            if !is_name {
+                let text = format!("{selection:?} is neither a name nor a prefix");
+                return Err(("streams", text, hint()));
+            }
+        }
+        if !(1..=1_000_000).contains(&self.dead_letters) {
+            let text = format!("{} is not within 1 to 1000000", self.dead_letters);
+            return Err(("dead_letters", text, None));
+        }
+        Ok(())
+    }
+}
+
+impl ExporterKeys {
+    /// Whether it exports the stream of this name.
+    #[must_use]
+    pub fn selects(&self, stream: &str) -> bool {
+        let selects = |selection: &String| match selection.strip_suffix('*') {
+            Some(prefix) => stream.starts_with(prefix),
+            None => stream == selection,
+        };
+        self.streams.iter().any(selects)
+    }
+}
+
+impl StreamTable {
+    /// The schema of its elements.
+    #[must_use]
+    pub fn schema(&self) -> StreamSchema {
+        let fields = self.fields.iter().map(|field| Field {
+            name: field.name.clone(),
+            field_type: field.field_type,
+            unit: field.unit.clone(),
+            observed_property: field.observed_property.clone(),
+            description: field.description.clone(),
+        });
+        StreamSchema {
+            fields: fields.collect(),
+            key: self.key.clone(),
+        }
+    }
+
+    /// Its definition at a level.
+    #[must_use]
+    pub fn definition(&self, level: Option<Level>) -> Arc<StreamDefinition> {
+        Arc::new(StreamDefinition {
+            schema: self.schema(),
+            level,
+            description: self.description.clone(),
+        })
+    }
+}
+
+impl<C: CommonKeys> PeerFile<C> {
+    /// Reads the text of the file at `path`.
+    ///
+    /// # Errors
+    /// The first fault, with line, key and hint.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, DescriptorError> {
+        let file = path.display().to_string();
+        let place = Place { file: &file, text };
+        let whole = |message: String| place.error(DescriptorFault::Value, 0, "", message, None);
+        if text.len() > FILE_BYTES_MAX {
+            return Err(whole(format!(
+                "the file is longer than {FILE_BYTES_MAX} bytes"
+            )));
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if !is_name(&name) {
+            let message = format!("{name:?} is not a name: use a-z, 0-9, `_` and `-` for the file");
+            return Err(whole(message));
+        }
+        let (common, _) = divide::<C>(text).map_err(|error| place.toml(&error))?;
+        let starts: Vec<(String, usize)> = common
+            .get_ref()
+            .keys()
+            .map(|key| (key.get_ref().to_string(), key.span().start))
+            .collect();
+        let common = toml::Deserializer::from(common);
+        let keys = C::deserialize(common).map_err(|error| place.toml(&error))?;
+        keys.check().map_err(|(key, message, hint)| {
+            let start = starts.iter().find(|(name, _)| name == key);
+            let at = start.map_or(0, |(_, at)| *at);
+            place.error(DescriptorFault::Value, at, key, message, hint)
+        })?;
+        Ok(Self {
+            name: name.into_owned(),
+            keys,
+            directory: path.parent().unwrap_or(Path::new("")).to_owned(),
+            text: text.to_owned(),
+            file,
+        })
+    }
+
+    /// The keys of the kind.
+    ///
+    /// # Errors
+    /// The first fault, with line, key and hint.
+    pub fn settings<K: DeserializeOwned>(&self) -> Result<K, DescriptorError> {
+        let locate = |error: toml::de::Error| self.place().toml(&error);
+        let (_, own) = divide::<C>(&self.text).map_err(locate)?;
+        K::deserialize(toml::Deserializer::from(own)).map_err(locate)
+    }
+
+    /// A fault of a key.
+    #[must_use]
+    pub fn fault(&self, key: &str, message: String, hint: Option<String>) -> DescriptorError {
+        let table = DeTable::parse(&self.text).map(Spanned::into_inner);
+        let table = table.unwrap_or_default();
+        let mut keys = table.keys();
+        let found = keys.find(|name| *name.get_ref() == key);
+        let at = found.map_or(0, |name| name.span().start);
+        self.place()
+            .error(DescriptorFault::Value, at, key, message, hint)
+    }
+
+    /// A path of the file, which is relative to its directory.
+    #[must_use]
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            file: &self.file,
+            text: &self.text,
+        }
+    }
+}
+
+/// A table with the places of its keys in the text.
+type Located<'t> = Spanned<DeTable<'t>>;
+
+/// The keys that every kind has, and those of the kind.
+fn divide<C: CommonKeys>(text: &str) -> Result<(Located<'_>, Located<'_>), toml::de::Error> {
+    let table = DeTable::parse(text)?;
+    let span = table.span();
+    let (mut common, mut own) = (DeTable::new(), DeTable::new());
+    for (key, value) in table.into_inner() {
+        let of_every_kind = C::NAMES.contains(&&**key.get_ref());
+        let table = if of_every_kind { &mut common } else { &mut own };
+        table.insert(key, value);
+    }
+    Ok((Spanned::new(span.clone(), common), Spanned::new(span, own)))
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+kind = "file"
+path = "a.csv"
+format = "csv"
+
+[[stream]]
+name = "room.climate"
+key = "machine"
+fields = [{ name = "celsius", type = "double", unit = "Cel" }]
+"#;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Own {
+        path: String,
+    }
+
+    fn parse(text: &str) -> Result<WrapperFile, DescriptorError> {
+        WrapperFile::parse(Path::new("wrappers/climate.toml"), text)
+    }
+
+    #[test]
+    fn a_file_has_the_keys_of_every_kind_and_its_own() {
+        let file = parse(TEXT).unwrap();
+        assert_eq!(file.name, "climate");
+        assert_eq!(file.keys.streams[0].schema().fields[0].name, "celsius");
+        let own: Own = file.settings().unwrap();
+        assert_eq!(own.path, "a.csv");
+        assert_eq!(file.path(Path::new("a.csv")), Path::new("wrappers/a.csv"));
+    }
+
+    #[test]
+    fn faults_have_lines_and_keys() {
+        let wrong = |from: &str, to: &str| {
+            let file = parse(&TEXT.replace(from, to))?;
+            file.settings::<Own>().map(drop)
+        };
+        let cases = [
+            ("path =", "paht =", 3, "paht"),
+            ("format =", "formt =", 4, "formt"),
+            ("\"csv\"", "\"cvs\"", 4, "format"),
+            ("room.climate", "Room", 6, "stream"),
+            ("celsius", "Celsius", 6, "stream"),
+            ("unit =", "unti =", 9, "unti"),
+        ];
+        for (from, to, line, key) in cases {
+            let error = wrong(from, to).unwrap_err();
+            assert_eq!((error.line, &*error.key), (line, key), "{to}: {error}");
+        }
+        assert!(WrapperFile::parse(Path::new("A b.toml"), TEXT).is_err());
+    }
+
+    #[test]
+    fn the_names_of_the_common_keys_are_those_of_the_schema() {
+        fn names<C: JsonSchema>() -> Vec<String> {
+            let schema = schemars::schema_for!(C).to_value();
+            let keys = schema["properties"].as_object().unwrap().keys();
+            keys.cloned().collect()
+        }
+        let sorted = |names: &[&str]| {
+            let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            names.sort();
+            names
+        };
+        let mut found = names::<WrapperKeys>();
+        found.sort();
+        assert_eq!(found, sorted(WrapperKeys::NAMES));
+        let mut found = names::<ExporterKeys>();
+        found.sort();
+        assert_eq!(found, sorted(ExporterKeys::NAMES));
+    }
+
+    #[test]
+    fn an_exporter_selects_streams_by_name_and_prefix() {
+        let text = "kind = \"file\"\nstreams = [\"a.*\", \"b\"]\npath = \"x\"";
+        let file = ExporterFile::parse(Path::new("out.toml"), text).unwrap();
+        let selected = ["a.b", "b", "a", "b.c"].map(|name| file.keys.selects(name));
+        assert_eq!(selected, [true, true, false, false]);
+        for wrong in ["[]", "[\"A\"]", "[\"*.a\"]"] {
+            let text = format!("kind = \"file\"\nstreams = {wrong}");
+            let error = ExporterFile::parse(Path::new("out.toml"), &text).unwrap_err();
+            assert_eq!((error.line, &*error.key), (2, "streams"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The kinds of wrappers and exporters: one entry for each protocol.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chappe_stream::DescriptorError;
+use schemars::Schema;
+
+use crate::{Exporter, ExporterFile, Mark, Wrapper, WrapperError, WrapperFile, kinds};
+
+/// What a kind of wrapper promises, for the documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When the peer is told that a message has arrived.
+    pub acknowledges: &'static str,
+    /// By what it continues after a restart.
+    pub resumes: &'static str,
+    /// When an element may be stored twice.
+    pub may_double: &'static str,
+    /// When a message may be missed.
+    pub may_miss: &'static str,
+    /// What holds the peer back.
+    pub back_pressure: &'static str,
+}
+
+/// A kind of wrapper.
+pub struct WrapperKind {
+    /// The value of `kind` in its files.
+    pub name: &'static str,
+    /// What it reads, in one sentence.
+    pub about: &'static str,
+    /// What it promises.
+    pub delivery: Delivery,
+    /// Checks the keys of the kind.
+    pub check: fn(&WrapperFile) -> Result<(), DescriptorError>,
+    /// Opens a wrapper. It connects in its first step.
+    pub open: fn(WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError>,
+    /// The JSON Schema of the keys of the kind.
+    pub schema: fn() -> Schema,
+    /// Prints a file for the peer at an address, as far as the peer describes itself.
+    pub browse: Option<fn(&str) -> Result<String, WrapperError>>,
+}
+
+/// What a wrapper is opened with.
+#[derive(Debug)]
+pub struct WrapperOpening<'a> {
+    /// Its file.
+    pub file: &'a WrapperFile,
+    /// The mark of the last stored batch.
+    pub mark: Option<Mark>,
+    /// Where it shows why it waits.
+    pub condition: Condition,
+}
+
+/// A kind of exporter.
+pub struct ExporterKind {
+    /// The value of `kind` in its files.
+    pub name: &'static str,
+    /// Where it writes, in one sentence.
+    pub about: &'static str,
+    /// When an element counts as written.
+    pub written: &'static str,
+    /// When an element may arrive twice.
+    pub may_double: &'static str,
+    /// Checks the keys of the kind.
+    pub check: fn(&ExporterFile) -> Result<(), DescriptorError>,
+    /// Opens an exporter. It connects in its first step.
+    pub open: fn(ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>,
+    /// The JSON Schema of the keys of the kind.
+    pub schema: fn() -> Schema,
+}
+
+/// What an exporter is opened with.
+#[derive(Debug)]
+pub struct ExporterOpening<'a> {
+    /// Its file.
+    pub file: &'a ExporterFile,
+}
+
+/// Why a wrapper waits, if it does: a file does not exist yet, a peer has nothing new to say. Clones
+/// share it.
+#[derive(Debug, Clone, Default)]
+pub struct Condition(Arc<Mutex<Option<String>>>);
+
+impl Condition {
+    /// It waits for this.
+    pub fn waits(&self, reason: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.into());
+    }
+
+    /// It runs.
+    pub fn runs(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Why it waits.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// All kinds of wrappers.
+#[must_use]
+pub fn wrapper_kinds() -> &'static [WrapperKind] {
+    &[kinds::file::WRAPPER]
+}
+
+/// All kinds of exporters.
+#[must_use]
+pub fn exporter_kinds() -> &'static [ExporterKind] {
+    &[kinds::file::EXPORTER]
+}
+
+impl WrapperFile {
+    /// Its kind, after a check of all its keys.
+    ///
+    /// # Errors
+    /// The first fault, with line, key and hint.
+    pub fn kind(&self) -> Result<&'static WrapperKind, DescriptorError> {
+        let kinds = wrapper_kinds().iter();
+        let names = kinds.clone().map(|kind| kind.name);
+        let name = &self.keys.kind;
+        let mut kinds = kinds.filter(|kind| kind.name == name);
+        let kind = kinds.next().ok_or_else(|| self.unknown(name, names))?;
+        (kind.check)(self)?;
+        Ok(kind)
+    }
+}
+
+impl ExporterFile {
+    /// Its kind, after a check of all its keys.
+    ///
+    /// # Errors
+    /// The first fault, with line, key and hint.
+    pub fn kind(&self) -> Result<&'static ExporterKind, DescriptorError> {
+        let kinds = exporter_kinds().iter();
+        let names = kinds.clone().map(|kind| kind.name);
+        let name = &self.keys.kind;
+        let mut kinds = kinds.filter(|kind| kind.name == name);
+        let kind = kinds.next().ok_or_else(|| self.unknown(name, names))?;
+        (kind.check)(self)?;
+        Ok(kind)
+    }
+}
+
+impl<C: crate::CommonKeys> crate::PeerFile<C> {
+    fn unknown<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> DescriptorError {
+        let known: Vec<&str> = known.collect();
+        let hint = format!("valid kinds: {}", known.join(", "));
+        self.fault("kind", format!("{name:?} is not a kind"), Some(hint))
+    }
+}

@@ -1,0 +1,10 @@
+//! Files: a wrapper that follows a file through its rotation, and an exporter that appends to one.
+
+mod export;
+mod follow;
+mod replay;
+mod rotation;
+mod wrapper;
+
+pub use export::EXPORTER;
+pub use wrapper::WRAPPER;

@@ -1,0 +1,367 @@
+//! Which file of a rotated series is which.
+//!
+//! A writer of logs renames its file and begins another one, or copies it and empties it. A position is
+//! therefore not an offset alone: it names the file by its device and number in the file system, and by
+//! checksums of its first bytes and of those before the offset, so that a copy is recognized and a file
+//! that was rewritten in place is not mistaken for the one before.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Mark, WrapperError};
+
+/// Bytes of each checksum; reason: a header and some lines.
+const SAMPLE_BYTES: u64 = 512;
+/// Most files of a series; reason: a directory may hold any number of others.
+const SERIES_MAX: usize = 1_000;
+/// Endings of files that are not read.
+const PACKED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".zip", ".tmp", ".swp"];
+
+/// The version of a mark.
+const FORMAT: u8 = 1;
+
+/// A position in a file of the series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The device and the number of the file.
+    device: u64,
+    inode: u64,
+    /// The first byte that was not read.
+    pub(super) offset: u64,
+    /// Checksum of the first bytes, at most to the offset.
+    head: u32,
+    /// Checksum of the bytes before the offset.
+    tail: u32,
+    /// When the file was last written, nanoseconds since 1970.
+    modified: i64,
+}
+
+impl Place {
+    /// The mark that stands for it.
+    pub(super) fn mark(&self) -> Mark {
+        let mut bytes = vec![FORMAT];
+        // Plain numbers always encode, and are far shorter than the limit.
+        bytes.extend(postcard::to_allocvec(self).unwrap_or_default());
+        Mark::new(bytes).unwrap_or_default()
+    }
+
+    /// The position that a mark stands for.
+    ///
+    /// # Errors
+    /// A newer program made it.
+    pub(super) fn read(mark: &Mark) -> Result<Self, WrapperError> {
+        let place = match mark.bytes().split_first() {
+            Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
+            _ => None,
+        };
+        place.ok_or_else(|| WrapperError::settings("the stored mark is not one of a file"))
+    }
+
+    fn is_in(&self, metadata: &Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    /// Whether the bytes of a file before the offset are those that were read.
+    pub(super) fn fits(&self, file: &File) -> io::Result<bool> {
+        if file.metadata()?.len() < self.offset {
+            return Ok(false);
+        }
+        let head = checksum(file, 0, self.offset.min(SAMPLE_BYTES))?;
+        let tail = checksum(file, self.offset.saturating_sub(SAMPLE_BYTES), self.offset)?;
+        Ok((head, tail) == (self.head, self.tail))
+    }
+}
+
+/// The position in a file that is being read, kept without reading anything again: the file may be
+/// emptied at any time.
+#[derive(Debug)]
+pub(super) struct Track {
+    device: u64,
+    inode: u64,
+    modified: i64,
+    pub(super) offset: u64,
+    /// The first bytes, and the last ones before the offset.
+    head: Vec<u8>,
+    recent: Vec<u8>,
+}
+
+impl Track {
+    /// Starts at the offset of a file.
+    pub(super) fn new(file: &File, offset: u64) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            modified: modified(&metadata),
+            offset,
+            head: bytes(file, 0, offset.min(SAMPLE_BYTES))?,
+            recent: bytes(file, offset.saturating_sub(SAMPLE_BYTES), offset)?,
+        })
+    }
+
+    /// Notes when the file was last written.
+    pub(super) fn look(&mut self, file: &File) -> io::Result<Metadata> {
+        let metadata = file.metadata()?;
+        self.modified = modified(&metadata);
+        Ok(metadata)
+    }
+
+    /// Moves over bytes that were read.
+    pub(super) fn pass(&mut self, bytes: &[u8]) {
+        const SAMPLE: usize = SAMPLE_BYTES as usize;
+        let room = SAMPLE.saturating_sub(self.head.len());
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.recent
+            .extend_from_slice(&bytes[bytes.len().saturating_sub(SAMPLE)..]);
+        // Moved together rarely, not for each line.
+        if self.recent.len() > 8 * SAMPLE {
+            self.recent.drain(..self.recent.len() - SAMPLE);
+        }
+        self.offset += bytes.len() as u64;
+    }
+
+    /// The position.
+    pub(super) fn place(&self) -> Place {
+        let recent = self.recent.len().saturating_sub(SAMPLE_BYTES as usize);
+        Place {
+            device: self.device,
+            inode: self.inode,
+            offset: self.offset,
+            head: crc32fast::hash(&self.head),
+            tail: crc32fast::hash(&self.recent[recent..]),
+            modified: self.modified,
+        }
+    }
+}
+
+/// The checksum of the bytes from `from` to before `to`.
+fn checksum(file: &File, from: u64, to: u64) -> io::Result<u32> {
+    Ok(crc32fast::hash(&bytes(file, from, to)?))
+}
+
+fn bytes(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(to - from).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(bytes)
+}
+
+fn modified(metadata: &Metadata) -> i64 {
+    let nanoseconds = metadata.mtime_nsec();
+    metadata
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}
+
+/// A file of the series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// Oldest first: time of the last write, rotated before current, higher number first.
+    order: (i64, bool, std::cmp::Reverse<u64>),
+}
+
+/// Where to go on.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// In this file, which was read before.
+    Same(File),
+    /// At the beginning of this file; the one that was read before is gone or was emptied.
+    Other(File),
+    /// There is no file yet.
+    None,
+}
+
+/// The file in which a position is; otherwise the first one written after it.
+pub(super) fn find(path: &Path, place: &Place) -> io::Result<Found> {
+    let members = series(path)?;
+    let mut copy = None;
+    for member in &members {
+        let Ok(file) = File::open(&member.path) else {
+            continue;
+        };
+        if !place.fits(&file)? {
+            continue;
+        }
+        if place.is_in(&file.metadata()?) {
+            return Ok(Found::Same(file));
+        }
+        // Nothing distinguishes a copy of nothing.
+        if place.offset > 0 {
+            copy.get_or_insert(file);
+        }
+    }
+    if let Some(file) = copy {
+        return Ok(Found::Same(file));
+    }
+    let was_emptied =
+        |member: &&Member| (member.device, member.inode) == (place.device, place.inode);
+    if let Some(member) = members.iter().find(was_emptied) {
+        return Ok(Found::Other(File::open(&member.path)?));
+    }
+    let later = members
+        .iter()
+        .find(|member| member.order.0 > place.modified);
+    match later.or(members.last()) {
+        Some(member) => Ok(Found::Other(File::open(&member.path)?)),
+        None => Ok(Found::None),
+    }
+}
+
+/// The file that was begun after the one that is open.
+pub(super) fn after(path: &Path, file: &File) -> io::Result<Option<File>> {
+    let metadata = file.metadata()?;
+    let members = series(path)?;
+    let own = |member: &Member| (member.device, member.inode) == (metadata.dev(), metadata.ino());
+    let next = match members.iter().position(own) {
+        Some(index) => members.get(index + 1),
+        // It was deleted.
+        None => {
+            let since = modified(&metadata);
+            members
+                .iter()
+                .find(|member| member.order.0 >= since)
+                .or(members.last())
+        }
+    };
+    next.map(|member| File::open(&member.path)).transpose()
+}
+
+/// Whether the path names the open file.
+pub(super) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
+        // Between two renames there is none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first file of the series: with `oldest` the one that was written first, else the current one.
+pub(super) fn first(path: &Path, oldest: bool) -> io::Result<Option<File>> {
+    let members = series(path)?;
+    let wanted = |member: &&Member| oldest || member.path == path;
+    let first = members.iter().find(wanted);
+    first.map(|member| File::open(&member.path)).transpose()
+}
+
+/// The files of a series, oldest first: `NAME`, `NAME.1`, `NAME-20260101`, `STEM-20260101.EXTENSION`.
+fn series(path: &Path) -> io::Result<Vec<Member>> {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut members = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let found = entry.file_name().to_string_lossy().into_owned();
+        let Some(number) = number_in_series(&name, &found) else {
+            continue;
+        };
+        let member = path.with_file_name(&found);
+        // It may have been renamed since.
+        let Ok(metadata) = fs::metadata(&member) else {
+            continue;
+        };
+        if !metadata.is_file() || members.len() >= SERIES_MAX {
+            continue;
+        }
+        let is_current = found == *name;
+        members.push(Member {
+            path: member,
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            order: (modified(&metadata), is_current, std::cmp::Reverse(number)),
+        });
+    }
+    members.sort_by_key(|member| member.order);
+    Ok(members)
+}
+
+/// The number of a file of the series of `name`, 0 for `name` itself; `None` for other files.
+fn number_in_series(name: &str, found: &str) -> Option<u64> {
+    if found == name {
+        return Some(0);
+    }
+    if PACKED.iter().any(|ending| found.ends_with(ending)) {
+        return None;
+    }
+    let within = |text: &str| {
+        let text = text.strip_prefix(['.', '-', '_'])?;
+        let fits = |b: u8| b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.' | b'T');
+        let is_number = text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(fits);
+        // A date is no count of rotations, but orders no worse.
+        is_number.then(|| text.parse().unwrap_or(0))
+    };
+    if let Some(number) = found.strip_prefix(name).and_then(within) {
+        return Some(number);
+    }
+    let (stem, extension) = name.rsplit_once('.')?;
+    let rest = found.strip_prefix(stem)?.strip_suffix(extension)?;
+    within(rest.strip_suffix('.')?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_is_known_by_its_names() {
+        for (found, number) in [
+            ("a.csv", Some(0)),
+            ("a.csv.1", Some(1)),
+            ("a.csv.12", Some(12)),
+            ("a.csv-20260101", Some(20_260_101)),
+            ("a-20260101.csv", Some(20_260_101)),
+            ("a-2026-01-01T10.csv", Some(0)),
+            ("a.csv.1.gz", None),
+            ("a.csv.bak", None),
+            ("ab.csv", None),
+            ("a-b.csv", None),
+            ("a.cs", None),
+        ] {
+            assert_eq!(number_in_series("a.csv", found), number, "{found}");
+        }
+    }
+
+    #[test]
+    fn a_position_is_found_in_the_renamed_file_in_a_copy_and_not_in_a_rewritten_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let mut track = Track::new(&File::open(&path).unwrap(), 0).unwrap();
+        track.pass(b"one\n");
+        let place = track.place();
+        assert_eq!(
+            place,
+            Track::new(&File::open(&path).unwrap(), 4).unwrap().place()
+        );
+        assert_eq!(Place::read(&place.mark()).unwrap(), place);
+        let is_same = |path: &Path| matches!(find(path, &place).unwrap(), Found::Same(_));
+        assert!(is_same(&path));
+        let rotated = directory.path().join("a.log.1");
+        fs::rename(&path, &rotated).unwrap();
+        fs::write(&path, "six\n").unwrap();
+        assert!(is_same(&path));
+        // A copy in another file, and the file itself rewritten.
+        let copy = directory.path().join("a.log.2");
+        fs::copy(&rotated, &copy).unwrap();
+        fs::write(&rotated, "xxx\nyyy\n").unwrap();
+        assert!(is_same(&path));
+        fs::remove_file(&copy).unwrap();
+        assert!(matches!(find(&path, &place).unwrap(), Found::Other(_)));
+        fs::remove_file(&path).unwrap();
+        fs::remove_file(&rotated).unwrap();
+        assert!(matches!(find(&path, &place).unwrap(), Found::None));
+    }
+}

@@ -1,0 +1,3 @@
+//! The protocols, one module each.
+
+pub mod file;

@@ -1,0 +1,117 @@
+//! The source side: what a protocol implements so that its messages become elements.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+
+use crate::{Batch, Mark};
+
+/// The future of one step of a wrapper or an exporter.
+pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A step failed. The host ends the wrapper or exporter, and opens it again from the last stored mark
+/// after a pause that grows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrapperError {
+    /// The peer cannot be reached, ended the connection, or broke its protocol.
+    #[error("{text}")]
+    Peer {
+        /// What failed, with the peer's address or path.
+        text: String,
+        /// How to repair it, if known.
+        hint: Option<String>,
+    },
+    /// The settings cannot work as they are.
+    #[error("{text}")]
+    Settings {
+        /// The fault.
+        text: String,
+        /// How to repair it, if known.
+        hint: Option<String>,
+    },
+    /// The command does not exist, or its arguments do not fit.
+    #[error("{0}")]
+    Command(String),
+}
+
+impl WrapperError {
+    /// A fault of the peer without a hint.
+    pub fn peer(text: impl Into<String>) -> Self {
+        let (text, hint) = (text.into(), None);
+        Self::Peer { text, hint }
+    }
+
+    /// A fault of the settings without a hint.
+    pub fn settings(text: impl Into<String>) -> Self {
+        let (text, hint) = (text.into(), None);
+        Self::Settings { text, hint }
+    }
+
+    /// The same error with a hint.
+    #[must_use]
+    pub fn with_hint(mut self, text: impl Into<String>) -> Self {
+        if let Self::Peer { hint, .. } | Self::Settings { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    /// How to repair it, if known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Peer { hint, .. } | Self::Settings { hint, .. } => hint.as_deref(),
+            Self::Command(_) => None,
+        }
+    }
+}
+
+/// A call of one of the `[[command]]`s of a wrapper's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Its name in the file.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// A source of elements: one connection to a peer, in one protocol.
+///
+/// The host calls one step at a time:
+/// 1. [`Wrapper::next`], unless the bytes of batches that are not stored yet reach the host's bound. A
+///    wrapper whose peer can wait reads from it only here, so the bound holds the peer back.
+/// 2. [`Wrapper::stored`], in the order of the batches, once a batch has reached the level of its
+///    streams. Only here may the peer be told that its messages have arrived.
+/// 3. [`Wrapper::command`], at any time in between.
+///
+/// Marks: the host opens a wrapper with the mark of the last stored batch, or without one if there is
+/// none. Where the peer can repeat what it sent after a mark, elements are stored exactly once.
+pub trait Wrapper: Send {
+    /// The next batch, at most [`crate::BATCH_BYTES_MAX`]. Dropping the future loses nothing: the next
+    /// call continues where it was.
+    ///
+    /// # Errors
+    /// The peer failed; see [`WrapperError`].
+    fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>>;
+
+    /// The batch with this mark and all batches before it have reached the level of their streams.
+    ///
+    /// # Errors
+    /// The peer cannot be told.
+    fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
+        let _ = mark;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Calls a command at the peer; returns the peer's answer.
+    ///
+    /// # Errors
+    /// There is no such command, the peer refused it, or it cannot be reached. The host goes on after
+    /// [`WrapperError::Command`], and opens the wrapper again after any other.
+    fn command<'a>(&'a mut self, command: &'a Command) -> Step<'a, Result<Value, WrapperError>> {
+        let text = format!("this wrapper has no command {:?}", command.name);
+        Box::pin(std::future::ready(Err(WrapperError::Command(text))))
+    }
+}
