@@ -102,6 +102,20 @@ pub fn schema(fields: &[DataField]) -> Result<StreamSchema, MappingError> {
     }
 }
 
+/// The structure of an element by itself: its names and types, without units and descriptions.
+#[must_use]
+pub fn fields(element: &GsnElement) -> Vec<DataField> {
+    let fields = element.names.iter().zip(&element.types);
+    let field = |(name, data_type): (&String, &DataType)| DataField {
+        name: name.clone(),
+        data_type: *data_type,
+        declared: String::new(),
+        unit: String::new(),
+        description: String::new(),
+    };
+    fields.map(field).collect()
+}
+
 /// What a server sends for a field without a description.
 const NO_DESCRIPTION: &str = "Not Provided";
 

@@ -105,13 +105,23 @@ impl Condition {
 /// All kinds of wrappers.
 #[must_use]
 pub fn wrapper_kinds() -> &'static [WrapperKind] {
-    &[kinds::file::WRAPPER]
+    &[
+        kinds::file::WRAPPER,
+        kinds::gsn::ASYNC_WRAPPER,
+        kinds::gsn::PUSH_WRAPPER,
+        kinds::gsn::SYNC_WRAPPER,
+    ]
 }
 
 /// All kinds of exporters.
 #[must_use]
 pub fn exporter_kinds() -> &'static [ExporterKind] {
-    &[kinds::file::EXPORTER]
+    &[
+        kinds::file::EXPORTER,
+        kinds::gsn::ASYNC_EXPORTER,
+        kinds::gsn::PUSH_EXPORTER,
+        kinds::gsn::SYNC_EXPORTER,
+    ]
 }
 
 impl WrapperFile {

@@ -1,3 +1,4 @@
 //! The protocols, one module each.
 
 pub mod file;
+pub mod gsn;
