@@ -13,6 +13,7 @@ use chappe_transport::zeromq::{Connection, Dealer, Message, Security};
 use chappe_transport::{Clock, Drops};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::directory::{Directory, Structures, failed};
 use super::{body, check_endpoint, limits};
@@ -20,6 +21,8 @@ use crate::{
     Batch, Exporter, ExporterFile, ExporterKind, Part, Refused, Step, WrapperError, Written,
 };
 
+/// The pause before a connection is tried again.
+const REDIAL: Duration = Duration::from_millis(500);
 const TWICE: &str = "after a connection or this node ended before the answer: GSN drops an element whose time it has";
 
 /// The kind for GSN's `zeromq-sync`.
@@ -73,7 +76,7 @@ struct SyncSettings {
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,
-    /// Time for an answer, after which the connection is made again. Default: 30.
+    /// Time for a connection, and for an answer, after which the connection is made again. Default: 30.
     #[serde(default = "patience_default")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     patience_s: u64,
@@ -92,7 +95,7 @@ struct PushSettings {
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,
-    /// Time for an answer, after which the connection is made again. Default: 30.
+    /// Time for a connection, and for an answer, after which the connection is made again. Default: 30.
     #[serde(default = "patience_default")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     patience_s: u64,
@@ -193,14 +196,24 @@ impl Exporter for Deliverer {
 }
 
 impl Deliverer {
+    /// Connects. The directory stays meanwhile: a sensor listens only once it knows its structure.
+    async fn connect(&self) -> Result<Connection, WrapperError> {
+        let until = Instant::now() + self.patience;
+        loop {
+            let dialed = Dealer::connect(&self.endpoint, Security::NullFrom2, limits()).await;
+            match dialed {
+                Ok(connection) => return Ok(connection),
+                Err(error) if Instant::now() + REDIAL >= until => return Err(failed(&error)),
+                Err(_) => tokio::time::sleep(REDIAL).await,
+            }
+        }
+    }
+
     /// Delivers the elements of a part. The connection is kept only if all were answered.
     async fn deliver(&mut self, part: &Part, written: &mut Written) -> Result<(), WrapperError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => {
-                let dialed = Dealer::connect(&self.endpoint, Security::NullFrom2, limits()).await;
-                dialed.map_err(|error| failed(&error))?
-            }
+            None => self.connect().await?,
         };
         let mut machine = Delivery::new(self.window, self.patience);
         let mut flight = Flight::new(&mut machine, &mut connection);

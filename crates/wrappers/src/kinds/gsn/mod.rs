@@ -156,9 +156,14 @@ impl Target {
     }
 }
 
-/// Limits of connections with GSN: no heartbeats, which ZMTP 2.0 does not have.
+/// Limits of connections with GSN. Its servers expect a queue without a limit at the publisher, and are slower than
+/// Chappe: the queue holds a burst of some seconds.
 fn limits() -> Limits {
-    Limits::default()
+    Limits {
+        send_messages: 100_000,
+        send_bytes: 32 << 20,
+        ..Limits::default()
+    }
 }
 
 /// The one frame of a message, which follows an empty one between a REQ and a REP.

@@ -197,8 +197,9 @@ async fn an_element_that_is_not_stored_is_not_written() {
         let text = format!("kind = \"gsn-zeromq-push\"\nlisten = \"{at}\"\n{STREAM}");
         let mut first = wrapper(&text, None);
         listen(&mut *first).await;
-        let more =
-            format!("kind = \"gsn-zeromq-push\"\nstreams = [\"plant.line\"]\nendpoint = \"{at}\"");
+        let more = format!(
+            "kind = \"gsn-zeromq-push\"\nstreams = [\"plant.line\"]\nendpoint = \"{at}\"\npatience_s = 1"
+        );
         let mut exporter = exporter(&more);
         let one = batch([1]);
         let received = tokio::select! {
