@@ -6,6 +6,7 @@ mod account;
 mod device;
 mod link;
 mod stream;
+mod wrapper;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,6 +21,9 @@ pub(crate) use account::{Account, AccountAdd, AccountList, AccountRenew, Account
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use stream::{Stream, StreamCompleteness, StreamCreate, StreamRemove, Write};
+pub(crate) use wrapper::{
+    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+};
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.
 #[derive(Debug, Parser)]
@@ -114,6 +118,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link list --watch"
     )]
     Link(Link),
+    /// Wrappers, which read peers of any protocol into streams, and exporters, which write streams to peers.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
+    )]
+    Wrapper(Wrapper),
     /// Create and remove streams, and show what they lack.
     #[command(
         subcommand,
@@ -447,10 +457,10 @@ pub(crate) struct Dds {
 /// Flags of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A stream, a device (name, endpoint, key or address), a virtual sensor or a link.
+    /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link or a wrapper.
     pub name: String,
-    /// What the name is. Default: the first of stream, device, sensor and link that has it.
-    #[arg(long, value_parser = ["stream", "device", "sensor", "link"])]
+    /// What the name is. Default: the first of stream, device, sensor, link and wrapper that has it.
+    #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper"])]
     pub kind: Option<String>,
     /// The node.
     #[command(flatten)]
@@ -524,6 +534,10 @@ pub(crate) enum SchemaOf {
     Node,
     /// A virtual sensor.
     Sensor,
+    /// A wrapper.
+    Wrapper,
+    /// An exporter.
+    Exporter,
 }
 
 /// Verbs of `data`.

@@ -67,6 +67,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Stream(verb) => command::stream::run(verb, json),
         Command::Why(flags) => command::why::run(flags, json),
         Command::Link(verb) => command::link::run(verb, json),
+        Command::Wrapper(verb) => command::wrapper::run(verb, json),
         Command::Dds(flags) => command::dds::run(flags, json),
         Command::Key(verb) => command::key::run(verb, json),
         Command::Exi(verb) => command::exi::run(verb, json),

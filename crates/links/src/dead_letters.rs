@@ -1,5 +1,6 @@
 //! Dead letters: elements that a link could not store in their stream, or that a contact point
-//! refused.
+//! refused. Wrappers and exporters keep theirs here too: messages that they could not decode, and
+//! elements that a peer refused.
 //!
 //! They are kept in the log's stream `dead-letters/LINK`, each with its own schema, so that they
 //! can be sent again once the cause is removed. A later record marks a letter as sent again or
@@ -30,8 +31,8 @@ const LOOK_BACK: usize = 1_024;
 /// Letters dropped before the log is trimmed; reason: each trim mark is a record.
 const TRIM_STEP: usize = 64;
 
-/// The dead letters of a link.
-pub(crate) struct DeadLetters {
+/// The dead letters of a link, a wrapper or an exporter.
+pub struct DeadLetters {
     store: Store,
     name: String,
     /// Created with the first letter; reason: a stream of the log stays for good, and most links
@@ -68,6 +69,21 @@ enum Entry {
     StartPosition(String, Position),
     /// An element that a contact point refused.
     Refused(Refused),
+    /// A letter of a wrapper or an exporter.
+    Message(Message),
+}
+
+/// A message that a wrapper could not decode, or an element that the peer of an exporter refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The stream here, if it is known.
+    pub stream: Option<String>,
+    /// Why it is dead.
+    pub reason: String,
+    /// When it was received.
+    pub received: Timestamp,
+    /// The message as received, or the element as JSON.
+    pub bytes: Vec<u8>,
 }
 
 /// An element that could not be stored.
@@ -119,8 +135,11 @@ impl DeadLetters {
         Self::named(store, &config.name, config.limits.dead_letters)
     }
 
-    /// The dead letters of this name, at most `most`.
-    pub(crate) fn named(store: &StreamStore, name: &str, most: u64) -> Result<Self, LinkError> {
+    /// The dead letters of this name, at most `most`. Reads all that are there.
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub fn named(store: &StreamStore, name: &str, most: u64) -> Result<Self, LinkError> {
         let (store, name) = (store.store().clone(), format!("{PREFIX}{name}"));
         let stream = store
             .existing(&name)
@@ -194,6 +213,37 @@ impl DeadLetters {
         self.keep(refused.letter.received, Entry::Refused(refused))
     }
 
+    /// Queues a message; it is safe when the result resolves. Waits for the disk if it is the first.
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub fn put_message(&self, message: Message) -> Result<Appended, LinkError> {
+        self.keep(message.received, Entry::Message(message))
+    }
+
+    /// The messages from a number on, at most `count`, with their numbers. Reads the disk.
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub fn messages(&self, from: u64, count: usize) -> Result<Vec<(u64, Message)>, LinkError> {
+        let letters = self.lock_state().letters.clone();
+        let numbers = letters.range(from..).take(count);
+        // One that is not safe yet, or damaged, is not listed.
+        let message = |number: &u64| Some((*number, self.message(*number).ok()?));
+        Ok(numbers.filter_map(message).collect())
+    }
+
+    /// The message of this number. Reads the disk.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn message(&self, number: u64) -> Result<Message, LinkError> {
+        match self.entry(number)? {
+            Entry::Message(message) => Ok(message),
+            _ => Err(LinkError::NoLetter(number)),
+        }
+    }
+
     /// Queues a stream's start position; it is safe when the result resolves.
     pub(crate) fn put_start_position(
         &self,
@@ -241,7 +291,10 @@ impl DeadLetters {
     }
 
     /// Discards the letters of these numbers, or all.
-    pub(crate) fn discard(&self, numbers: Option<&[u64]>) -> Result<(), LinkError> {
+    ///
+    /// # Errors
+    /// There is no letter of a number; errors of the log.
+    pub fn discard(&self, numbers: Option<&[u64]>) -> Result<(), LinkError> {
         let Some(numbers) = numbers else {
             let mut state = self.lock_state();
             state.letters.clear();
@@ -286,7 +339,8 @@ impl DeadLetters {
     }
 
     /// The number of letters.
-    pub(crate) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.lock_state().letters.len() as u64
     }
 
@@ -332,7 +386,7 @@ impl DeadLetters {
                     let contact = Contact::parse(&refused.contact, 0).ok();
                     (refused.letter, contact.map(|it| it.address.to_string()))
                 }
-                // Not safe yet, or damaged: it is not listed.
+                // Not safe yet, or damaged: it is not listed. Links have no messages.
                 _ => continue,
             };
             shown.push(DeadLetter {
@@ -375,7 +429,10 @@ impl DeadLetters {
     }
 
     /// Marks a letter as sent again; the mark is stored when the future resolves.
-    pub(crate) async fn sent_again(&self, number: u64) -> Result<(), LinkError> {
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub async fn sent_again(&self, number: u64) -> Result<(), LinkError> {
         let marked = self.mark(number)?;
         marked.await.map_err(chappe_stream::StoreError::from)?;
         Ok(())
@@ -414,7 +471,9 @@ impl DeadLetters {
 impl LetterState {
     fn note(&mut self, number: u64, entry: &Entry) {
         match entry {
-            Entry::Letter(_) | Entry::Refused(_) => drop(self.letters.insert(number)),
+            Entry::Letter(_) | Entry::Refused(_) | Entry::Message(_) => {
+                self.letters.insert(number);
+            }
             Entry::SentAgain(letter) => drop(self.letters.remove(letter)),
             Entry::StartPosition(stream, at) => {
                 let began = self

@@ -16,6 +16,7 @@ import * as registry from './page-registry.js';
 import * as sensors from './page-sensors.js';
 import * as streams from './page-streams.js';
 import * as topics from './page-topics.js';
+import * as wrappers from './page-wrappers.js';
 import { setSign } from './semaphore.js';
 import { named, needsLook } from './topic-words.js';
 
@@ -45,6 +46,13 @@ const PAGES = [
     alert: () => model.links?.links?.some((one) => one.state === 'waiting' || one.dead_letters),
   },
   {
+    path: 'wrappers',
+    label: 'Wrappers',
+    page: wrappers,
+    count: () => wrapperCount(model.wrappers),
+    alert: () => wrapperTrouble(model.wrappers),
+  },
+  {
     path: 'dds',
     label: 'DDS',
     page: topics,
@@ -55,6 +63,15 @@ const PAGES = [
   { path: 'accounts', label: 'Accounts', page: accounts },
   { path: 'node', label: 'Node', page: node },
 ];
+
+function wrapperCount(both) {
+  return both ? both.wrappers.length + both.exporters.length : undefined;
+}
+
+function wrapperTrouble(both) {
+  const troubled = (one) => one.state === 'trouble' || one.state === 'failed' || one.error || one.dead_letters;
+  return both ? [...both.wrappers, ...both.exporters].some(troubled) : false;
+}
 
 const nav = document.getElementById('nav');
 const main = document.getElementById('page');

@@ -44,6 +44,7 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("page-sensors.js", JS),
     ("page-streams.js", JS),
     ("page-topics.js", JS),
+    ("page-wrappers.js", JS),
     ("range-chart.js", JS),
     ("ring.js", JS),
     ("semaphore.js", JS),

@@ -15,6 +15,14 @@ const SOURCES = {
   },
   links: { url: path('links'), everyMs: 5_000, pick: (body) => body },
   topics: { url: path('dds'), everyMs: 5_000, pick: (body) => body },
+  wrappers: {
+    url: [path('wrappers'), path('exporters')],
+    everyMs: 5_000,
+    pick: ([wrappers, exporters]) => ({
+      wrappers: wrappers.wrappers ?? [],
+      exporters: exporters.exporters ?? [],
+    }),
+  },
   drops: { url: path('drops'), everyMs: 5_000, pick: (body) => body.drops ?? [] },
 };
 const NOTICE_DELAY_MS = 150;
@@ -29,6 +37,7 @@ export const model = {
   sensors: null,
   links: null,
   topics: null,
+  wrappers: null,
   drops: null,
 };
 export const errors = {};
@@ -49,7 +58,8 @@ export async function refresh(kind) {
   reading[kind] = true;
   const { url, pick } = SOURCES[kind];
   try {
-    model[kind] = pick(await read(url));
+    const answer = Array.isArray(url) ? Promise.all(url.map((one) => read(one))) : read(url);
+    model[kind] = pick(await answer);
     errors[kind] = null;
   } catch (error) {
     errors[kind] = error;

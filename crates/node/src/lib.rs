@@ -37,6 +37,7 @@ mod notices;
 mod observability;
 mod permits;
 mod registrar;
+mod reload;
 mod scrub;
 mod sensors;
 mod shared;
@@ -46,6 +47,7 @@ mod streams;
 mod tasks;
 mod view;
 mod why;
+mod wrappers;
 mod written;
 
 pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};

@@ -47,6 +47,7 @@ pub(crate) fn measure(app: &Shared) {
     measure_streams(app);
     let readers = crate::completeness::readers(app, None);
     metrics.readers.measure(readers);
+    metrics.wrappers.measure(app);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

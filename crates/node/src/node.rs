@@ -29,6 +29,7 @@ use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
 
 /// Tasks to run between two polls of the sockets; reason: with hundreds of busy links and sensors,
@@ -105,6 +106,8 @@ impl Node {
             producers: Producers::default(),
             defining: tokio::sync::Mutex::default(),
             sensors: Sensors::default(),
+            wrappers: Wrappers::default(),
+            exporters: Exporters::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
             #[cfg(feature = "dds")]
@@ -149,6 +152,8 @@ impl Node {
         };
         tasks.spawn(http::serve(listener, serving));
         tasks.spawn(crate::sensors::watch(app.clone()));
+        tasks.spawn(crate::wrappers::watch_wrappers(app.clone()));
+        tasks.spawn(crate::wrappers::watch_exporters(app.clone()));
         if app.config.discovery.enabled {
             tasks.spawn(crate::devices::watch(app.clone()));
         }

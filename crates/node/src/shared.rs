@@ -17,6 +17,7 @@ use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::storage::Storage;
+use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
 
 /// The handle by which tasks and the HTTP server share a running node.
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) registrar: Registrar,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
+    pub(crate) wrappers: Wrappers,
+    pub(crate) exporters: Exporters,
     /// The links to and from other nodes, once they are started.
     pub(crate) exchange: OnceLock<Exchange>,
     /// The node in the distributed hash table, if configured.

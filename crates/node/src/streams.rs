@@ -51,7 +51,11 @@ impl StreamSpec {
         self.define_or_take(app, |_| false).await
     }
 
-    async fn define_or_take(
+    /// Opens the stream without registering it, taking it over from another owner if `may_take` accepts it.
+    ///
+    /// # Errors
+    /// The name belongs to another source, there are too many streams, or the log failed.
+    pub(crate) async fn define_or_take(
         &self,
         app: &Shared,
         may_take: impl Fn(&str) -> bool,

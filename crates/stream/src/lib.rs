@@ -49,7 +49,7 @@ pub use store::{
     SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
     WrittenFollower, origin_cursor,
 };
-pub use timestamp::Timestamp;
+pub use timestamp::{CivilTime, Timestamp};
 pub use window::{
     Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
 };

@@ -20,19 +20,71 @@ pub struct Timestamp(pub i64);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.0.div_euclid(NANOS), self.0.rem_euclid(NANOS));
-        let (days, second) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        let CivilTime {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            nanosecond,
+        } = self.civil();
         write!(
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
         )?;
-        if nanos != 0 {
-            let fraction = format!("{nanos:09}");
+        if nanosecond != 0 {
+            let fraction = format!("{nanosecond:09}");
             write!(f, ".{}", fraction.trim_end_matches('0'))?;
         }
         f.write_str("Z")
+    }
+}
+
+/// A date and a time of day of the Gregorian calendar, of whatever zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CivilTime {
+    /// The year.
+    pub year: i64,
+    /// The month, 1 to 12.
+    pub month: i64,
+    /// The day of the month, from 1.
+    pub day: i64,
+    /// The hour, 0 to 23.
+    pub hour: i64,
+    /// The minute, 0 to 59.
+    pub minute: i64,
+    /// The second, 0 to 59.
+    pub second: i64,
+    /// The nanosecond, 0 to 999,999,999.
+    pub nanosecond: i64,
+}
+
+impl CivilTime {
+    /// The moment, in a zone `offset_s` seconds east of Greenwich. `None` if there is no such date or
+    /// time of day, or a [`Timestamp`] cannot hold it.
+    #[must_use]
+    pub fn timestamp(self, offset_s: i64) -> Option<Timestamp> {
+        let ranges = [
+            (self.year, 0..=9_999),
+            (self.month, 1..=12),
+            (self.day, 1..=31),
+            (self.hour, 0..=23),
+            (self.minute, 0..=59),
+            (self.second, 0..=59),
+            (self.nanosecond, 0..=NANOS - 1),
+            (offset_s, -DAY_S + 1..=DAY_S - 1),
+        ];
+        if !ranges.iter().all(|(number, range)| range.contains(number)) {
+            return None;
+        }
+        let days = days(self.year, self.month, self.day);
+        if date(days) != (self.year, self.month, self.day) {
+            return None;
+        }
+        let seconds = days * DAY_S + self.hour * 3_600 + self.minute * 60 + self.second - offset_s;
+        let nanoseconds = seconds.checked_mul(NANOS)?;
+        nanoseconds.checked_add(self.nanosecond).map(Timestamp)
     }
 }
 
@@ -57,19 +109,12 @@ impl Timestamp {
         }
         let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
         let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        if !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
-            return None;
-        }
-        let days = days(year, month, day);
-        if date(days) != (year, month, day) {
-            return None;
-        }
         let mut rest = &text[19..];
-        let mut nanos = 0;
+        let mut nanosecond = 0;
         if let Some(fraction) = rest.strip_prefix('.') {
             let length = fraction.bytes().take_while(u8::is_ascii_digit).count();
             let digits = &fraction[..length.min(9)];
-            nanos = format!("{digits:0<9}")
+            nanosecond = format!("{digits:0<9}")
                 .parse()
                 .ok()
                 .filter(|_| length > 0)?;
@@ -79,8 +124,33 @@ impl Timestamp {
             "Z" | "z" => 0,
             _ => offset(rest)?,
         };
-        let seconds = days * DAY_S + hour * 3_600 + minute * 60 + second - offset;
-        seconds.checked_mul(NANOS)?.checked_add(nanos).map(Self)
+        let civil = CivilTime {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            nanosecond,
+        };
+        civil.timestamp(offset)
+    }
+
+    /// The date and the time of day in UTC.
+    #[must_use]
+    pub fn civil(self) -> CivilTime {
+        let (seconds, nanosecond) = (self.0.div_euclid(NANOS), self.0.rem_euclid(NANOS));
+        let (days, second) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));
+        let (year, month, day) = date(days);
+        CivilTime {
+            year,
+            month,
+            day,
+            hour: second / 3_600,
+            minute: second / 60 % 60,
+            second: second % 60,
+            nanosecond,
+        }
     }
 }
 
@@ -149,6 +219,8 @@ mod tests {
         for day in (-100_000..100_000).step_by(7) {
             let (year, month, of_month) = date(day);
             assert_eq!(days(year, month, of_month), day);
+            let moment = Timestamp(day * DAY_S * NANOS / 16 - 1);
+            assert_eq!(moment.civil().timestamp(0), Some(moment));
         }
         for text in [
             "",

@@ -22,6 +22,9 @@ pub struct Delivery {
     pub back_pressure: &'static str,
 }
 
+/// Prints a file for the peer at an address.
+pub type Browse = fn(&str) -> Result<String, WrapperError>;
+
 /// A kind of wrapper.
 pub struct WrapperKind {
     /// The value of `kind` in its files.
@@ -36,8 +39,8 @@ pub struct WrapperKind {
     pub open: fn(WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError>,
     /// The JSON Schema of the keys of the kind.
     pub schema: fn() -> Schema,
-    /// Prints a file for the peer at an address, as far as the peer describes itself.
-    pub browse: Option<fn(&str) -> Result<String, WrapperError>>,
+    /// Prints a file for a peer, as far as the peer describes itself.
+    pub browse: Option<Browse>,
 }
 
 /// What a wrapper is opened with.
@@ -161,5 +164,37 @@ impl<C: crate::CommonKeys> crate::PeerFile<C> {
         let known: Vec<&str> = known.collect();
         let hint = format!("valid kinds: {}", known.join(", "));
         self.fault("kind", format!("{name:?} is not a kind"), Some(hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../docs/wrappers.md");
+
+    #[test]
+    fn the_documentation_has_a_row_for_each_kind() {
+        for kind in wrapper_kinds() {
+            let Delivery {
+                acknowledges,
+                resumes,
+                may_double,
+                may_miss,
+                back_pressure,
+            } = kind.delivery;
+            let name = kind.name;
+            let row = format!(
+                "| `{name}` | {acknowledges} | {resumes} | {may_double} | {may_miss} | {back_pressure} |"
+            );
+            assert!(DOCUMENT.contains(&row), "{row}");
+        }
+        for kind in exporter_kinds() {
+            let row = format!(
+                "| `{}` | {} | {} |",
+                kind.name, kind.written, kind.may_double
+            );
+            assert!(DOCUMENT.contains(&row), "{row}");
+        }
     }
 }

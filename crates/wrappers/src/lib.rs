@@ -17,6 +17,7 @@ pub mod dpws;
 mod exporter;
 mod kind;
 mod kinds;
+mod schema;
 mod wrapper;
 
 pub use batch::{
@@ -29,9 +30,10 @@ pub use descriptor::{
 };
 pub use exporter::{Exporter, Refused, Written};
 pub use kind::{
-    Condition, Delivery, ExporterKind, ExporterOpening, WrapperKind, WrapperOpening,
+    Browse, Condition, Delivery, ExporterKind, ExporterOpening, WrapperKind, WrapperOpening,
     exporter_kinds, wrapper_kinds,
 };
+pub use schema::{exporter_schema, wrapper_schema};
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]

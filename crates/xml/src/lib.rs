@@ -24,6 +24,7 @@ mod error;
 mod event;
 mod limits;
 mod name;
+pub mod path;
 pub mod text;
 mod value;
 

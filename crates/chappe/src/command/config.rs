@@ -84,13 +84,16 @@ fn check(file: &Path, json: bool) -> Outcome {
             "valid": true,
             "file": file,
             "virtual_sensors": checked.sensors,
+            "wrappers": checked.wrappers,
+            "exporters": checked.exporters,
             "log_max_bytes": limit.bytes,
             "warnings": warnings,
         }));
     } else {
-        let sensors = checked.sensors.len();
+        let (sensors, wrappers) = (checked.sensors.len(), checked.wrappers.len());
+        let exporters = checked.exporters.len();
         output::line(format_args!(
-            "{} is valid, with {sensors} virtual sensors",
+            "{} is valid, with {sensors} virtual sensors, {wrappers} wrappers and {exporters} exporters",
             file.display()
         ));
         output::note(limit);
@@ -127,6 +130,8 @@ fn schema(of: SchemaOf) -> Outcome {
     let schema = match of {
         SchemaOf::Node => config::schema(),
         SchemaOf::Sensor => config::sensor_schema(),
+        SchemaOf::Wrapper => config::wrapper_schema(),
+        SchemaOf::Exporter => config::exporter_schema(),
     };
     output::line(serde_json::to_string_pretty(&schema)?);
     Ok(())

@@ -399,11 +399,16 @@ async fn resend(flags: Resend, json: bool) -> Outcome {
     let answer = node
         .post(&path(&flags.name, &format!("/dead-letters/{verb}")), body)
         .await?;
+    report_letters(&answer, flags.discard, json)
+}
+
+/// Prints what became of dead letters.
+pub(super) fn report_letters(answer: &Value, is_discarded: bool, json: bool) -> Outcome {
     let refused: Vec<&Value> = answer["refused"].as_array().into_iter().flatten().collect();
     if json {
-        output::json(&answer);
+        output::json(answer);
     } else {
-        let done = if flags.discard { "discarded" } else { "stored" };
+        let done = if is_discarded { "discarded" } else { "stored" };
         output::line(format_args!(
             "{} {done}, {} refused",
             answer["done"],

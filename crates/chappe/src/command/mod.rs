@@ -29,6 +29,7 @@ pub(crate) mod stream;
 pub(crate) mod trace;
 pub(crate) mod watch;
 pub(crate) mod why;
+pub(crate) mod wrapper;
 pub(crate) mod write;
 
 use clap::CommandFactory;

@@ -10,4 +10,5 @@ mod exi;
 mod floors;
 mod perf;
 mod query;
+mod wrappers;
 mod write;

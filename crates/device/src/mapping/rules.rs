@@ -17,15 +17,16 @@
 //! observed_property = "http://qudt.org/vocab/quantitykind/Mass"
 //! ```
 //!
-//! A path is a list of steps separated by `/`: local names (in any namespace), `*`, or `{namespace}name`. The
-//! last step may be an attribute `@name`, or `.` for the element itself. The first match counts.
+//! Paths are those of [`chappe_xml::path`]. The first match counts.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path;
 
 use chappe_soap::schema::{ValueFamily, parse_date_time};
 use chappe_stream::{Field, FieldType, Quality, StreamSchema, Timestamp, Value};
 use chappe_xml::Element;
+use chappe_xml::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -193,7 +194,7 @@ type RuleProblem = (Range<usize>, String, Option<&'static str>);
 
 impl FileRule {
     fn check(self) -> Result<Rule, RuleProblem> {
-        let path = |path: &Option<Spanned<String>>| path.as_ref().map(Path::parse).transpose();
+        let path = |path: &Option<Spanned<String>>| path.as_ref().map(parse_path).transpose();
         if column_name(self.stream.get_ref()) != *self.stream.get_ref() {
             let message = format!("stream = {:?} is not a stream name", self.stream.get_ref());
             return Err((self.stream.span(), message, Some("use a-z, 0-9 and _")));
@@ -202,7 +203,7 @@ impl FileRule {
         let mut fields = Vec::new();
         let mut paths = Vec::new();
         for field in self.field {
-            paths.push(Path::parse(&field.path)?);
+            paths.push(parse_path(&field.path)?);
             let span = field.name.span();
             if *field.field_type.get_ref() == FieldType::Samples {
                 let hint = "samples are mapped from flat events and SDC waveforms";
@@ -323,7 +324,7 @@ impl Rule {
                 mapped.troubles.push(Trouble::new(reason, detail));
             };
             let mut source_time = received;
-            if let Some((text, _)) = self.time.as_ref().and_then(|path| path.text(root)) {
+            if let Some(text) = self.time.as_ref().and_then(|path| path.first_text(root)) {
                 match parse_date_time(text.trim()) {
                     Ok(nanoseconds) => source_time = Timestamp(nanoseconds),
                     Err(error) => trouble("rules_time", error.to_string()),
@@ -332,11 +333,11 @@ impl Rule {
             let mut values = Vec::new();
             let mut taken = Vec::new();
             for (path, field) in self.paths.iter().zip(&self.offer.schema.fields) {
-                let Some((text, from)) = path.text(root) else {
+                let Some(text) = path.first_text(root) else {
                     values.push(Value::Null);
                     continue;
                 };
-                taken.push(from);
+                taken.push(path.top(root));
                 let value = flat::typed(family(field.field_type), false, text.trim());
                 values.push(value.unwrap_or_else(|why| {
                     trouble("rules_value", format!("{}: {why}", field.name));
@@ -351,8 +352,8 @@ impl Rule {
             element.key = self
                 .key
                 .as_ref()
-                .and_then(|path| path.text(root))
-                .map(|(text, _)| text);
+                .and_then(|path| path.first_text(root))
+                .map(Cow::into_owned);
             mapped.elements.push((index, element));
         }
     }
@@ -368,118 +369,12 @@ fn family(field_type: FieldType) -> ValueFamily {
     }
 }
 
-/// The steps to an element, and the part to read there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Path {
-    steps: Vec<Step>,
-    attribute: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
-    namespace: Option<String>,
-    /// `None` for `*`.
-    local: Option<String>,
-}
-
-impl Path {
-    fn parse(text: &Spanned<String>) -> Result<Self, RuleProblem> {
-        let wrong = |why: &str| {
-            let message = format!("path {:?} {why}", text.get_ref());
-            (
-                text.span(),
-                message,
-                Some("write a path like Readings/Reading/@value"),
-            )
-        };
-        let mut steps = Vec::new();
-        let mut rest = text.get_ref().as_str();
-        while !rest.is_empty() {
-            if let Some(attribute) = rest.strip_prefix('@') {
-                if attribute.is_empty() || attribute.contains('/') {
-                    return Err(wrong("continues after an attribute"));
-                }
-                return Ok(Self {
-                    steps,
-                    attribute: Some(attribute.to_owned()),
-                });
-            }
-            let (namespace, after) = match rest.strip_prefix('{') {
-                Some(open) => {
-                    let (namespace, after) = open
-                        .split_once('}')
-                        .ok_or_else(|| wrong("lacks a closing brace"))?;
-                    (Some(namespace.to_owned()), after)
-                }
-                None => (None, rest),
-            };
-            let (local, after) = after.split_once('/').unwrap_or((after, ""));
-            match local {
-                "" => return Err(wrong("has an empty step")),
-                "." => {}
-                "*" => steps.push(Step {
-                    namespace,
-                    local: None,
-                }),
-                _ => steps.push(Step {
-                    namespace,
-                    local: Some(local.to_owned()),
-                }),
-            }
-            rest = after;
-        }
-        Ok(Self {
-            steps,
-            attribute: None,
-        })
-    }
-
-    /// All elements that match the steps.
-    fn elements<'a>(&self, root: &'a Element) -> Vec<&'a Element> {
-        let mut here = vec![root];
-        for step in &self.steps {
-            here = here
-                .into_iter()
-                .flat_map(|e| e.elements().filter(|c| step.fits(c)))
-                .collect();
-        }
-        here
-    }
-
-    /// The text of the first match, and the child of the root that contains it.
-    fn text<'a>(&self, root: &'a Element) -> Option<(String, &'a Element)> {
-        let found = self
-            .elements(root)
-            .into_iter()
-            .find_map(|element| match &self.attribute {
-                Some(name) => {
-                    let mut attributes = element.attributes.iter();
-                    let (_, value) = attributes.find(|(other, _)| other.local == name.as_str())?;
-                    Some(value.clone().into_owned())
-                }
-                None => Some(element.text().into_owned()),
-            })?;
-        let top = match self.steps.first() {
-            Some(step) if self.steps.len() == 1 => root
-                .elements()
-                .find(|child| step.fits(child))
-                .unwrap_or(root),
-            _ => root,
-        };
-        Some((found, top))
-    }
-}
-
-impl Step {
-    fn fits(&self, element: &Element) -> bool {
-        self.local
-            .as_deref()
-            .is_none_or(|local| element.name.local == local)
-            && self
-                .namespace
-                .as_deref()
-                .is_none_or(|space| element.name.namespace == space)
-    }
+/// The path of a key of the file.
+fn parse_path(text: &Spanned<String>) -> Result<Path, RuleProblem> {
+    Path::parse(text.get_ref()).map_err(|error| {
+        let hint = "write a path like Readings/Reading/@value";
+        (text.span(), error.to_string(), Some(hint))
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A stream is removed only while its source is absent and no other node reads it. A present source
 //! would define it again at once, and a reader would wait for elements that never arrive.
 //!
-//! The source is looked up in the tables of devices, virtual sensors and links, not in the registry,
+//! The source is looked up in the tables of devices, virtual sensors, wrappers and links, not in the registry,
 //! because a source writes before its stream is registered. The stream is hidden in the catalogue
 //! before the last check: a source that already uses the stream is found by that check, and a later
 //! one finds no stream and defines it again after the removal.
@@ -22,6 +22,7 @@ use crate::links::{self, StateFile};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
+use crate::wrappers::{self, wrapper_name};
 use crate::written;
 
 /// Time between two checks for abandoned streams; reason: their age is counted in days.
@@ -74,7 +75,7 @@ impl RemovalError {
         match self {
             Self::Unknown(_) => "GET /api/v1/streams lists all streams",
             Self::Written { .. } => {
-                "remove the link or the virtual sensor first, or turn the device off"
+                "remove the link, the wrapper or the virtual sensor first, or turn the device off"
             }
             Self::Read { .. } => "remove the link on the other node first",
             Self::Holds { .. } => "--force removes the elements too (`?force=true` over HTTP)",
@@ -107,6 +108,8 @@ impl Entry {
             app.devices.is_present(&device)
         } else if let Some(link) = links::link_name(&source) {
             !links::is_removed(app, link)
+        } else if let Some(wrapper) = wrapper_name(&source) {
+            wrappers::exists(app, wrapper)
         } else if source == written::SOURCE {
             // A client that writes it later gets an error.
             false

@@ -1,6 +1,6 @@
 //! Distance to loss: how far each reader of a stream is from missing elements that retention removes.
 //!
-//! A reader is a virtual sensor, another node that reads over a link, or a DDS topic. Its distance is what
+//! A reader is a virtual sensor, another node that reads over a link, an exporter, or a DDS topic. Its distance is what
 //! remains if it read nothing more: the elements that the stream can still receive before retention may
 //! remove the first unread one, and the time until then, by the stream's present rate and the age of
 //! that element. The size limit of the whole log is not considered, because all streams share it.
@@ -27,6 +27,11 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
             if let Some(read) = bound.read {
                 add(&bound.stream, "sensor", &sensor.name, read);
             }
+        }
+    }
+    for exporter in app.exporters.all() {
+        for one in &exporter.streams {
+            add(&one.stream, "exporter", &exporter.name, one.read);
         }
     }
     let peers = app.exchange.get().map(crate::links::Exchange::peers);

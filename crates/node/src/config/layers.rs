@@ -331,6 +331,8 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
         key.path.as_str(),
         "data_directory"
             | "sensors_directory"
+            | "wrappers_directory"
+            | "exporters_directory"
             | "rules_directory"
             | "http.tls.certificate"
             | "http.tls.key"

@@ -35,7 +35,7 @@ pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
 pub use max_bytes::{Auto, MaxBytes};
 pub use sample::sample;
-pub use schema::{Key, keys, schema, sensor_schema};
+pub use schema::{Key, exporter_schema, keys, schema, sensor_schema, wrapper_schema};
 
 /// The configuration of a node (node.toml).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +54,14 @@ pub struct Config {
     /// Directory of the sensor files (*.toml), watched for changes. Relative to this file.
     #[schemars(length(min = 1))]
     pub sensors_directory: PathBuf,
+    /// Directory of the wrapper files (*.toml), watched for changes; each names a peer that is read into
+    /// streams. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub wrappers_directory: PathBuf,
+    /// Directory of the exporter files (*.toml), watched for changes; each names a peer that streams are
+    /// written to. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub exporters_directory: PathBuf,
     /// Directory of the path rules (*.toml) for events with nested structure, read when a device is
     /// attached. Relative to this file.
     #[schemars(length(min = 1))]
@@ -335,6 +343,8 @@ impl Default for Config {
             name: String::new(),
             data_directory: "chappe-data".into(),
             sensors_directory: "sensors".into(),
+            wrappers_directory: "wrappers".into(),
+            exporters_directory: "exporters".into(),
             rules_directory: "rules".into(),
             http: Http::default(),
             access: Access::default(),

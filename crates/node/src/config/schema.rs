@@ -59,6 +59,18 @@ pub fn sensor_schema() -> Value {
     chappe_stream::descriptor::descriptor_json_schema().to_value()
 }
 
+/// The schema of a wrapper file.
+#[must_use]
+pub fn wrapper_schema() -> Value {
+    chappe_wrappers::wrapper_schema()
+}
+
+/// The schema of an exporter file.
+#[must_use]
+pub fn exporter_schema() -> Value {
+    chappe_wrappers::exporter_schema()
+}
+
 /// All keys, in the order of the structs.
 #[must_use]
 pub fn keys() -> Vec<Key> {

@@ -20,9 +20,9 @@ use crate::links::{ChangeError, Exchange, Listening};
 use crate::shared::App;
 
 /// Default limit of dead letters in one answer; reason: a screen or two.
-const LETTERS_DEFAULT: usize = 100;
+pub(super) const LETTERS_DEFAULT: usize = 100;
 /// Maximum of dead letters in one answer.
-const LETTERS_MAX: usize = 1_000;
+pub(super) const LETTERS_MAX: usize = 1_000;
 
 /// Links in both directions.
 #[derive(Serialize, ToSchema)]
@@ -152,9 +152,9 @@ pub(super) async fn delete(
 #[into_params(parameter_in = Query)]
 pub(crate) struct LetterParams {
     /// The first number.
-    from: Option<u64>,
+    pub(super) from: Option<u64>,
     /// Maximum number of dead letters.
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
 }
 
 /// Dead letters of a link.
@@ -201,25 +201,25 @@ pub(super) async fn dead_letters(
 #[serde(deny_unknown_fields)]
 pub(crate) struct LetterNumbers {
     /// Their numbers; without this, all dead letters.
-    numbers: Option<Vec<u64>>,
+    pub(super) numbers: Option<Vec<u64>>,
 }
 
 /// The result of an action on dead letters.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(crate) struct LetterResult {
     /// The number of letters for which it succeeded.
-    done: u64,
+    pub(super) done: u64,
     /// The letters for which it failed.
-    refused: Vec<RefusedLetter>,
+    pub(super) refused: Vec<RefusedLetter>,
 }
 
 /// A dead letter for which an action failed.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RefusedLetter {
     /// Its number.
-    number: u64,
+    pub(super) number: u64,
     /// The reason.
-    why: String,
+    pub(super) why: String,
 }
 
 /// Stores dead letters after all (`send-again`), or deletes them (`discard`).
@@ -253,10 +253,7 @@ pub(super) async fn act_on_letters(
                 .collect()
         }
     };
-    let mut result = LetterResult {
-        done: 0,
-        refused: Vec::new(),
-    };
+    let mut result = LetterResult::default();
     for number in numbers {
         let outcome = match verb.as_str() {
             "send-again" => links.send_again(&name, number).await,

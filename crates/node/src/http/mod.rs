@@ -30,6 +30,7 @@ mod sensors;
 mod server;
 mod streams;
 mod units;
+mod wrappers;
 mod write;
 
 use std::sync::Arc;
@@ -187,6 +188,70 @@ pub(crate) fn routes() -> Routes {
             "act_on_dead_letters",
             OPERATE,
             links::act_on_letters,
+        )
+        .get("/wrappers", "list_wrappers", READ, wrappers::list)
+        .get("/wrappers/{name}", "get_wrapper", READ, wrappers::one)
+        // Its file may name any file and any address that the node reaches.
+        .put("/wrappers/{name}", "put_wrapper", ADMINISTER, wrappers::put)
+        .delete(
+            "/wrappers/{name}",
+            "remove_wrapper",
+            ADMINISTER,
+            wrappers::delete,
+        )
+        .get(
+            "/wrappers/{name}/dead-letters",
+            "list_wrapper_dead_letters",
+            READ,
+            wrappers::dead_letters,
+        )
+        .post(
+            "/wrappers/{name}/dead-letters/{verb}",
+            "act_on_wrapper_dead_letters",
+            OPERATE,
+            wrappers::act_on_letters,
+        )
+        .post(
+            "/wrappers/{name}/commands/{command}",
+            "call_wrapper_command",
+            OPERATE,
+            wrappers::command,
+        )
+        .get(
+            "/exporters",
+            "list_exporters",
+            READ,
+            wrappers::list_exporters,
+        )
+        .get(
+            "/exporters/{name}",
+            "get_exporter",
+            READ,
+            wrappers::one_exporter,
+        )
+        .put(
+            "/exporters/{name}",
+            "put_exporter",
+            ADMINISTER,
+            wrappers::put_exporter,
+        )
+        .delete(
+            "/exporters/{name}",
+            "remove_exporter",
+            ADMINISTER,
+            wrappers::delete_exporter,
+        )
+        .get(
+            "/exporters/{name}/dead-letters",
+            "list_exporter_dead_letters",
+            READ,
+            wrappers::exporter_letters,
+        )
+        .post(
+            "/exporters/{name}/dead-letters/discard",
+            "discard_exporter_dead_letters",
+            OPERATE,
+            wrappers::discard_exporter_letters,
         )
         .get("/dds", "get_dds", READ, dds::status)
         .get("/dds/idl/{name}", "get_idl", READ.by_stream(), dds::idl)

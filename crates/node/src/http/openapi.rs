@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, completeness, create, dds, devices, directory, entities, exchange, kad, links, live,
-    node, publish, query, range, sensors, streams, write,
+    node, publish, query, range, sensors, streams, wrappers, write,
 };
 use crate::shared::App;
 
@@ -63,6 +63,19 @@ use crate::shared::App;
         links::delete,
         links::dead_letters,
         links::act_on_letters,
+        wrappers::list,
+        wrappers::one,
+        wrappers::put,
+        wrappers::delete,
+        wrappers::dead_letters,
+        wrappers::act_on_letters,
+        wrappers::command,
+        wrappers::list_exporters,
+        wrappers::one_exporter,
+        wrappers::put_exporter,
+        wrappers::delete_exporter,
+        wrappers::exporter_letters,
+        wrappers::discard_exporter_letters,
         dds::status,
         dds::idl,
         kad::status,

@@ -12,7 +12,8 @@ use super::params::{self, Name, Params};
 use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
-use crate::sensors::{self, FileError, Sensor};
+use crate::reload::FileError;
+use crate::sensors::{self, Sensor};
 use crate::shared::App;
 
 /// All virtual sensors.
@@ -126,7 +127,7 @@ pub(super) async fn delete(
     written(done)
 }
 
-fn written(
+pub(super) fn written(
     done: Result<Result<(), FileError>, tokio::task::JoinError>,
 ) -> Result<StatusCode, Problem> {
     match done {

@@ -9,6 +9,7 @@ mod links;
 mod readers;
 #[cfg(feature = "dds")]
 mod topics;
+mod wrappers;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,7 @@ pub(crate) use links::{
 use readers::ReaderMetrics;
 #[cfg(feature = "dds")]
 pub(crate) use topics::measure as measure_topics;
+use wrappers::WrapperMetrics;
 
 /// Bucket bounds of request durations in seconds; reason: from a memory read to a query's time limit.
 const DURATION_BOUNDS: [f64; 8] = [0.000_5, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 30.0];
@@ -141,6 +143,8 @@ pub(crate) struct Metrics {
     pub(crate) kad: KadMetrics,
     /// Readers of streams.
     pub(crate) readers: ReaderMetrics,
+    /// Wrappers and exporters.
+    pub(crate) wrappers: WrapperMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: topics::TopicMetrics,
@@ -183,6 +187,7 @@ impl Default for Metrics {
             links: LinkMetrics::default(),
             kad: KadMetrics::default(),
             readers: ReaderMetrics::default(),
+            wrappers: WrapperMetrics::default(),
             #[cfg(feature = "dds")]
             topics: topics::TopicMetrics::default(),
             disk_free: Gauge::default(),
@@ -200,6 +205,7 @@ impl Metrics {
         self.links.register(&mut self.registry);
         self.kad.register(&mut self.registry);
         self.readers.register(&mut self.registry);
+        self.wrappers.register(&mut self.registry);
         #[cfg(feature = "dds")]
         self.topics.register(&mut self.registry);
         let r = &mut self.registry;

@@ -1,31 +1,29 @@
 //! The files of virtual sensors: read, checked, written.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use chappe_stream::{Descriptor, DescriptorError, check_name};
+use chappe_wrappers::{ExporterFile, WrapperFile};
 
 use chappe_device::mapping::rules::Rules;
 
 use crate::config::{Config, ConfigError, Problem};
-
-/// Largest file in bytes; a larger one is refused unread.
-const FILE_BYTES_MAX: u64 = 256 << 10;
-/// Maximum number of files in the directory; reason: each is a task with its own windows.
-const FILES_MAX: usize = 1_000;
+use crate::reload::{self, FileError, problem, problem_of, read, scan};
 
 /// The result of checking a configuration with all its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// The names of the virtual sensors.
     pub sensors: Vec<String>,
+    /// The names of the wrappers.
+    pub wrappers: Vec<String>,
+    /// The names of the exporters.
+    pub exporters: Vec<String>,
 }
 
-/// Checks the items that a configuration refers to: sensor files, path rules, and addresses of this
-/// host.
+/// Checks the items that a configuration refers to: the files of sensors, wrappers and exporters, path
+/// rules, and addresses of this host.
 ///
 /// # Errors
 /// All faults, with file, line, key and hint.
@@ -57,6 +55,12 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
             },
         }
     }
+    let wrappers = peers(&config.wrappers_directory, &mut problems, |path, text| {
+        WrapperFile::parse(path, text)?.kind().map(drop)
+    });
+    let exporters = peers(&config.exporters_directory, &mut problems, |path, text| {
+        ExporterFile::parse(path, text)?.kind().map(drop)
+    });
     let (_, wrong) = Rules::read(&config.rules_directory);
     problems.extend(wrong.into_iter().map(|error| Problem {
         location: error.file,
@@ -77,86 +81,43 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     }
     if problems.is_empty() {
         let sensors = names.into_keys().collect();
-        return Ok(Checked { sensors });
+        return Ok(Checked {
+            sensors,
+            wrappers,
+            exporters,
+        });
     }
     Err(ConfigError { problems })
 }
 
-/// Converts a fault of a descriptor.
-pub(super) fn problem(error: DescriptorError) -> Problem {
-    Problem {
-        location: error.file,
-        line: Some(error.line),
-        key: Some(error.key).filter(|key| !key.is_empty()),
-        message: error.message,
-        hint: error.hint,
-    }
-}
-
-fn problem_of(path: &Path, message: String) -> Problem {
-    Problem {
-        location: path.display().to_string(),
-        line: None,
-        key: None,
-        message,
-        hint: None,
-    }
-}
-
-/// File metadata that reveals a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    modified: Option<SystemTime>,
-    bytes: u64,
-    inode: u64,
-}
-
-/// The files of a directory; none if it does not exist.
-pub(super) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
-    use std::os::unix::fs::MetadataExt as _;
-    let mut found = BTreeMap::new();
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') || !name.ends_with(".toml") {
-            continue;
-        }
-        // The file may have been removed since.
-        let Ok(metadata) = fs::metadata(&path) else {
-            continue;
+/// Checks the files of a directory; returns the names of the valid ones.
+fn peers(
+    directory: &Path,
+    problems: &mut Vec<Problem>,
+    check: impl Fn(&Path, &str) -> Result<(), DescriptorError>,
+) -> Vec<String> {
+    let found = scan(directory).unwrap_or_else(|error| {
+        problems.push(problem_of(directory, error.to_string()));
+        BTreeMap::new()
+    });
+    let mut names = Vec::new();
+    for path in found.into_keys() {
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(text) => {
+                problems.push(problem_of(&path, text));
+                continue;
+            }
         };
-        if metadata.is_file() && found.len() < FILES_MAX {
-            let stamp = Stamp {
-                modified: metadata.modified().ok(),
-                bytes: metadata.len(),
-                inode: metadata.ino(),
-            };
-            found.insert(path, stamp);
+        match check(&path, &text) {
+            Ok(()) => {
+                let stem = path.file_stem().unwrap_or_default();
+                names.push(stem.to_string_lossy().into_owned());
+            }
+            Err(error) => problems.push(problem(error)),
         }
     }
-    Ok(found)
-}
-
-/// Reads a file, or returns the reason why it cannot be read.
-pub(super) fn read(path: &Path) -> Result<String, String> {
-    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
-    }
-    fs::read_to_string(path).map_err(|error| error.to_string())
-}
-
-/// A sensor file was not written.
-pub(crate) enum FileError {
-    /// It is invalid.
-    Invalid(Box<Problem>),
-    /// It cannot be written.
-    Io(String),
+    names
 }
 
 /// Writes the file of the sensor `name` atomically.
@@ -186,19 +147,13 @@ pub(super) fn write(
         ));
     }
     let path = path.unwrap_or_else(|| directory.join(format!("{name}.toml")));
-    let hidden = directory.join(format!(".{name}.toml.new"));
-    let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::File::create(&hidden))
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&hidden, &path));
-    written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+    reload::write(directory, &path, name, text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ mod device;
 mod link;
 mod sensor;
 mod stream;
+mod wrapper;
 
 use std::collections::BTreeSet;
 
@@ -35,10 +36,18 @@ pub(crate) enum SubjectKind {
     Sensor,
     /// A link.
     Link,
+    /// A wrapper.
+    Wrapper,
 }
 
 impl SubjectKind {
-    const ALL: [Self; 4] = [Self::Stream, Self::Device, Self::Sensor, Self::Link];
+    const ALL: [Self; 5] = [
+        Self::Stream,
+        Self::Device,
+        Self::Sensor,
+        Self::Link,
+        Self::Wrapper,
+    ];
 }
 
 /// The path of a value and what stands in its way.
@@ -62,7 +71,7 @@ pub(crate) struct Why {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Hop {
     /// `node`, `discovery`, `description`, `subscription`, `mapping`, `stream`, `completeness`, `binding`,
-    /// `sensor`, `link`, `origin`, `storing`, `reader` or `topic`.
+    /// `sensor`, `link`, `wrapper`, `origin`, `storing`, `reader`, `exporter` or `topic`.
     pub(crate) hop: &'static str,
     /// The device, stream, sensor, link or reader at this hop.
     pub(crate) subject: String,
@@ -182,6 +191,10 @@ impl<'a> Path<'a> {
                 Some(status) => self.link_with_streams(&status),
                 None => return false,
             },
+            SubjectKind::Wrapper => match self.app.wrappers.get(name) {
+                Some(wrapper) => self.wrapper_with_streams(&wrapper),
+                None => return false,
+            },
         }
         true
     }
@@ -202,19 +215,21 @@ impl<'a> Path<'a> {
         let hop = match kind {
             Some(SubjectKind::Sensor) => "sensor",
             Some(SubjectKind::Link) => "link",
+            Some(SubjectKind::Wrapper) => "wrapper",
             _ => "stream",
         };
         let detail = format!("there is no {hop} of this name");
         self.add(hop, name, HopState::Blocked, detail, Some(hint));
     }
 
-    /// All names of streams, devices, sensors and links.
+    /// All names of streams, devices, sensors, wrappers and links.
     fn names(&self) -> Vec<String> {
         let app = self.app;
         let streams = app.catalogue.entries();
         let mut names: Vec<String> = streams.iter().map(|entry| entry.name.clone()).collect();
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
+        names.extend(app.wrappers.all().into_iter().map(|wrapper| wrapper.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());
         names.extend(links.into_iter().flatten().map(|link| link.name));
         names

@@ -9,6 +9,7 @@ use crate::catalogue::Entry;
 use crate::clock::now;
 use crate::completeness;
 use crate::links::link_name;
+use crate::wrappers::wrapper_name;
 
 /// Losses of the last day count; older ones are history.
 const RECENT: Duration = Duration::from_secs(86_400);
@@ -42,6 +43,15 @@ impl Path<'_> {
                     let detail = "the link that fed this stream was removed";
                     let hint = format!("add it again with chappe link add {link}");
                     self.add("link", link, HopState::Blocked, detail, Some(hint));
+                }
+            }
+        } else if let Some(wrapper) = wrapper_name(&source) {
+            match self.app.wrappers.get(wrapper) {
+                Some(wrapper) => self.wrapper(&wrapper),
+                None => {
+                    let detail = "the wrapper that fed this stream was removed";
+                    let hint = format!("write its file {wrapper}.toml again");
+                    self.add("wrapper", wrapper, HopState::Blocked, detail, Some(hint));
                 }
             }
         } else if source.starts_with("urn:uuid:") || source.starts_with("urn:chappe:device:") {
@@ -136,6 +146,7 @@ impl Path<'_> {
             let hop = match reader.kind {
                 "sensor" => "sensor",
                 "dds_topic" => "topic",
+                "exporter" => "exporter",
                 _ => "reader",
             };
             let left = match reader.seconds_left {

@@ -31,5 +31,6 @@ mod tls;
 mod tree;
 mod whole_answers;
 mod why;
+mod wrappers;
 mod write;
 mod written_streams;

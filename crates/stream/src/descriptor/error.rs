@@ -51,7 +51,8 @@ impl fmt::Display for DescriptorError {
 
 impl std::error::Error for DescriptorError {}
 
-/// A text and its name, to locate faults. Other files in TOML use it too.
+/// A text and its name, to locate faults. Shared by all files whose errors look like those of a
+/// descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'t> {
     /// The file, as errors name it.
@@ -145,10 +146,11 @@ impl Place<'_> {
 }
 
 /// Parts a hint from its message in an error that passes through serde.
-pub(super) const HINT: &str = "; hint: ";
+pub const HINT: &str = "; hint: ";
 
 /// The known word most similar to `word`.
-pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(64).collect();
     let best = known
         .iter()

@@ -32,7 +32,7 @@
 mod error;
 mod raw;
 
-pub use error::{DescriptorError, DescriptorFault, Place};
+pub use error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 pub use raw::descriptor_json_schema;
 
 use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema};

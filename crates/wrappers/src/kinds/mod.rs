@@ -1,4 +1,4 @@
 //! The protocols, one module each.
 
-pub mod file;
-pub mod gsn;
+pub(crate) mod file;
+pub(crate) mod gsn;

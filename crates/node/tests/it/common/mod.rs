@@ -43,6 +43,8 @@ pub(crate) fn config(directory: &Path) -> Config {
         name: "test".into(),
         data_directory: directory.join("data"),
         sensors_directory: directory.join("sensors"),
+        wrappers_directory: directory.join("wrappers"),
+        exporters_directory: directory.join("exporters"),
         ..Config::default()
     };
     config.http.listen = "127.0.0.1:0".parse().unwrap();

@@ -26,7 +26,7 @@ const TAIL_BYTES: u64 = 16 << 20;
 const COLUMNS: [&str; 5] = ["position", "source_time", "receive_time", "key", "quality"];
 
 /// The kind.
-pub const EXPORTER: ExporterKind = ExporterKind {
+pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "file",
     about: "appends elements to a file",
     written: "the file is synced to its disk",

@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const KEPT_BYTES: usize = 4 << 10;
 /// Time after which a file that was rotated away and does not grow is finished; reason: its writer may
 /// go on writing until it opens the new one.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// Where a series that was never read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
@@ -43,6 +43,8 @@ pub(super) struct Series {
     /// The columns of files without a header.
     pub(super) columns: Option<Vec<String>>,
     pub(super) start: Start,
+    /// Time after which a file that was rotated away and does not grow is finished.
+    pub(super) grace: Duration,
     /// How far ahead of this node's clock a time may be, in nanoseconds.
     pub(super) future_ns: i64,
 }
@@ -88,8 +90,6 @@ struct Open {
     /// The end of the last complete record.
     boundary: Place,
     is_csv: bool,
-    /// Whether the end of the file was reached.
-    at_end: bool,
     /// When the file was first seen under another name, or deleted.
     rotated: Option<Instant>,
 }
@@ -130,17 +130,16 @@ impl Follower {
         let mut buffer = vec![0; PIECE_BYTES];
         let count = open.file.read_at(&mut buffer, open.track.offset)?;
         if count > 0 {
-            (open.at_end, open.rotated) = (false, None);
+            open.rotated = None;
             return open.take(&buffer[..count], now, piece);
         }
-        open.at_end = true;
         if is_at(&self.series.path, &open.file)? {
             open.rotated = None;
             piece.waits = Some("everything in the file is read".to_owned());
             return Ok(());
         }
         let rotated = *open.rotated.get_or_insert_with(Instant::now);
-        if rotated.elapsed() < GRACE {
+        if rotated.elapsed() < self.series.grace {
             piece.waits = Some("the file was rotated".to_owned());
             return Ok(());
         }
@@ -255,7 +254,6 @@ impl Open {
             header: Vec::new(),
             record: Vec::new(),
             is_csv: series.format == Format::Csv,
-            at_end: false,
             rotated: None,
         };
         open.read_header(series)?;
@@ -293,15 +291,10 @@ impl Open {
         Ok(())
     }
 
-    /// Whether bytes that were read are no longer in the file. Only a file that was read to its end is
-    /// searched for them: a writer that empties one before takes what was not read in any case.
+    /// Whether bytes that were read are no longer in the file.
     fn was_rewritten(&mut self) -> io::Result<bool> {
-        let length = self.track.look(&self.file)?.len();
-        if length < self.track.offset {
-            return Ok(true);
-        }
-        let has_grown = length > self.track.offset;
-        Ok(self.at_end && has_grown && !self.track.place().fits(&self.file)?)
+        self.track.look(&self.file)?;
+        Ok(!self.track.place().fits(&self.file)?)
     }
 
     /// Takes bytes that were read at the offset.
@@ -346,5 +339,240 @@ impl Open {
             });
         }
         self.record.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::Path;
+
+    use super::*;
+    use chappe_stream::{Field, FieldType, Value};
+    use proptest::prelude::*;
+
+    /// What a writer, an operator and a node do.
+    #[derive(Debug, Clone)]
+    enum Event {
+        /// Writes this many lines, the last one perhaps without its end, which comes with the next.
+        Write(u8, bool),
+        /// Renames the files and begins another one.
+        Rename,
+        /// Copies the file and empties it.
+        CopyAndEmpty,
+        /// Reads once; the node stores this many of the records.
+        Read(u8),
+        /// The node starts again from the last mark.
+        Restart,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => (1_u8..6, any::<bool>()).prop_map(|(lines, ends)| Event::Write(lines, ends)),
+            1 => Just(Event::Rename),
+            1 => Just(Event::CopyAndEmpty),
+            4 => any::<u8>().prop_map(Event::Read),
+            2 => Just(Event::Restart),
+        ]
+    }
+
+    struct World {
+        series: Series,
+        follower: Follower,
+        mark: Option<crate::Mark>,
+        stored: Vec<i64>,
+        next: i64,
+        half: Option<String>,
+        rotations: u32,
+    }
+
+    impl World {
+        fn new(directory: &Path, format: Format) -> Self {
+            let field = Field {
+                name: "count".to_owned(),
+                field_type: FieldType::Integer,
+                unit: None,
+                observed_property: None,
+                description: None,
+            };
+            let series = Series {
+                path: directory.join("a.log"),
+                format,
+                schema: Arc::new(StreamSchema {
+                    fields: vec![field],
+                    key: None,
+                }),
+                columns: None,
+                start: Start::Oldest,
+                grace: Duration::ZERO,
+                future_ns: 0,
+            };
+            Self {
+                follower: Follower::new(series.clone(), None),
+                series,
+                mark: None,
+                stored: Vec::new(),
+                next: 1,
+                half: None,
+                rotations: 0,
+            }
+        }
+
+        fn write(&mut self, lines: u8, ends: bool) {
+            let mut text = String::new();
+            let is_new = fs::metadata(&self.series.path).map_or(true, |it| it.len() == 0);
+            if is_new && self.series.format == Format::Csv {
+                text.push_str("count\n");
+            }
+            text.extend(self.half.take());
+            for _ in 0..lines {
+                match self.series.format {
+                    Format::Csv => text.push_str(&format!("{}\n", self.next)),
+                    _ => text.push_str(&format!("{{\"count\": {}}}\n", self.next)),
+                }
+                self.next += 1;
+            }
+            if !ends {
+                let half = text.len() - 2;
+                self.half = Some(text.split_off(half));
+            }
+            let mut options = fs::OpenOptions::new();
+            let mut file = options
+                .create(true)
+                .append(true)
+                .open(&self.series.path)
+                .unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        }
+
+        /// Moves `a.log.1` to `a.log.2`, and so on; a line is never divided.
+        fn shift(&mut self) {
+            if self.half.is_some() {
+                self.write(0, true);
+            }
+            for number in (1..=self.rotations).rev() {
+                let numbered = |number| self.series.path.with_extension(format!("log.{number}"));
+                fs::rename(numbered(number), numbered(number + 1)).unwrap();
+            }
+            self.rotations += 1;
+        }
+
+        fn rotate(&mut self, by_copy: bool) {
+            if !self.series.path.exists() {
+                return;
+            }
+            self.shift();
+            let first = self.series.path.with_extension("log.1");
+            if by_copy {
+                fs::copy(&self.series.path, first).unwrap();
+                let mut options = fs::OpenOptions::new();
+                let file = options.write(true).open(&self.series.path).unwrap();
+                file.set_len(0).unwrap();
+            } else {
+                fs::rename(&self.series.path, first).unwrap();
+            }
+        }
+
+        /// Reads once and stores at most `most` records; returns whether there were any.
+        fn read(&mut self, most: usize) -> bool {
+            let piece = self.follower.read(Timestamp(0)).unwrap();
+            assert_eq!(piece.lost, [], "nothing was lost");
+            let count = piece.items.len();
+            for item in piece.items.into_iter().take(most) {
+                match item.element.unwrap().values[0] {
+                    Value::Integer(number) => self.stored.push(number),
+                    ref other => panic!("{other:?}"),
+                }
+                self.mark = Some(item.end.mark());
+            }
+            if count > most {
+                // The rest was not stored when the node ended.
+                self.restart();
+            }
+            count > 0 || piece.waits.is_none()
+        }
+
+        fn restart(&mut self) {
+            let resume = self.mark.as_ref().map(|mark| Place::read(mark).unwrap());
+            self.follower = Follower::new(self.series.clone(), resume);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn each_line_is_read_exactly_once(
+            events in prop::collection::vec(event(), 1..24),
+            is_csv in any::<bool>(),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let format = if is_csv { Format::Csv } else { Format::Ndjson };
+            let mut world = World::new(directory.path(), format);
+            for event in events {
+                match event {
+                    Event::Write(lines, ends) => world.write(lines, ends),
+                    Event::Rename => world.rotate(false),
+                    Event::CopyAndEmpty => world.rotate(true),
+                    Event::Read(most) => drop(world.read(usize::from(most))),
+                    Event::Restart => world.restart(),
+                }
+            }
+            world.write(1, true);
+            // A file that was rotated away ends a call later.
+            let mut idle = 0;
+            while idle < 3 {
+                idle = if world.read(usize::MAX) { 0 } else { idle + 1 };
+            }
+            prop_assert_eq!(&world.stored, &(1..world.next).collect::<Vec<i64>>());
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_kept_with_its_columns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        fs::write(&path, "count\n1\nx\n\"2\n\"\n3").unwrap();
+        let mut world = World::new(directory.path(), Format::Csv);
+        let piece = world.follower.read(Timestamp(0)).unwrap();
+        let wrong: Vec<_> = piece
+            .items
+            .iter()
+            .filter_map(|it| it.element.as_ref().err())
+            .collect();
+        assert_eq!(wrong.len(), 2, "{piece:?}");
+        assert_eq!(wrong[0].1, b"count\nx\n");
+        assert_eq!(piece.items.len(), 3, "the last line has no end yet");
+        // Once the file is rotated away, its last line is complete.
+        fs::rename(&path, path.with_extension("log.1")).unwrap();
+        assert!(world.follower.read(Timestamp(0)).unwrap().items.is_empty());
+        let mut items = Vec::new();
+        for _ in 0..3 {
+            items.extend(world.follower.read(Timestamp(0)).unwrap().items);
+        }
+        assert_eq!(items.len(), 0, "there is no other file yet: {items:?}");
+        fs::write(&path, "count\n4\n").unwrap();
+        for _ in 0..3 {
+            items.extend(world.follower.read(Timestamp(0)).unwrap().items);
+        }
+        assert_eq!(items.len(), 2, "{items:?}");
+        let error = world.follower.read(Timestamp(0)).map(|piece| piece.waits);
+        assert_eq!(
+            error.unwrap().as_deref(),
+            Some("everything in the file is read")
+        );
+    }
+
+    #[test]
+    fn a_header_that_does_not_fit_is_an_error_with_a_hint() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.log"), "number\n1\n").unwrap();
+        let mut world = World::new(directory.path(), Format::Csv);
+        let error = world.follower.read(Timestamp(0)).unwrap_err();
+        assert!(
+            error.to_string().contains("number") && error.hint().is_some(),
+            "{error}"
+        );
     }
 }

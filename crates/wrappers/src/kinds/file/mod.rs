@@ -6,5 +6,5 @@ mod replay;
 mod rotation;
 mod wrapper;
 
-pub use export::EXPORTER;
-pub use wrapper::WRAPPER;
+pub(crate) use export::EXPORTER;
+pub(crate) use wrapper::WRAPPER;

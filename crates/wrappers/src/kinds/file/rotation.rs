@@ -21,6 +21,9 @@ const SERIES_MAX: usize = 1_000;
 /// Endings of files that are not read.
 const PACKED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".zip", ".tmp", ".swp"];
 
+/// A number after a dot below this counts rotations; one from here on is a date.
+const COUNT_MAX: i64 = 100_000;
+
 /// The version of a mark.
 const FORMAT: u8 = 1;
 
@@ -163,8 +166,8 @@ struct Member {
     path: PathBuf,
     device: u64,
     inode: u64,
-    /// Oldest first: time of the last write, rotated before current, higher number first.
-    order: (i64, bool, std::cmp::Reverse<u64>),
+    /// Oldest first: time of the last write, then [`rank`].
+    order: (i64, i64),
 }
 
 /// Where to go on.
@@ -265,7 +268,7 @@ fn series(path: &Path) -> io::Result<Vec<Member>> {
     for entry in entries {
         let entry = entry?;
         let found = entry.file_name().to_string_lossy().into_owned();
-        let Some(number) = number_in_series(&name, &found) else {
+        let Some(rank) = rank(&name, &found) else {
             continue;
         };
         let member = path.with_file_name(&found);
@@ -276,35 +279,40 @@ fn series(path: &Path) -> io::Result<Vec<Member>> {
         if !metadata.is_file() || members.len() >= SERIES_MAX {
             continue;
         }
-        let is_current = found == *name;
         members.push(Member {
             path: member,
             device: metadata.dev(),
             inode: metadata.ino(),
-            order: (modified(&metadata), is_current, std::cmp::Reverse(number)),
+            order: (modified(&metadata), rank),
         });
     }
     members.sort_by_key(|member| member.order);
     Ok(members)
 }
 
-/// The number of a file of the series of `name`, 0 for `name` itself; `None` for other files.
-fn number_in_series(name: &str, found: &str) -> Option<u64> {
+/// Where a file of the series of `name` stands among those that were written at the same time, the
+/// newest highest; `None` for other files. The current file is the newest; `NAME.2` is older than
+/// `NAME.1`, and an earlier date older than a later one.
+fn rank(name: &str, found: &str) -> Option<i64> {
     if found == name {
-        return Some(0);
+        return Some(i64::MAX);
     }
     if PACKED.iter().any(|ending| found.ends_with(ending)) {
         return None;
     }
     let within = |text: &str| {
-        let text = text.strip_prefix(['.', '-', '_'])?;
+        let number = text.strip_prefix(['.', '-', '_'])?;
         let fits = |b: u8| b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.' | b'T');
-        let is_number = text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(fits);
-        // A date is no count of rotations, but orders no worse.
-        is_number.then(|| text.parse().unwrap_or(0))
+        if !number.starts_with(|c: char| c.is_ascii_digit()) || !number.bytes().all(fits) {
+            return None;
+        }
+        let digits = number.chars().filter(char::is_ascii_digit).take(18);
+        let number = digits.collect::<String>().parse().unwrap_or(0);
+        let is_count = text.starts_with('.') && number < COUNT_MAX;
+        Some(if is_count { -number } else { number })
     };
-    if let Some(number) = found.strip_prefix(name).and_then(within) {
-        return Some(number);
+    if let Some(rank) = found.strip_prefix(name).and_then(within) {
+        return Some(rank);
     }
     let (stem, extension) = name.rsplit_once('.')?;
     let rest = found.strip_prefix(stem)?.strip_suffix(extension)?;
@@ -317,20 +325,21 @@ mod tests {
 
     #[test]
     fn a_series_is_known_by_its_names() {
-        for (found, number) in [
-            ("a.csv", Some(0)),
-            ("a.csv.1", Some(1)),
-            ("a.csv.12", Some(12)),
+        for (found, expected) in [
+            ("a.csv", Some(i64::MAX)),
+            ("a.csv.1", Some(-1)),
+            ("a.csv.12", Some(-12)),
+            ("a.csv.20260101", Some(20_260_101)),
             ("a.csv-20260101", Some(20_260_101)),
             ("a-20260101.csv", Some(20_260_101)),
-            ("a-2026-01-01T10.csv", Some(0)),
+            ("a-2026-01-01T10.csv", Some(2_026_010_110)),
             ("a.csv.1.gz", None),
             ("a.csv.bak", None),
             ("ab.csv", None),
             ("a-b.csv", None),
             ("a.cs", None),
         ] {
-            assert_eq!(number_in_series("a.csv", found), number, "{found}");
+            assert_eq!(rank("a.csv", found), expected, "{found}");
         }
     }
 

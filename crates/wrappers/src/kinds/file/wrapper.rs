@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chappe_stream::{DescriptorError, Timestamp};
+use chappe_stream::DescriptorError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use super::follow::{Follower, Item, Piece, Series, Start};
+use super::follow::{Follower, GRACE, Item, Piece, Series, Start};
 use super::replay::Replay;
 use super::rotation::Place;
 use crate::clock::{FUTURE_NS, now};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The kind.
-pub const WRAPPER: WrapperKind = WrapperKind {
+pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "file",
     about: "the lines of a file, through its rotation",
     delivery: Delivery {
@@ -113,6 +113,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         schema: Arc::new(definition.schema.clone()),
         columns: settings.columns,
         start: settings.start,
+        grace: GRACE,
         future_ns: FUTURE_NS,
     };
     let resume = opening.mark.as_ref().map(Place::read).transpose()?;

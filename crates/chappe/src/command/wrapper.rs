@@ -1,0 +1,320 @@
+//! `chappe wrapper`: wrappers, which read peers of any protocol, and exporters, which write to them.
+
+use std::time::Instant;
+
+use chappe_stream::view::ElementView;
+use chappe_wrappers::{Batch, Condition, WrapperFile, WrapperOpening};
+use serde_json::{Value, json};
+
+use super::network;
+use super::node_client::NodeClient;
+use super::query::percent;
+use crate::cli::{
+    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+};
+use crate::output::{self, Failure, Outcome, Table};
+
+/// Runs a verb of `wrapper`.
+pub(crate) fn run(verb: Wrapper, json: bool) -> Outcome {
+    network::block_on(async move {
+        tokio::select! {
+            result = async {
+                match verb {
+                    Wrapper::List(flags) => list(flags, json).await,
+                    Wrapper::Show(flags) => show(flags, json).await,
+                    Wrapper::Try(flags) => try_file(flags, json).await,
+                    Wrapper::DeadLetters(flags) => dead_letters(flags, json).await,
+                    Wrapper::Resend(flags) => resend(flags, json).await,
+                }
+            } => result,
+            result = network::interrupted() => result,
+        }
+    })
+}
+
+async fn list(flags: WrapperList, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let wrappers = all(&node, "wrappers").await?;
+    let exporters = all(&node, "exporters").await?;
+    if json {
+        output::json(&json!({ "wrappers": wrappers, "exporters": exporters }));
+        return Ok(());
+    }
+    if wrappers.is_empty() && exporters.is_empty() {
+        output::note("no wrappers; write a file into the node's wrappers directory");
+        return Ok(());
+    }
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    if !wrappers.is_empty() {
+        let head = [
+            "WRAPPER",
+            "KIND",
+            "STATE",
+            "STREAMS",
+            "ELEMENTS",
+            "UNSTORED",
+            "DEAD LETTERS",
+            "REASON",
+        ];
+        let mut table = Table::new(head);
+        for row in &wrappers {
+            table.row([
+                text(row, "name"),
+                text(row, "kind"),
+                text(row, "state"),
+                row["streams"].as_array().map_or(0, Vec::len).to_string(),
+                row["elements"].to_string(),
+                row["unstored_bytes"].to_string(),
+                row["dead_letters"].to_string(),
+                reason(row),
+            ]);
+        }
+        output::line(table);
+    }
+    if !exporters.is_empty() {
+        let head = [
+            "EXPORTER", "KIND", "STATE", "STREAMS", "ELEMENTS", "REFUSED", "REASON",
+        ];
+        let mut table = Table::new(head);
+        for row in &exporters {
+            table.row([
+                text(row, "name"),
+                text(row, "kind"),
+                text(row, "state"),
+                row["streams"].as_array().map_or(0, Vec::len).to_string(),
+                row["elements"].to_string(),
+                row["refused"].to_string(),
+                reason(row),
+            ]);
+        }
+        output::line(table);
+    }
+    Ok(())
+}
+
+/// All rows of a list.
+async fn all(node: &NodeClient, list: &str) -> Result<Vec<Value>, Failure> {
+    let mut rows = Vec::new();
+    let mut path = format!("/api/v1/{list}");
+    loop {
+        let mut answer = node.get(&path).await?;
+        if let Value::Array(part) = answer[list].take() {
+            rows.extend(part);
+        }
+        match answer["next"].as_str() {
+            Some(next) => path = format!("/api/v1/{list}?cursor={}", percent(next)),
+            None => return Ok(rows),
+        }
+    }
+}
+
+/// Why it does not run.
+fn reason(row: &Value) -> String {
+    let error = &row["error"]["message"];
+    let reason = error.as_str().or(row["reason"].as_str());
+    reason.unwrap_or_default().to_owned()
+}
+
+async fn show(flags: WrapperShow, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let name = percent(&flags.name);
+    let (row, is_wrapper) = match node.get(&format!("/api/v1/wrappers/{name}")).await {
+        Ok(row) => (row, true),
+        Err(unknown) => match node.get(&format!("/api/v1/exporters/{name}")).await {
+            Ok(row) => (row, false),
+            Err(_) => return Err(unknown),
+        },
+    };
+    if json {
+        output::json(&row);
+        return Ok(());
+    }
+    let text = |key: &str| row[key].as_str().unwrap_or_default();
+    output::line(format_args!(
+        "{} ({}): {}",
+        text("name"),
+        text("kind"),
+        text("state")
+    ));
+    let reason = reason(&row);
+    if !reason.is_empty() {
+        output::line(format_args!("reason: {reason}"));
+    }
+    let hint = row["error"]["hint"].as_str().or(row["hint"].as_str());
+    if let Some(hint) = hint {
+        output::line(format_args!("hint: {hint}"));
+    }
+    output::line(format_args!("file: {}", text("file")));
+    output::line(format_args!("elements: {}", row["elements"]));
+    let streams = row["streams"].as_array();
+    for stream in streams.into_iter().flatten() {
+        match stream["stream"].as_str() {
+            Some(name) => {
+                let missed = stream["missed"].as_u64().filter(|missed| *missed > 0);
+                let missed = missed.map_or_else(String::new, |count| format!(", missed {count}"));
+                output::line(format_args!(
+                    "stream: {name}, up to {}{missed}",
+                    stream["read"]
+                ));
+            }
+            None => output::line(format_args!(
+                "stream: {}",
+                stream.as_str().unwrap_or_default()
+            )),
+        }
+    }
+    for (reason, count) in row["lost"].as_object().into_iter().flatten() {
+        output::line(format_args!("lost: {count} ({reason})"));
+    }
+    if row["dead_letters"].as_u64().is_some_and(|count| count > 0) {
+        let flag = if is_wrapper { "" } else { "--exporter " };
+        output::note(format_args!(
+            "{} dead letters: chappe wrapper dead-letters {flag}{}",
+            row["dead_letters"], flags.name
+        ));
+    }
+    Ok(())
+}
+
+async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
+    let text = std::fs::read_to_string(&flags.file)
+        .map_err(|error| Failure::new(format!("{}: {error}", flags.file.display())))?;
+    let located = |error: chappe_stream::DescriptorError| {
+        let hint = error.hint.clone();
+        Failure::new(error.to_string()).hint_if(hint)
+    };
+    let file = WrapperFile::parse(&flags.file, &text).map_err(located)?;
+    let kind = file.kind().map_err(located)?;
+    let condition = Condition::default();
+    let failed = |error: chappe_wrappers::WrapperError| {
+        let hint = error.hint().map(str::to_owned);
+        Failure::new(error.to_string()).hint_if(hint)
+    };
+    let mut wrapper = (kind.open)(WrapperOpening {
+        file: &file,
+        mark: None,
+        condition: condition.clone(),
+    })
+    .map_err(failed)?;
+    let deadline = Instant::now() + flags.wait;
+    let (mut shown, mut undecodable) = (0, 0);
+    while shown < flags.count {
+        let next = tokio::time::timeout_at(deadline.into(), wrapper.next()).await;
+        let Ok(batch) = next else { break };
+        let batch = batch.map_err(failed)?;
+        shown += print(&batch, flags.count - shown, json)?;
+        undecodable += batch.undecodable.len();
+    }
+    if shown == 0 && undecodable == 0 {
+        let reason = condition
+            .reason()
+            .map_or_else(String::new, |it| format!(": {it}"));
+        return Err(Failure {
+            code: 1,
+            ..Failure::new(format!("nothing arrived within {:?}{reason}", flags.wait))
+        });
+    }
+    match undecodable {
+        0 => Ok(()),
+        _ => Err(Failure::negative()),
+    }
+}
+
+/// Prints elements, and messages that are none; returns the number of elements.
+fn print(batch: &Batch, most: usize, json: bool) -> Result<usize, Failure> {
+    let mut count = 0;
+    for part in &batch.parts {
+        for element in part.elements.iter().take(most - count) {
+            let view = ElementView {
+                stream: Some(&part.stream),
+                element,
+                schema: &part.definition.schema,
+            };
+            let view = serde_json::to_value(&view)?;
+            count += 1;
+            if json {
+                output::json(&view);
+                continue;
+            }
+            let key = view["key"]
+                .as_str()
+                .map_or_else(String::new, |key| format!(" [{key}]"));
+            output::line(format_args!(
+                "{}{key} {} {}",
+                part.stream,
+                view["source_time"].as_str().unwrap_or_default(),
+                view["values"]
+            ));
+        }
+    }
+    for one in &batch.undecodable {
+        let text = String::from_utf8_lossy(&one.message);
+        let text: String = text.chars().take(200).collect();
+        output::note(format_args!(
+            "undecodable: {}: {}",
+            one.reason,
+            text.trim_end()
+        ));
+    }
+    for lost in &batch.lost {
+        output::note(format_args!("lost: {} ({})", lost.messages, lost.reason));
+    }
+    Ok(count)
+}
+
+/// The path of the dead letters.
+fn letters_path(name: &str, is_exporter: bool, rest: &str) -> String {
+    let list = if is_exporter { "exporters" } else { "wrappers" };
+    format!("/api/v1/{list}/{}/dead-letters{rest}", percent(name))
+}
+
+async fn dead_letters(flags: WrapperDeadLetters, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let query = format!("?from={}&limit={}", flags.from, flags.limit);
+    let answer = node
+        .get(&letters_path(&flags.name, flags.exporter, &query))
+        .await?;
+    if json {
+        output::json(&answer);
+        return Ok(());
+    }
+    let letters = answer["dead_letters"].as_array();
+    if letters.is_none_or(Vec::is_empty) {
+        output::note("no dead letters");
+        return Ok(());
+    }
+    let mut table = Table::new(["NUMBER", "STREAM", "RECEIVED", "BYTES", "REASON", "MESSAGE"]);
+    for letter in letters.into_iter().flatten() {
+        let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();
+        let message: String = text("text").chars().take(60).collect();
+        table.row([
+            letter["number"].to_string(),
+            text("stream"),
+            text("received_at"),
+            letter["bytes"].to_string(),
+            text("reason"),
+            message.escape_debug().to_string(),
+        ]);
+    }
+    output::line(table);
+    if answer["truncated"] == true {
+        output::note("more dead letters exist; continue with --from");
+    }
+    Ok(())
+}
+
+async fn resend(flags: WrapperResend, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let verb = if flags.discard {
+        "/discard"
+    } else {
+        "/send-again"
+    };
+    let body = match flags.all {
+        true => json!({}),
+        false => json!({ "numbers": flags.numbers }),
+    };
+    let path = letters_path(&flags.name, flags.exporter, verb);
+    let answer = node.post(&path, body).await?;
+    super::link::report_letters(&answer, flags.discard, json)
+}

@@ -1,0 +1,119 @@
+//! XML with paths: `Readings/Reading`, `Value`, `Sensor/@id`, as in the rules for devices.
+//!
+//! The root element of the message is where paths begin. A path that begins with `//` begins there although
+//! `each` selects records; a time is looked up in the record, then in the message.
+
+use chappe_xml::path::Path;
+use chappe_xml::{Element, Limits};
+
+use super::OptionFault;
+use crate::config::XmlConfig;
+use crate::decoder::{Record, Sink, whole};
+use crate::fault::{Fault, Location, Reason};
+use crate::value::Raw;
+use std::borrow::Cow;
+
+#[derive(Debug)]
+pub(crate) struct XmlFormat {
+    each: Option<Path>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    path: Path,
+    is_of_message: bool,
+    /// Looked up in the message if the record has none.
+    is_of_either: bool,
+}
+
+impl XmlFormat {
+    pub(crate) fn new(config: &XmlConfig) -> Result<Self, OptionFault> {
+        let each = config.each.as_ref().map(|each| {
+            Path::parse(each.get_ref())
+                .map_err(|error| OptionFault::new(each.span(), "each", error.to_string()))
+        });
+        Ok(Self {
+            each: each.transpose()?,
+            slots: Vec::new(),
+        })
+    }
+
+    pub(crate) fn slot(&mut self, path: &str) -> Result<usize, String> {
+        self.add(path, false)
+    }
+
+    pub(crate) fn time_slot(&mut self, path: &str) -> Result<usize, String> {
+        self.add(path, true)
+    }
+
+    fn add(&mut self, text: &str, is_of_either: bool) -> Result<usize, String> {
+        let (text, is_of_message) = match text.strip_prefix("//") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        self.slots.push(Slot {
+            path: Path::parse(text).map_err(|error| error.to_string())?,
+            is_of_message,
+            is_of_either,
+        });
+        Ok(self.slots.len() - 1)
+    }
+
+    pub(crate) fn decode(&self, text: &[u8], sink: &mut Sink<'_>) -> Result<(), Box<Fault>> {
+        let limits = Limits {
+            bytes: sink.limits().message_bytes,
+            ..Limits::default()
+        };
+        let root = Element::parse_within(text, limits).map_err(|error| {
+            let location = Location {
+                byte: error.offset,
+                ..Location::default()
+            };
+            whole(location, Reason::Syntax(error.reason.to_string()))
+        })?;
+        let items = match &self.each {
+            Some(path) => path.elements(&root),
+            None => vec![&root],
+        };
+        for item in items {
+            let record = XmlRecord {
+                format: self,
+                root: &root,
+                item,
+            };
+            let location = Location {
+                record: sink.next_record(),
+                ..Location::default()
+            };
+            if sink.record(location, &record).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct XmlRecord<'r> {
+    format: &'r XmlFormat,
+    root: &'r Element,
+    item: &'r Element,
+}
+
+impl Record for XmlRecord<'_> {
+    fn value(&self, slot: usize) -> Result<Raw<'_>, Reason> {
+        let slot = &self.format.slots[slot];
+        let from = if slot.is_of_message {
+            self.root
+        } else {
+            self.item
+        };
+        let found = slot.path.first_text(from);
+        let found = found.or_else(|| match slot.is_of_either {
+            true => slot.path.first_text(self.root),
+            false => None,
+        });
+        let trimmed = |text: Cow<'_, str>| text.trim().to_owned();
+        Ok(found.map_or(Raw::Missing, |text| Raw::Text(Cow::Owned(trimmed(text)))))
+    }
+}

@@ -1,0 +1,3 @@
+//! Queries of JSON documents.
+
+pub(crate) mod path;

@@ -1,0 +1,31 @@
+//! The bounds of decoding one message.
+
+use std::time::Duration;
+
+/// The bounds of decoding one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of a message. Default 1 MiB: JSON may take a hundred times that in memory. A wrapper cuts
+    /// longer texts at line ends.
+    pub message_bytes: usize,
+    /// Most elements of a message. Default 50,000: a MiB of short rows.
+    pub elements: usize,
+    /// Most faults that are described; more are counted. Default 100.
+    pub faults: usize,
+    /// Most steps of paths in a message. Default 4,000,000, about 0.1 s.
+    pub path_steps: u64,
+    /// The most that a time may be ahead of the receipt. Default 300 s, as for written elements.
+    pub future: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 1 << 20,
+            elements: 50_000,
+            faults: 100,
+            path_steps: 4_000_000,
+            future: Duration::from_secs(300),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Metrics of wrappers and exporters.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::StateLabel;
+use crate::shared::Shared;
+
+/// A wrapper; there are at most as many as files in its directory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WrapperLabel {
+    wrapper: String,
+}
+
+/// An exporter; there are at most as many as files in its directory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExporterLabel {
+    exporter: String,
+}
+
+/// Metrics of wrappers and exporters, filled at each scrape, so that a removed one is not reported.
+#[derive(Debug, Default)]
+pub(crate) struct WrapperMetrics {
+    wrappers: Family<StateLabel, Gauge>,
+    exporters: Family<StateLabel, Gauge>,
+    elements: Family<WrapperLabel, Counter>,
+    undecodable: Family<WrapperLabel, Counter>,
+    unstored: Family<WrapperLabel, Gauge>,
+    dead_letters: Family<WrapperLabel, Gauge>,
+    restarts: Family<WrapperLabel, Counter>,
+    exported: Family<ExporterLabel, Counter>,
+    refused: Family<ExporterLabel, Counter>,
+    exporter_restarts: Family<ExporterLabel, Counter>,
+}
+
+impl WrapperMetrics {
+    pub(super) fn register(&self, r: &mut Registry) {
+        r.register("wrappers", "Wrappers by state", self.wrappers.clone());
+        r.register("exporters", "Exporters by state", self.exporters.clone());
+        let text = "Elements that a wrapper stored since it started";
+        r.register("wrapper_elements", text, self.elements.clone());
+        let text = "Messages that a wrapper could not decode or store";
+        r.register("wrapper_undecodable", text, self.undecodable.clone());
+        let (text, bytes) = ("Received by a wrapper and not stored yet", Unit::Bytes);
+        r.register_with_unit("wrapper_unstored", text, bytes, self.unstored.clone());
+        let text = "Dead letters of a wrapper";
+        r.register("wrapper_dead_letters", text, self.dead_letters.clone());
+        let text = "How often a wrapper was opened again after trouble";
+        r.register("wrapper_restarts", text, self.restarts.clone());
+        let text = "Elements that an exporter passed on since it started";
+        r.register("exporter_elements", text, self.exported.clone());
+        let text = "Elements that the peer of an exporter refused";
+        r.register("exporter_refused", text, self.refused.clone());
+        let text = "How often an exporter was opened again after trouble";
+        r.register("exporter_restarts", text, self.exporter_restarts.clone());
+    }
+
+    /// Replaces all values.
+    pub(crate) fn measure(&self, app: &Shared) {
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        for (state, count) in app.wrappers.counts() {
+            self.wrappers
+                .get_or_create(&StateLabel { state })
+                .set(count);
+        }
+        for (state, count) in app.exporters.counts() {
+            self.exporters
+                .get_or_create(&StateLabel { state })
+                .set(count);
+        }
+        for family in [&self.elements, &self.undecodable, &self.restarts] {
+            family.clear();
+        }
+        self.unstored.clear();
+        self.dead_letters.clear();
+        for row in app.wrappers.all() {
+            let label = WrapperLabel { wrapper: row.name };
+            let counters = [
+                (&self.elements, row.elements),
+                (&self.undecodable, row.undecodable),
+                (&self.restarts, row.restarts),
+            ];
+            for (family, value) in counters {
+                family.get_or_create(&label).inc_by(value);
+            }
+            self.unstored
+                .get_or_create(&label)
+                .set(gauge(row.unstored_bytes));
+            self.dead_letters
+                .get_or_create(&label)
+                .set(gauge(row.dead_letters));
+        }
+        for family in [&self.exported, &self.refused, &self.exporter_restarts] {
+            family.clear();
+        }
+        for row in app.exporters.all() {
+            let label = ExporterLabel { exporter: row.name };
+            let counters = [
+                (&self.exported, row.elements),
+                (&self.refused, row.refused),
+                (&self.exporter_restarts, row.restarts),
+            ];
+            for (family, value) in counters {
+                family.get_or_create(&label).inc_by(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Directories of TOML files that take effect while the node runs: virtual sensors, wrappers, exporters.
+//!
+//! A directory is scanned once a second. A changed file takes effect without a restart; an invalid one is
+//! reported with line, key and hint, while what the file described before keeps running unchanged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use chappe_stream::DescriptorError;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Problem;
+use crate::notices::NoticeKind;
+use crate::shared::{App, Shared};
+use crate::tasks::shutdown;
+
+/// Time between two scans of a directory.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Largest file in bytes; a larger one is refused unread.
+const FILE_BYTES_MAX: u64 = 256 << 10;
+/// Maximum number of files in a directory; reason: each is a task with its own state.
+const FILES_MAX: usize = 1_000;
+
+/// What the files of a directory describe.
+pub(crate) trait Described: 'static {
+    /// What a file says.
+    type Parsed: Send;
+    /// The kind of notices about a file that was removed.
+    const NOTICE: NoticeKind;
+
+    /// The directory.
+    fn directory(app: &Shared) -> &Path;
+
+    /// Wakes the scan before its time.
+    fn rescan(app: &Shared) -> &Notify;
+
+    /// Reads the text of a file.
+    fn parse(path: &Path, text: &str) -> Result<Self::Parsed, DescriptorError>;
+
+    /// The name of what a file describes.
+    fn name(parsed: &Self::Parsed) -> String;
+
+    /// Starts it. The task ends after `stop` becomes true.
+    fn start(
+        app: &App,
+        path: &Path,
+        text: &str,
+        parsed: Self::Parsed,
+        stop: watch::Receiver<bool>,
+    ) -> JoinHandle<()>;
+
+    /// Shows an invalid file; `is_running` if an earlier version of it runs.
+    fn refuse(app: &App, name: &str, path: &Path, problem: Problem, is_running: bool);
+
+    /// Forgets what a removed or changed file described. It has ended.
+    fn forget(app: &App, name: &str);
+}
+
+/// A loaded file.
+struct LoadedFile {
+    stamp: Stamp,
+    name: String,
+    running: Option<Run>,
+}
+
+struct Run {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Run {
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        // A failed task has ended as well.
+        let _ = self.task.await;
+    }
+}
+
+/// Runs what the files of a directory describe, until the node shuts down.
+pub(crate) async fn watch<D: Described>(app: App) {
+    let mut drain = app.drain.clone();
+    let mut loaded: BTreeMap<PathBuf, LoadedFile> = BTreeMap::new();
+    let mut notified = None;
+    loop {
+        let directory = D::directory(&app).to_owned();
+        let scanned = tokio::task::spawn_blocking(move || scan(&directory)).await;
+        match scanned {
+            Ok(Ok(found)) => {
+                notified = None;
+                reload::<D>(&app, &mut loaded, found).await;
+            }
+            Ok(Err(error)) => {
+                let text = format!("cannot be read: {error}");
+                if notified.as_ref() != Some(&text) {
+                    let directory = D::directory(&app).display().to_string();
+                    app.observability
+                        .notices
+                        .notify(NoticeKind::Health, &directory, text.clone());
+                    notified = Some(text);
+                }
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = shutdown(&mut drain) => break,
+            () = D::rescan(&app).notified() => {}
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+    for (_, file) in loaded {
+        if let Some(running) = file.running {
+            running.stop().await;
+        }
+    }
+}
+
+/// Stops what removed files described, and starts what new or changed ones describe.
+async fn reload<D: Described>(
+    app: &App,
+    loaded: &mut BTreeMap<PathBuf, LoadedFile>,
+    found: BTreeMap<PathBuf, Stamp>,
+) {
+    let removed: Vec<PathBuf> = loaded
+        .keys()
+        .filter(|path| !found.contains_key(*path))
+        .cloned()
+        .collect();
+    for path in removed {
+        if let Some(file) = loaded.remove(&path) {
+            if let Some(running) = file.running {
+                running.stop().await;
+            }
+            D::forget(app, &file.name);
+            app.observability
+                .notices
+                .notify(D::NOTICE, &file.name, "its file was removed");
+        }
+    }
+    for (path, stamp) in found {
+        let known = loaded.get(&path);
+        if known.is_some_and(|known| known.stamp == stamp) {
+            continue;
+        }
+        let file = path.clone();
+        let text = tokio::task::spawn_blocking(move || read(&file)).await;
+        let text = text.unwrap_or_else(|_| Err("the file cannot be read".to_owned()));
+        let before = loaded.remove(&path);
+        let is_taken = |name: &str| loaded.values().any(|other| other.name == name);
+        let file = match parse::<D>(&path, text, is_taken) {
+            Ok((parsed, text)) => start::<D>(app, before, &path, stamp, parsed, &text).await,
+            Err(problem) => refuse::<D>(app, before, &path, stamp, *problem),
+        };
+        loaded.insert(path, file);
+    }
+}
+
+fn parse<D: Described>(
+    path: &Path,
+    text: Result<String, String>,
+    is_taken: impl Fn(&str) -> bool,
+) -> Result<(D::Parsed, String), Box<Problem>> {
+    let plain = |message: String| Box::new(problem_of(path, message));
+    let text = text.map_err(plain)?;
+    let parsed = D::parse(path, &text).map_err(|error| Box::new(problem(error)))?;
+    let name = D::name(&parsed);
+    if is_taken(&name) {
+        let message = format!("another file already has the name {name:?}");
+        return Err(plain(message));
+    }
+    Ok((parsed, text))
+}
+
+async fn start<D: Described>(
+    app: &App,
+    before: Option<LoadedFile>,
+    path: &Path,
+    stamp: Stamp,
+    parsed: D::Parsed,
+    text: &str,
+) -> LoadedFile {
+    let name = D::name(&parsed);
+    if let Some(before) = before {
+        if let Some(running) = before.running {
+            running.stop().await;
+        }
+        D::forget(app, &before.name);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let task = D::start(app, path, text, parsed, stopped);
+    LoadedFile {
+        stamp,
+        name,
+        running: Some(Run { stop, task }),
+    }
+}
+
+/// Reports an invalid file. What runs keeps running unchanged.
+fn refuse<D: Described>(
+    app: &App,
+    before: Option<LoadedFile>,
+    path: &Path,
+    stamp: Stamp,
+    problem: Problem,
+) -> LoadedFile {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let (name, running) = match before {
+        Some(before) => (before.name, before.running),
+        None => (stem.into_owned(), None),
+    };
+    app.observability
+        .notices
+        .notify(NoticeKind::Health, &name, problem.to_string());
+    D::refuse(app, &name, path, problem, running.is_some());
+    LoadedFile {
+        stamp,
+        name,
+        running,
+    }
+}
+
+/// Converts a fault of a file.
+pub(crate) fn problem(error: DescriptorError) -> Problem {
+    Problem {
+        location: error.file,
+        line: Some(error.line),
+        key: Some(error.key).filter(|key| !key.is_empty()),
+        message: error.message,
+        hint: error.hint,
+    }
+}
+
+/// A fault of a whole file.
+pub(crate) fn problem_of(path: &Path, message: String) -> Problem {
+    Problem {
+        location: path.display().to_string(),
+        line: None,
+        key: None,
+        message,
+        hint: None,
+    }
+}
+
+/// File metadata that reveals a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+/// The files of a directory; none if it does not exist.
+pub(crate) fn scan(directory: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut found = BTreeMap::new();
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') || !name.ends_with(".toml") {
+            continue;
+        }
+        // The file may have been removed since.
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        if metadata.is_file() && found.len() < FILES_MAX {
+            let stamp = Stamp {
+                modified: metadata.modified().ok(),
+                bytes: metadata.len(),
+                inode: metadata.ino(),
+            };
+            found.insert(path, stamp);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a file, or returns the reason why it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// A file was not written or removed.
+pub(crate) enum FileError {
+    /// It is invalid.
+    Invalid(Box<Problem>),
+    /// It cannot be written.
+    Io(String),
+}
+
+/// Writes a file atomically; `name` is that of its temporary.
+pub(crate) fn write(
+    directory: &Path,
+    path: &Path,
+    name: &str,
+    text: &str,
+) -> Result<(), FileError> {
+    let hidden = directory.join(format!(".{name}.toml.new"));
+    let written = fs::create_dir_all(directory)
+        .and_then(|()| fs::File::create(&hidden))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&hidden, path));
+    written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+}
+
+/// Removes a file.
+pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
+    fs::remove_file(path).map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+}

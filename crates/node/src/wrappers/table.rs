@@ -1,0 +1,288 @@
+//! The tables of wrappers and exporters.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chappe_links::DeadLetters;
+use chappe_wrappers::WrapperFile;
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc};
+use utoipa::ToSchema;
+
+use super::run::Call;
+
+/// The state of a wrapper or an exporter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PeerState {
+    /// It reads or writes.
+    Running,
+    /// It waits for its peer: `reason` says for what.
+    #[default]
+    Waiting,
+    /// A step failed: `reason` and `hint` say why. It is tried again.
+    Trouble,
+    /// Its file is invalid.
+    Failed,
+}
+
+impl PeerState {
+    /// All states with their names.
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
+        (Self::Running, "running"),
+        (Self::Waiting, "waiting"),
+        (Self::Trouble, "trouble"),
+        (Self::Failed, "failed"),
+    ];
+}
+
+/// The fault of a file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct FileFault {
+    /// The fault.
+    pub(crate) message: String,
+    /// The line in the file.
+    pub(crate) line: Option<usize>,
+    /// The key in the file.
+    pub(crate) key: Option<String>,
+    /// How to repair it.
+    pub(crate) hint: Option<String>,
+}
+
+/// A wrapper.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(crate) struct Wrapper {
+    /// Its name: that of its file without `.toml`.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: String,
+    /// The file that describes it.
+    pub(crate) file: String,
+    /// Its purpose.
+    pub(crate) description: Option<String>,
+    /// Its state.
+    pub(crate) state: PeerState,
+    /// Why it waits or is in trouble.
+    pub(crate) reason: Option<String>,
+    /// How to repair that.
+    pub(crate) hint: Option<String>,
+    /// The fault of its file; an earlier version may run.
+    pub(crate) error: Option<FileFault>,
+    /// The streams that it has written since it started.
+    pub(crate) streams: Vec<String>,
+    /// Elements stored since it started.
+    pub(crate) elements: u64,
+    /// Source time of the newest one (RFC 3339).
+    pub(crate) newest_time: Option<String>,
+    /// Messages that it could not decode or store since it started.
+    pub(crate) undecodable: u64,
+    /// Dead letters that are kept.
+    pub(crate) dead_letters: u64,
+    /// Messages lost since it started, by reason. 0: perhaps some.
+    pub(crate) lost: BTreeMap<String, u64>,
+    /// Bytes received and not stored yet.
+    pub(crate) unstored_bytes: u64,
+    /// How often it was opened again after trouble.
+    pub(crate) restarts: u64,
+    /// The file itself.
+    pub(crate) toml: String,
+}
+
+/// An exporter.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(crate) struct Exporter {
+    /// Its name: that of its file without `.toml`.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: String,
+    /// The file that describes it.
+    pub(crate) file: String,
+    /// Its purpose.
+    pub(crate) description: Option<String>,
+    /// Its state.
+    pub(crate) state: PeerState,
+    /// Why it waits or is in trouble.
+    pub(crate) reason: Option<String>,
+    /// How to repair that.
+    pub(crate) hint: Option<String>,
+    /// The fault of its file; an earlier version may run.
+    pub(crate) error: Option<FileFault>,
+    /// Its streams, and how far each was exported.
+    pub(crate) streams: Vec<Exported>,
+    /// Elements exported since it started.
+    pub(crate) elements: u64,
+    /// Elements that its peer refused since it started.
+    pub(crate) refused: u64,
+    /// Dead letters that are kept.
+    pub(crate) dead_letters: u64,
+    /// How often it was opened again after trouble.
+    pub(crate) restarts: u64,
+    /// The file itself.
+    pub(crate) toml: String,
+}
+
+/// A stream of an exporter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Exported {
+    /// Its name.
+    pub(crate) stream: String,
+    /// The number of the last element that was exported.
+    pub(crate) read: u64,
+    /// Elements that were removed before they were exported.
+    pub(crate) missed: u64,
+}
+
+/// A row of a table.
+pub(crate) trait Row: Clone {
+    fn name(&self) -> &str;
+    fn state(&self) -> PeerState;
+    fn file(&self) -> &str;
+    /// An invalid file.
+    fn failed(name: &str, file: &str, error: FileFault) -> Self;
+    fn set_error(&mut self, error: FileFault);
+    /// Why it does not run.
+    fn set_state(&mut self, state: PeerState, reason: Option<String>, hint: Option<String>);
+}
+
+macro_rules! row {
+    ($row:ty) => {
+        impl Row for $row {
+            fn name(&self) -> &str {
+                &self.name
+            }
+
+            fn state(&self) -> PeerState {
+                self.state
+            }
+
+            fn file(&self) -> &str {
+                &self.file
+            }
+
+            fn failed(name: &str, file: &str, error: FileFault) -> Self {
+                Self {
+                    name: name.to_owned(),
+                    file: file.to_owned(),
+                    state: PeerState::Failed,
+                    error: Some(error),
+                    ..Self::default()
+                }
+            }
+
+            fn set_error(&mut self, error: FileFault) {
+                self.error = Some(error);
+            }
+
+            fn set_state(
+                &mut self,
+                state: PeerState,
+                reason: Option<String>,
+                hint: Option<String>,
+            ) {
+                (self.state, self.reason, self.hint) = (state, reason, hint);
+            }
+        }
+    };
+}
+
+row!(Wrapper);
+row!(Exporter);
+
+/// The parts of a running wrapper that requests use.
+#[derive(Clone)]
+pub(crate) struct WrapperHandle {
+    pub(crate) file: Arc<WrapperFile>,
+    pub(crate) letters: Arc<DeadLetters>,
+    pub(crate) calls: mpsc::Sender<Call>,
+}
+
+/// The parts of a running exporter that requests use.
+#[derive(Clone)]
+pub(crate) struct ExporterHandle {
+    pub(crate) letters: Arc<DeadLetters>,
+}
+
+/// All wrappers, or all exporters, by name: their rows, and the handles of those that run.
+pub(crate) struct Table<R, H> {
+    rows: Mutex<BTreeMap<String, R>>,
+    handles: Mutex<BTreeMap<String, H>>,
+    /// Requests an immediate scan of the directory.
+    pub(crate) rescan: Notify,
+}
+
+impl<R, H> Default for Table<R, H> {
+    fn default() -> Self {
+        Self {
+            rows: Mutex::default(),
+            handles: Mutex::default(),
+            rescan: Notify::new(),
+        }
+    }
+}
+
+impl<R: Row, H: Clone> Table<R, H> {
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<String, R>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handles(&self) -> MutexGuard<'_, BTreeMap<String, H>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds or replaces a row.
+    pub(crate) fn insert(&self, row: R) {
+        self.rows().insert(row.name().to_owned(), row);
+    }
+
+    /// Changes a row, if there is one.
+    pub(crate) fn update(&self, name: &str, change: impl FnOnce(&mut R)) {
+        if let Some(row) = self.rows().get_mut(name) {
+            change(row);
+        }
+    }
+
+    /// Removes a row and its handle.
+    pub(crate) fn remove(&self, name: &str) {
+        self.rows().remove(name);
+        self.handles().remove(name);
+    }
+
+    /// One row.
+    pub(crate) fn get(&self, name: &str) -> Option<R> {
+        self.rows().get(name).cloned()
+    }
+
+    /// Whether there is a row of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.rows().contains_key(name)
+    }
+
+    /// All rows, by name.
+    pub(crate) fn all(&self) -> Vec<R> {
+        self.rows().values().cloned().collect()
+    }
+
+    /// Adds the handle of one that runs.
+    pub(crate) fn set_handle(&self, name: &str, handle: H) {
+        self.handles().insert(name.to_owned(), handle);
+    }
+
+    /// The handle of one that runs.
+    pub(crate) fn handle(&self, name: &str) -> Option<H> {
+        self.handles().get(name).cloned()
+    }
+
+    /// The number of rows in each state.
+    pub(crate) fn counts(&self) -> [(&'static str, i64); 4] {
+        let rows = self.rows();
+        PeerState::ALL.map(|(state, word)| {
+            let count = rows.values().filter(|row| row.state() == state);
+            (word, i64::try_from(count.count()).unwrap_or(i64::MAX))
+        })
+    }
+}
+
+/// All wrappers.
+pub(crate) type Wrappers = Table<Wrapper, WrapperHandle>;
+/// All exporters.
+pub(crate) type Exporters = Table<Exporter, ExporterHandle>;

@@ -1,0 +1,192 @@
+//! Goal: a wrapper's file takes effect while the node runs, its streams are found by meaning, lines that are
+//! none become dead letters that can be sent again, an invalid file is reported with its line, and an
+//! exporter that fails delays no other.
+//! Method: a node in this process whose wrappers read files that the test writes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::{self, Answer, Operated, block};
+
+const WRAPPER: &str = r#"
+kind = "file"
+path = "../data.csv"
+format = "csv"
+poll_ms = 20
+device = "Boiler 3"
+types = ["{urn:plant}Boiler"]
+scopes = ["http://plant.example/hall-2"]
+
+[[stream]]
+name = "boiler.temperature"
+description = "At the outlet"
+fields = [{ name = "celsius", type = "double", unit = "Cel", observed_property = "urn:temperature" }]
+"#;
+
+const SENSOR: &str = r#"
+name = "boiler-max"
+[[source]]
+alias = "x"
+query = { observed_property = "urn:temperature", scope = "http://plant.example/hall-2", type = "Boiler" }
+[output]
+level = "process"
+sql = "select max(value) as celsius from x"
+[[output.field]]
+name = "celsius"
+type = "double"
+unit = "Cel"
+"#;
+
+fn write(directory: &Path, folder: &str, name: &str, text: &str) {
+    let folder = directory.join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+/// Appends lines to the file that the wrapper reads.
+fn append(directory: &Path, lines: &str) {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .append(true)
+        .open(directory.join("data.csv"))
+        .unwrap();
+    std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+}
+
+/// Asks until the answer is as wanted.
+async fn until(node: &chappe_node::Node, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut last = Value::Null;
+    let asking = async {
+        loop {
+            let answer: Answer = common::get(node, path).await;
+            if answer.status == 200 {
+                last = answer.json();
+                if wanted(&last) {
+                    return last.clone();
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(120), asking).await;
+    found.unwrap_or_else(|_| panic!("{path}: {last}"))
+}
+
+#[test]
+fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    common::write_sensor(directory, "boiler-max", SENSOR);
+    std::fs::write(directory.join("data.csv"), "source_time,celsius\n").unwrap();
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        let path = "/api/v1/wrappers/boiler";
+        write(directory, "wrappers", "boiler.toml", WRAPPER);
+        let row = until(node, path, |row| row["state"] == "waiting").await;
+        assert_eq!(row["reason"], "everything in the file is read");
+        let sensor = "/api/v1/virtual-sensors/boiler-max";
+        until(node, sensor, |it| it["state"] == "running").await;
+        let lines =
+            "2026-11-21T10:00:00Z,80.5\n2026-11-21T10:00:01Z,hot\n2026-11-21T10:00:02Z,81.5\n";
+        append(directory, lines);
+        let row = until(node, path, |row| row["elements"] == 2).await;
+        assert_eq!(row["undecodable"], 1);
+        let output = "/api/v1/streams/boiler-max";
+        until(node, output, |stream| stream["last"] == 2).await;
+        // The line is as it was received, with its header.
+        let letters = format!("{path}/dead-letters");
+        let letters = until(node, &letters, |it| it["dead_letters"][0].is_object()).await;
+        let letter = &letters["dead_letters"][0];
+        assert_eq!(
+            letter["text"],
+            "source_time,celsius\n2026-11-21T10:00:01Z,hot\n"
+        );
+        assert!(
+            letter["reason"].as_str().unwrap().contains("celsius"),
+            "{letter}"
+        );
+        let why = common::get(node, "/api/v1/why/boiler.temperature")
+            .await
+            .json();
+        let hops = why["hops"].as_array().unwrap();
+        assert!(hops.iter().any(|hop| hop["hop"] == "wrapper"), "{why}");
+        // An invalid file is reported, and the earlier one runs on.
+        write(
+            directory,
+            "wrappers",
+            "boiler.toml",
+            &WRAPPER.replace("poll_ms", "poll"),
+        );
+        let row = until(node, path, |row| row["error"].is_object()).await;
+        assert_eq!(row["error"]["line"], 5, "{row}");
+        append(directory, "2026-11-21T10:00:03Z,82.5\n");
+        until(node, path, |row| row["elements"] == 3).await;
+        // With another type of the field, the letter can be decoded; the rest is not read again.
+        write(
+            directory,
+            "wrappers",
+            "boiler.toml",
+            &WRAPPER.replace("\"double\"", "\"text\""),
+        );
+        until(node, path, |row| {
+            row["error"].is_null() && row["reason"].is_string()
+        })
+        .await;
+        let again = format!("{path}/dead-letters/send-again");
+        let resent = operated.change("POST", &again, &json!({})).await;
+        assert_eq!(resent.json()["done"], 1, "{resent:?}");
+        let log = node.stream("boiler.temperature").unwrap();
+        assert_eq!(log.log().last(), 4);
+        std::fs::remove_file(directory.join("wrappers/boiler.toml")).unwrap();
+        let list = "/api/v1/wrappers";
+        until(node, list, |list| list["wrappers"] == json!([])).await;
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn an_exporter_that_fails_delays_no_other() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let exporter =
+        |path: &str| format!("kind = \"file\"\npath = \"{path}\"\nstreams = [\"boiler.*\"]\n");
+    // A file below a file cannot be made.
+    std::fs::write(directory.join("blocked"), "").unwrap();
+    write(
+        directory,
+        "exporters",
+        "broken.toml",
+        &exporter("../blocked/out"),
+    );
+    write(directory, "exporters", "good.toml", &exporter("../out"));
+    write(directory, "wrappers", "boiler.toml", WRAPPER);
+    std::fs::write(directory.join("data.csv"), "celsius\n1\n2\n3\n").unwrap();
+    block(async {
+        let node = common::start(directory).await;
+        let good = "/api/v1/exporters/good";
+        let row = until(&node, good, |row| row["elements"] == 3).await;
+        assert_eq!(row["streams"][0]["read"], 3, "{row}");
+        let broken = "/api/v1/exporters/broken";
+        until(&node, broken, |row| row["state"] == "trouble").await;
+        let readers = common::get(&node, "/api/v1/readers").await.json();
+        let readers = readers["readers"].as_array().unwrap();
+        let kinds: Vec<_> = readers
+            .iter()
+            .map(|it| (&it["kind"], &it["reader"]))
+            .collect();
+        assert!(
+            kinds.contains(&(&json!("exporter"), &json!("good"))),
+            "{kinds:?}"
+        );
+        // Once the obstacle is gone, it begins where it was.
+        std::fs::remove_file(directory.join("blocked")).unwrap();
+        until(&node, broken, |row| row["elements"] == 3).await;
+        let text = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+        assert_eq!(text("out"), text("blocked/out"));
+        assert_eq!(text("out").lines().count(), 3);
+        node.shutdown().await.unwrap();
+    });
+}
