@@ -23,8 +23,8 @@ fn limits() -> Limits {
     }
 }
 
-/// The first byte chooses socket type, mechanism and how far the handshake is done for the peer; the
-/// second the size of the pieces.
+/// The first byte chooses socket type, mechanism, whether version 2.0 is accepted, and how far the handshake is done
+/// for the peer; the second the size of the pieces.
 ///
 /// No panic; nothing follows a failure; no message comes before [`Event::Ready`] or above its
 /// limits; subscriptions start and end in pairs and within theirs; answers are bounded by the
@@ -63,6 +63,7 @@ fn check_unbounded(data: &[u8]) {
     };
     let mut config = Config::new(socket_type, mechanism);
     config.limits = limits();
+    config.accepts_version_2 = choice & 0x40 != 0;
     let mut end = Connection::new(config, [3; 32], Instant::ZERO);
     let mut seen = Seen::default();
     let mut sent = seen.drain(&mut end);

@@ -108,7 +108,13 @@ impl Condition {
 /// All kinds of wrappers.
 #[must_use]
 pub fn wrapper_kinds() -> &'static [WrapperKind] {
-    &[kinds::file::WRAPPER, kinds::program::WRAPPER]
+    &[
+        kinds::file::WRAPPER,
+        kinds::program::WRAPPER,
+        kinds::gsn::ASYNC_WRAPPER,
+        kinds::gsn::PUSH_WRAPPER,
+        kinds::gsn::SYNC_WRAPPER,
+    ]
 }
 
 /// All kinds of exporters.
@@ -118,6 +124,9 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::file::EXPORTER,
         kinds::program::EXPORTER,
         kinds::dpws::EXPORTER,
+        kinds::gsn::ASYNC_EXPORTER,
+        kinds::gsn::PUSH_EXPORTER,
+        kinds::gsn::SYNC_EXPORTER,
     ]
 }
 

@@ -57,10 +57,14 @@ pub(crate) fn properties(config: &Config) -> Vec<u8> {
     };
     put("Socket-Type", config.socket_type.name().as_bytes());
     if !config.identity.is_empty() {
-        let identity = &config.identity[..config.identity.len().min(IDENTITY_BYTES_MAX)];
-        put("Identity", identity);
+        put("Identity", identity(config));
     }
     out
+}
+
+/// The identity of this end.
+pub(crate) fn identity(config: &Config) -> &[u8] {
+    &config.identity[..config.identity.len().min(IDENTITY_BYTES_MAX)]
 }
 
 /// The properties of a peer.

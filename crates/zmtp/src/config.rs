@@ -145,6 +145,10 @@ pub struct Config {
     pub limits: Limits,
     /// Heartbeats; `None` waits forever.
     pub heartbeat: Option<Heartbeat>,
+    /// Whether a peer of ZMTP 2.0 is accepted (15/ZMTP: ZeroMQ 3, JeroMQ 0.3), which has neither a security mechanism
+    /// nor heartbeats. Only with [`Mechanism::Null`]. Default no; it delays every handshake by half a round trip,
+    /// because the greeting waits for the peer's version.
+    pub accepts_version_2: bool,
 }
 
 impl Config {
@@ -157,6 +161,7 @@ impl Config {
             mechanism,
             limits: Limits::default(),
             heartbeat: Some(Heartbeat::default()),
+            accepts_version_2: false,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::{Config, KEY_BYTES, Mechanism};
 use crate::curve::{self, ClientHello, Randomness, ServerWelcome, Session};
 use crate::error::Error;
 use crate::frame::{COMMAND, Header, MORE};
-use crate::greeting::{self, GREETING_BYTES};
+use crate::greeting::{self, GREETING_BYTES, VERSION_2_BYTES, VERSION_BYTES, Version};
 use crate::{Message, SocketType, Subscriptions};
 
 /// Frames up to this size are copied out of the received bytes, so that keeping one does not keep the whole buffer;
@@ -45,7 +45,9 @@ pub struct Peer {
     pub identity: Bytes,
     /// The public key that it has proven, with CURVE.
     pub key: Option<[u8; KEY_BYTES]>,
-    /// Its minor version of ZMTP 3.
+    /// Its major version of ZMTP: 3, or 2 if the configuration accepts it.
+    pub major_version: u8,
+    /// Its minor version.
     pub minor_version: u8,
 }
 
@@ -65,7 +67,11 @@ pub enum Event {
 }
 
 enum State {
+    /// Only signature and version were sent: the rest depends on the peer's version.
+    Version,
     Greeting,
+    /// A peer of version 2.0 sends its identity as a frame.
+    Identity(SocketType),
     Null,
     CurveHello,
     CurveInitiate(Box<ServerWelcome>),
@@ -82,6 +88,7 @@ pub struct Connection {
     config: Config,
     random: Randomness,
     state: State,
+    major_version: u8,
     minor_version: u8,
     /// Received bytes that are not parsed yet.
     buffer: BytesMut,
@@ -108,10 +115,17 @@ impl Connection {
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32], now: Instant) -> Self {
         let mut gather = BytesMut::new();
-        gather.extend_from_slice(&greeting::write(&config.mechanism));
+        let greeting = greeting::write(&config.mechanism);
+        let accepts_version_2 = config.accepts_version_2 && config.mechanism == Mechanism::Null;
+        let (state, first) = match accepts_version_2 {
+            true => (State::Version, &greeting[..VERSION_BYTES]),
+            false => (State::Greeting, &greeting[..]),
+        };
+        gather.extend_from_slice(first);
         Self {
             random: Randomness::new(&seed),
-            state: State::Greeting,
+            state,
+            major_version: 3,
             minor_version: 0,
             buffer: BytesMut::new(),
             offset: 0,
@@ -154,7 +168,7 @@ impl Connection {
         match &error {
             // The status code of 27/ZAP, which libzmq and compatible peers understand.
             Error::NotAllowed { .. } => self.put_command(&command::error_body("400")),
-            Error::SocketTypes { .. } => {
+            Error::SocketTypes { .. } if self.major_version >= 3 => {
                 let reason = error.to_string();
                 self.put_command(&command::error_body(&reason));
             }
@@ -194,8 +208,11 @@ impl Connection {
         }
     }
 
-    /// Parses the greeting or one frame. Returns whether there was one.
+    /// Parses a part of the greeting or one frame. Returns whether there was one.
     fn step(&mut self, now: Instant) -> Result<bool, Error> {
+        if matches!(self.state, State::Version) {
+            return self.step_version();
+        }
         if matches!(self.state, State::Greeting) {
             let Some(minor) = greeting::read(&self.buffer, &self.config.mechanism)? else {
                 return Ok(false);
@@ -236,6 +253,42 @@ impl Connection {
         } else {
             self.process_handshake(&mut body)?;
         }
+        Ok(true)
+    }
+
+    /// Chooses the rest of the greeting by the peer's version.
+    fn step_version(&mut self) -> Result<bool, Error> {
+        match greeting::read_version(&self.buffer)? {
+            None => return Ok(false),
+            Some(Version::Three) => {
+                let rest = &greeting::write(&self.config.mechanism)[VERSION_BYTES..];
+                self.gather.extend_from_slice(rest);
+                self.state = State::Greeting;
+                return Ok(true);
+            }
+            Some(Version::Two) => {}
+        }
+        if self.major_version != 2 {
+            self.major_version = 2;
+            self.gather
+                .extend_from_slice(&[self.config.socket_type.version_2_code()]);
+            let identity = command::identity(&self.config);
+            Header::write(&mut self.gather, 0, identity.len());
+            self.gather.extend_from_slice(identity);
+        }
+        let Some(code) = self.buffer.get(VERSION_2_BYTES - 1).copied() else {
+            return Ok(false);
+        };
+        let ours = self.config.socket_type;
+        let theirs = SocketType::from_version_2_code(code);
+        let theirs = theirs.filter(|theirs| ours.is_compatible_with(*theirs));
+        let socket_type = theirs.ok_or_else(|| Error::SocketTypes {
+            ours: ours.name(),
+            theirs: SocketType::from_version_2_code(code)
+                .map_or_else(|| format!("type {code}"), |known| known.to_string()),
+        })?;
+        self.consume(VERSION_2_BYTES);
+        self.state = State::Identity(socket_type);
         Ok(true)
     }
 
@@ -281,6 +334,10 @@ impl Connection {
                     ("message_bytes", left, extra)
                 }
             }
+            State::Identity(_) if header.flags != 0 => {
+                return self.protocol("an identity is not one message frame");
+            }
+            State::Identity(_) => ("identity_bytes", command::IDENTITY_BYTES_MAX, 0),
             _ if header.flags & COMMAND == 0 => {
                 return self.protocol("a message precedes the end of the handshake");
             }
@@ -299,6 +356,9 @@ impl Connection {
 
     fn process_frame(&mut self, now: Instant, flags: u8, body: Bytes) -> Result<(), Error> {
         if flags & COMMAND != 0 {
+            if self.major_version < 3 {
+                return self.protocol("version 2 has no commands");
+            }
             if body.len() > self.command_bytes_max() {
                 return Err(Error::Limit {
                     limit: "command_bytes",
@@ -446,6 +506,10 @@ impl Connection {
 
     fn process_handshake(&mut self, body: &mut [u8]) -> Result<(), Error> {
         let offset = self.offset;
+        if let State::Identity(socket_type) = self.state {
+            self.begin_version_2(socket_type, Bytes::copy_from_slice(body));
+            return Ok(());
+        }
         if let Some((b"ERROR", data)) = command::split(body) {
             let reason = command::error_reason(data);
             return Err(Error::Refused { reason });
@@ -491,6 +555,17 @@ impl Connection {
         }
     }
 
+    fn begin_version_2(&mut self, socket_type: SocketType, identity: Bytes) {
+        self.state = State::Ready(None);
+        self.event(Event::Ready(Peer {
+            socket_type,
+            identity,
+            key: None,
+            major_version: self.major_version,
+            minor_version: self.minor_version,
+        }));
+    }
+
     fn ready(
         &mut self,
         properties: &[u8],
@@ -503,6 +578,7 @@ impl Connection {
             socket_type: theirs.socket_type,
             identity: theirs.identity,
             key,
+            major_version: self.major_version,
             minor_version: self.minor_version,
         }));
         Ok(())

@@ -128,7 +128,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Version { .. } => "check the port; versions before ZeroMQ 4.0 are not supported",
+            Self::Version { .. } => {
+                "check the port; ZeroMQ before 4.0 speaks an older version, which this socket does not accept"
+            }
             Self::Mechanism { ours: "CURVE", .. } => {
                 "give the peer a CURVE key pair and this end's public key"
             }

@@ -1,12 +1,17 @@
 //! The greeting: 64 bytes with version and mechanism (37/ZMTP, sections Formal Grammar and Version Negotiation).
 //!
-//! Versions before 3.0 are not supported: their greetings are recognized and refused.
+//! A peer of version 2.0 (15/ZMTP) is accepted only by a connection that allows it, because that version has no
+//! security mechanism. Older greetings are recognized and refused.
 
 use crate::config::Mechanism;
 use crate::error::Error;
 
 /// The size of a greeting.
 pub(crate) const GREETING_BYTES: usize = 64;
+/// Signature and version: what both ends must know before either can choose the rest.
+pub(crate) const VERSION_BYTES: usize = 11;
+/// The greeting of version 2.0 before the identity: signature, version and socket type.
+pub(crate) const VERSION_2_BYTES: usize = 12;
 const MECHANISM_AT: usize = 12;
 const MECHANISM_BYTES: usize = 20;
 const AS_SERVER_AT: usize = 32;
@@ -24,8 +29,17 @@ pub(crate) fn write(mechanism: &Mechanism) -> [u8; GREETING_BYTES] {
     greeting
 }
 
-/// Checks the available bytes of a peer's greeting. Returns its minor version once all have arrived.
-pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> {
+/// The version of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// 2.0 or 2.1, which differ in nothing that is used here.
+    Two,
+    /// 3.0 or later.
+    Three,
+}
+
+/// Reads a peer's version, once its bytes are available.
+pub(crate) fn read_version(bytes: &[u8]) -> Result<Option<Version>, Error> {
     let version = |what| Err(Error::Version { what });
     match bytes.first() {
         None | Some(0xFF) => {}
@@ -37,8 +51,18 @@ pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> 
         Some(_) => return version("the last byte of the signature is wrong"),
     }
     match bytes.get(10) {
-        None | Some(3..) => {}
-        Some(_) => return version("its version is older"),
+        None => Ok(None),
+        Some(0) => version("its version is 1"),
+        Some(1 | 2) => Ok(Some(Version::Two)),
+        Some(3..) => Ok(Some(Version::Three)),
+    }
+}
+
+/// Checks the available bytes of a peer's greeting. Returns its minor version once all have arrived.
+pub(crate) fn read(bytes: &[u8], ours: &Mechanism) -> Result<Option<u8>, Error> {
+    if read_version(bytes)? == Some(Version::Two) {
+        let what = "its version is 2";
+        return Err(Error::Version { what });
     }
     let Some(greeting) = bytes.first_chunk::<GREETING_BYTES>() else {
         return Ok(None);

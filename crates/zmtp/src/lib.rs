@@ -6,8 +6,10 @@
 //! per peer; the runner combines them to sockets with many peers (28/REQREP, 29/PUBSUB). Everything that a peer can
 //! prolong has a limit in [`Limits`], a tighter one before authentication.
 //!
-//! Out of scope: PLAIN and GSSAPI; socket types other than those of [`SocketType`]; ZMTP 1 and 2; sockets, tasks and
-//! queues.
+//! A connection may accept peers of ZMTP 2.0, too (15/ZMTP; [`Config::accepts_version_2`]): foreign programs with old
+//! libraries, on networks that are protected otherwise.
+//!
+//! Out of scope: PLAIN and GSSAPI; socket types other than those of [`SocketType`]; ZMTP 1; sockets, tasks and queues.
 //!
 //! # Example
 //! Two ends, without a network:

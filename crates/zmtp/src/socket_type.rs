@@ -60,6 +60,28 @@ impl SocketType {
             .find(|kind| kind.name().as_bytes() == name)
     }
 
+    /// The code in the greeting of version 2.0 (15/ZMTP, The socket type). XPUB and XSUB have none there: ZeroMQ
+    /// sends its own numbers.
+    pub(crate) const fn version_2_code(self) -> u8 {
+        match self {
+            Self::Pub => 1,
+            Self::Sub => 2,
+            Self::Req => 3,
+            Self::Rep => 4,
+            Self::Dealer => 5,
+            Self::Router => 6,
+            Self::Xpub => 9,
+            Self::Xsub => 10,
+        }
+    }
+
+    /// The type with this code of version 2.0.
+    pub(crate) fn from_version_2_code(code: u8) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.version_2_code() == code)
+    }
+
     /// Whether the types are compatible.
     #[must_use]
     pub const fn is_compatible_with(self, other: Self) -> bool {

@@ -417,3 +417,94 @@ fn a_command_too_early_is_the_callers_fault() {
     one.command(Command::Subscribe(Bytes::new()));
     assert_eq!(one.failure().unwrap().fault(), Fault::Caller);
 }
+
+/// A connection that accepts version 2.0.
+fn lenient(socket_type: SocketType) -> End {
+    let mut config = Config::new(socket_type, Mechanism::Null);
+    config.accepts_version_2 = true;
+    End::new(config, 3)
+}
+
+#[test]
+fn a_peer_of_version_2_is_served_where_it_is_allowed() {
+    let mut end = lenient(SocketType::Xpub);
+    assert_eq!(end.out.split(), &b"\xFF\0\0\0\0\0\0\0\0\x7F\x03"[..]);
+    // A SUB without an identity, which subscribes to "a" and cancels it.
+    let peer = b"\xFF\0\0\0\0\0\0\0\x01\x7F\x01\x02\0\0\0\x02\x01a\0\x02\0a";
+    for byte in peer {
+        end.input(Instant::ZERO, Input::Receive(BytesMut::from(&[*byte][..])));
+    }
+    // The socket type and an empty identity.
+    assert_eq!(end.out.split(), &b"\x09\0\0"[..]);
+    let [
+        Event::Ready(ready),
+        Event::Subscribed(prefix),
+        Event::Cancelled(cancelled),
+    ] = &end.events[..]
+    else {
+        panic!("{:?}", end.events);
+    };
+    assert_eq!(
+        (ready.major_version, ready.socket_type),
+        (2, SocketType::Sub)
+    );
+    assert_eq!((prefix, cancelled), (&Bytes::from("a"), &Bytes::from("a")));
+    assert_eq!(end.machine.deadline(), None, "version 2 has no heartbeats");
+    end.command(Command::Send(vec![Message::from("a1")]));
+    assert_eq!(end.out.split(), &b"\0\x02a1"[..]);
+    let command = BytesMut::from(&b"\x04\x05\x04PING"[..]);
+    end.input(Instant::ZERO, Input::Receive(command));
+    assert_eq!(end.failure().unwrap().fault(), Fault::Peer);
+}
+
+#[test]
+fn a_subscriber_of_version_2_subscribes_with_messages() {
+    let mut end = lenient(SocketType::Sub);
+    end.out.clear();
+    let peer = BytesMut::from(&b"\xFF\0\0\0\0\0\0\0\x01\x7F\x01\x09\0\x02me"[..]);
+    end.input(Instant::ZERO, Input::Receive(peer));
+    let Some(Event::Ready(peer)) = end.events.first() else {
+        panic!("{:?}", end.events);
+    };
+    assert_eq!(
+        (peer.socket_type, &peer.identity[..]),
+        (SocketType::Xpub, &b"me"[..])
+    );
+    end.command(Command::Subscribe("s: ".into()));
+    assert_eq!(end.out, &b"\x02\0\0\0\x04\x01s: "[..]);
+}
+
+#[test]
+fn version_2_is_refused_elsewhere_and_never_weakens_curve() {
+    let peer = || BytesMut::from(&b"\xFF\0\0\0\0\0\0\0\x01\x7F\x01\x05\0\0"[..]);
+    let mut curve = router(curve_server(Allowed::Any));
+    curve.accepts_version_2 = true;
+    for config in [router(Mechanism::Null), curve] {
+        let mut end = End::new(config, 3);
+        end.input(Instant::ZERO, Input::Receive(peer()));
+        assert!(matches!(end.failure(), Some(Error::Version { .. })));
+    }
+    // An incompatible type is refused without a command, which version 2 does not have.
+    let mut end = lenient(SocketType::Sub);
+    end.out.clear();
+    end.input(Instant::ZERO, Input::Receive(peer()));
+    assert!(matches!(end.failure(), Some(Error::SocketTypes { .. })));
+    assert_eq!(end.out, &b"\x02\0\0"[..]);
+}
+
+#[test]
+fn ends_that_accept_version_2_use_version_3_with_each_other() {
+    for (one, other) in [(true, true), (true, false), (false, true)] {
+        let mut one_config = dealer(Mechanism::Null);
+        one_config.accepts_version_2 = one;
+        let mut other_config = router(Mechanism::Null);
+        other_config.accepts_version_2 = other;
+        let (one, other) = pair(one_config, other_config);
+        for end in [one, other] {
+            let Some(Event::Ready(peer)) = end.events.first() else {
+                panic!("{:?}", end.events);
+            };
+            assert_eq!((peer.major_version, peer.minor_version), (3, 1));
+        }
+    }
+}

@@ -146,6 +146,8 @@ pub enum Allowed {
 pub enum Security {
     /// None. For loopback and networks with other protection.
     Null,
+    /// None, and peers of ZMTP 2.0 (ZeroMQ 3, JeroMQ 0.3) are accepted, too: foreign programs with old libraries.
+    NullFrom2,
     /// CURVE; this end has the key that peers have to know.
     CurveServer {
         /// The secret key of this end.
@@ -165,7 +167,7 @@ pub enum Security {
 impl Security {
     pub(super) fn mechanism(&self) -> Mechanism {
         match self {
-            Self::Null => Mechanism::Null,
+            Self::Null | Self::NullFrom2 => Mechanism::Null,
             Self::CurveServer { secret, allowed } => Mechanism::CurveServer {
                 secret: chappe_zmtp::SecretKey(*secret.as_bytes()),
                 allowed: match allowed {

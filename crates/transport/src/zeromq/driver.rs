@@ -560,5 +560,6 @@ pub(super) fn config(
     let mut config = Config::new(socket_type, security.mechanism());
     config.limits = limits.machine();
     config.heartbeat = limits.heartbeat;
+    config.accepts_version_2 = matches!(security, Security::NullFrom2);
     config
 }

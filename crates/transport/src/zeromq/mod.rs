@@ -1,7 +1,7 @@
 //! ZeroMQ on TCP: the sockets of links between nodes and of foreign programs.
 //!
-//! Runs [`chappe_zmtp`] (ZMTP 3.1 with NULL and CURVE) with one task for each connection, on one thread as well as on
-//! many. Unlike libzmq, a socket has no queue shared by its connections:
+//! Runs [`chappe_zmtp`] (ZMTP 3.1 with NULL and CURVE; also 2.0 with [`Security::NullFrom2`]) with one task for each
+//! connection, on one thread as well as on many. Unlike libzmq, a socket has no queue shared by its connections:
 //!
 //! - [`Router`] and [`Dealer`] return a [`Connection`] for each peer; sending waits while the peer is slow, and never
 //!   drops;

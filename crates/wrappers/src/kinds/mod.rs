@@ -2,4 +2,5 @@
 
 pub(crate) mod dpws;
 pub(crate) mod file;
+pub(crate) mod gsn;
 pub(crate) mod program;

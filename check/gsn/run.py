@@ -1,0 +1,241 @@
+"""Exchange with a real GSN 2.0.1 server: nothing that was answered is lost, whichever side is killed.
+
+    python3 check/gsn/run.py GSN_PEER LIBRARIES WORK [--elements N] [--only NAME]
+
+GSN_PEER is the example of chappe-wrappers, LIBRARIES the folder with GSN's jars (check/exchange/install). In each
+synchronous direction N elements are exchanged, and Chappe's side and the server are killed once each with SIGKILL. The
+judge compares the server's database with the file of the example. Asynchronous exchange loses elements by design: the
+rates are reported, and those of GSN with itself on the same machine.
+Runs as root on Linux, in namespaces of its own: what it started ends with it.
+"""
+
+import argparse
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from network import PATIENCE, CheckFailed, Process, enter, expect, run_in  # noqa: E402
+from server import DIRECTORY, PROXY, SIMULATED, Server, until  # noqa: E402
+
+INSIDE = "CHAPPE_GSN_INSIDE"
+WRITTEN = {"number": "bigint", "level": "double", "note": "varchar(64)"}
+BEGIN_MS = 1_700_000_000_000
+HERE = "tcp://127.0.0.1"
+
+
+class Peer:
+    """The example, which can be killed and started again."""
+
+    def __init__(self, work: pathlib.Path, peer: str, *arguments: str):
+        self.arguments = [peer, *arguments]
+        self.log = work
+        self.runs = 0
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        self.runs += 1
+        self.process = Process(self.arguments, self.log / f"peer{self.runs}.log")
+        self.process.wait_line("ready", 30)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.stop(signal.SIGKILL)
+            self.process = None
+
+
+def stored(path: pathlib.Path) -> list[int]:
+    """The times of the elements in the file of a wrapper, in order."""
+    if not path.exists():
+        return []
+    words = (line.split(" ")[1:] for line in path.read_text().splitlines())
+    flat = [word for line in words for word in line]
+    if "undecodable" in flat:
+        raise CheckFailed("an element cannot be decoded")
+    return [int(word) for word in flat]
+
+
+def from_gsn(args: argparse.Namespace, work: pathlib.Path) -> None:
+    """Synchronous delivery from a sensor, through kills of both sides."""
+    work.mkdir()
+    server = Server(work / "gsn", args.libraries)
+    server.sensor("producer", "multiformat", SIMULATED, rate=1)
+    (work / "wrapper.toml").write_text(
+        f'kind = "gsn-zeromq-sync"\nlisten = "{HERE}:24000"\ndirectory = "{HERE}:{DIRECTORY}"\nsensor = "producer"\n'
+        'silence_s = 5\n')
+    output = work / "stored"
+    peer = Peer(work, args.peer, "wrap", str(work / "wrapper.toml"), str(output))
+    try:
+        server.start()
+        until("GSN starts", lambda: server.counters().get("producer", 0) > 0, 60 * PATIENCE)
+        peer.start()
+        count = lambda: len(stored(output))  # noqa: E731
+        third = args.elements // 3
+        took = until("a third of the elements", lambda: count() >= third, 60 * PATIENCE)
+        print(f"   rate: GSN to Chappe, synchronous: {third / took:.0f}/s (the producer made "
+              f"{server.counters().get('producer', 0)})", flush=True)
+        for kill in range(5):
+            peer.kill()
+            before = count()
+            peer.start()
+            took = until("the server goes on after Chappe was killed", lambda: count() > before, 60 * PATIENCE)
+            print(f"   kill {kill + 1} of Chappe: elements again after {took:.1f} s", flush=True)
+        until("two thirds", lambda: count() >= 2 * third, 60 * PATIENCE)
+        server.stop(signal.SIGKILL)
+        before = count()
+        server.start()
+        took = until("Chappe goes on after GSN was killed", lambda: count() > before, 60 * PATIENCE)
+        print(f"   GSN killed: elements again after {took:.1f} s", flush=True)
+        until("all elements", lambda: count() >= args.elements, 120 * PATIENCE)
+    finally:
+        server.stop(signal.SIGTERM)
+        peer.kill()
+    times = stored(output)
+    expect(len(times) == len(set(times)), f"no element is stored twice ({len(times)} stored)")
+    table = {int(row[0]) for row in server.table("producer", "timed")}
+    missing = sorted(time for time in table if time <= max(times) and time not in set(times))
+    expect(not missing, f"every element of GSN's database up to the newest stored one is stored ({len(table)} there)")
+
+
+def to_gsn(args: argparse.Namespace, work: pathlib.Path, kind: str) -> None:
+    """Synchronous delivery to a sensor, through kills of both sides."""
+    work.mkdir()
+    server = Server(work / "gsn", args.libraries)
+    predicates = {"local_address": "127.0.0.1", "local_port": 25_000}
+    if kind == "sync":
+        predicates |= {"address": HERE, "meta_port": 26_023, "vsensor": "plant.line"}
+    server.sensor("consumer", f"zeromq-{kind}", WRITTEN, **predicates)
+    text = f'kind = "gsn-zeromq-{kind}"\nstreams = ["plant.line"]\nendpoint = "{HERE}:25000"\n'
+    if kind == "sync":
+        text += f'directory = "{HERE}:26023"\n'
+    (work / "exporter.toml").write_text(text)
+    output = work / "written"
+    peer = Peer(work, args.peer, "export", str(work / "exporter.toml"), "plant.line", str(args.elements), str(output), "0")
+    consumed = lambda: server.counters().get("consumer", 0)  # noqa: E731
+    written = lambda: int(output.read_text().split("\n")[-2]) if output.exists() and output.stat().st_size else 0  # noqa: E731
+    try:
+        server.start()
+        peer.start()
+        until("the first elements", lambda: written() > 0, 60 * PATIENCE)
+        (begin, first) = (time.monotonic(), written())
+        third = args.elements // 3
+        until("a third of the elements", lambda: written() >= third, 60 * PATIENCE)
+        rate = (written() - first) / max(time.monotonic() - begin, 0.001)
+        print(f"   rate: Chappe to GSN, {kind}: {rate:.0f}/s", flush=True)
+        peer.kill()
+        peer.start()
+        until("half", lambda: written() >= args.elements // 2, 60 * PATIENCE)
+        server.stop(signal.SIGKILL)
+        server.start()
+        until("all elements", lambda: written() >= args.elements, 120 * PATIENCE)
+        expect(consumed() > 0, "GSN goes on after it was killed")
+    finally:
+        server.stop(signal.SIGTERM)
+        peer.kill()
+    rows = server.table("consumer", "timed, number, level, note")
+    numbers = [int(row[0]) - BEGIN_MS for row in rows]
+    expect(numbers == list(range(1, args.elements + 1)), f"GSN has all {args.elements} elements once ({len(rows)} rows)")
+    exact = all(row[1:] == [str(2**53 + n), str(n / 8), f"größe {n}"] for n, row in zip(numbers, rows))
+    expect(exact, "with exact values")
+
+
+def asynchronous(args: argparse.Namespace, work: pathlib.Path) -> None:
+    """Both asynchronous directions, and GSN with itself, side by side."""
+    work.mkdir()
+    server = Server(work / "gsn", args.libraries)
+    server.sensor("producer", "multiformat", SIMULATED, rate=1)
+    (work / "wrapper.toml").write_text(
+        f'kind = "gsn-zeromq-async"\naddress = "{HERE}:{PROXY}"\ndirectory = "{HERE}:{DIRECTORY}"\n'
+        'sensor = "producer"\n')
+    (work / "exporter.toml").write_text(
+        f'kind = "gsn-zeromq-async"\nstreams = ["plant.line"]\nlisten = "{HERE}:26022"\ndirectory = "{HERE}:26023"\n')
+    output = work / "stored"
+    (work / "to").mkdir()
+    reader = Peer(work, args.peer, "wrap", str(work / "wrapper.toml"), str(output))
+    try:
+        server.start()
+        until("GSN starts", lambda: server.counters().get("producer", 0) > 0, 60 * PATIENCE)
+        server.sensor("itself", "zeromq-async", SIMULATED, address=HERE, data_port=PROXY, meta_port=DIRECTORY,
+                      vsensor="producer")
+        reader.start()
+        until("GSN reads itself", lambda: server.counters().get("itself", 0) > 0, 60 * PATIENCE)
+        until("Chappe reads GSN", lambda: len(stored(output)) > 0, 60 * PATIENCE)
+        before, mine, begin = server.counters(), len(stored(output)), time.monotonic()
+        time.sleep(10)
+        after, mine, seconds = server.counters(), len(stored(output)) - mine, time.monotonic() - begin
+        rate = {name: (after[name] - before[name]) / seconds for name in ("producer", "itself")}
+        print(f"   rates: GSN's producer {rate['producer']:.0f}/s; GSN to GSN, asynchronous: {rate['itself']:.0f}/s; "
+              f"GSN to Chappe, asynchronous: {mine / seconds:.0f}/s", flush=True)
+        reader.kill()
+        server.sensor("copy", "zeromq-sync", SIMULATED, address=HERE, meta_port=DIRECTORY, vsensor="producer",
+                      local_address="127.0.0.1", local_port=24_100)
+        until("GSN delivers to itself", lambda: server.counters().get("copy", 0) > 0, 60 * PATIENCE)
+        before, begin = server.counters(), time.monotonic()
+        time.sleep(10)
+        after, seconds = server.counters(), time.monotonic() - begin
+        rate = {name: (after[name] - before[name]) / seconds for name in ("producer", "copy")}
+        print(f"   rates: GSN's producer {rate['producer']:.0f}/s; GSN to GSN, synchronous: {rate['copy']:.0f}/s",
+              flush=True)
+        for name in ("producer", "itself", "copy"):
+            (server.folder / "virtual-sensors" / f"{name}.xml").unlink()
+        # A structure is known after the first elements. The sensor asks for it every three seconds, and then subscribes;
+        # it misses what was published before.
+        server.sensor("consumer", "zeromq-async", WRITTEN, address=HERE, data_port=26_022, meta_port=26_023,
+                      vsensor="plant.line")
+        writer = Peer(work / "to", args.peer, "export", str(work / "exporter.toml"), "plant.line",
+                      str(args.elements), str(work / "written"), "500")
+        writer.start()
+        until("GSN reads Chappe", lambda: server.counters().get("consumer", 0) > 0, 60 * PATIENCE)
+        begin = time.monotonic()
+        last = [0, time.monotonic()]
+
+        def ended() -> bool:
+            now = server.counters().get("consumer", 0)
+            if now != last[0]:
+                last[:] = [now, time.monotonic()]
+            return now > 0 and time.monotonic() - last[1] > 5
+        until("Chappe has published all", ended, 120 * PATIENCE)
+        seconds = last[1] - begin
+        print(f"   rate: Chappe to GSN, asynchronous: {last[0]} of {args.elements} elements, {last[0] / seconds:.0f}/s",
+              flush=True)
+        writer.kill()
+    finally:
+        server.stop(signal.SIGTERM)
+        reader.kill()
+    expect(last[0] > 0, "GSN reads Chappe's publications")
+    times = stored(output)
+    expect(len(times) == len(set(times)) > 0, "no published element of GSN is stored twice")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("peer")
+    parser.add_argument("libraries", type=pathlib.Path)
+    parser.add_argument("work", type=pathlib.Path)
+    parser.add_argument("--elements", type=int, default=20_000)
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    args.libraries = args.libraries.resolve()
+    args.work = args.work.resolve()
+    args.peer = str(pathlib.Path(args.peer).resolve())
+    enter(INSIDE, sys.argv)
+    checks = {
+        "from": from_gsn,
+        "push": lambda args, work: to_gsn(args, work, "push"),
+        "sync": lambda args, work: to_gsn(args, work, "sync"),
+        "async": asynchronous,
+    }
+
+    def check() -> None:
+        for name, one in checks.items():
+            if args.only in (None, name):
+                print(f"   -- {name}", flush=True)
+                one(args, args.work / name)
+    run_in(args.work, check, (subprocess.SubprocessError, KeyError))
+
+
+if __name__ == "__main__":
+    main()
