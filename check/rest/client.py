@@ -9,6 +9,7 @@ import json
 
 from chappe_client import AuthenticatedClient, Client
 from chappe_client.api.accounts import add_account, get_self, list_accounts
+from chappe_client.api.links import add_link
 from chappe_client.api.node import get_health, get_node, list_drops, list_notices
 from chappe_client.api.registry import publish_entity, query_registry, query_registry_by_post, search_entities
 from chappe_client.api.streams import (
@@ -17,8 +18,8 @@ from chappe_client.api.streams import (
 )
 from chappe_client.api.virtual_sensors import get_virtual_sensor, put_virtual_sensor
 from chappe_client.models import (
-    Completeness, Elements, Entity, FieldType, Level, NewAccount, NewElement, NewEntity, NewField, NewStream, Problem,
-    Rows, SparqlForm, SparqlResults, Stream, StreamQuery, Written,
+    Completeness, Elements, Entity, FieldType, Level, Link, LinkKind, NewAccount, NewElement, NewEntity, NewField,
+    NewLink, NewStream, Problem, Rows, SparqlForm, SparqlResults, Stream, StreamQuery, Written,
 )
 from chappe_client.types import UNSET, File
 from network import expect, until
@@ -209,11 +210,19 @@ def check(address: str, token: str) -> None:
 
 
 def prepare(address: str, token: str) -> None:
-    """A stream and an entity that requests by the document may name."""
+    """A stream, an entity, an account, a link and a virtual sensor that requests by the document name."""
     with by(address, token) as node:
-        create_stream.sync(client=node, body=definition("rest.fuzzed"))
-        write_elements.sync("rest.fuzzed", client=node, body=[element(number) for number in range(50)])
-        publish_entity.sync(client=node, body=NewEntity(key="urn:rest:fuzzed", name="Fuzzed"))
+        for name in ("fuzzed", "removed"):
+            create_stream.sync(client=node, body=definition(name))
+            publish_entity.sync(client=node, body=NewEntity(key=f"urn:rest:{name}", name=name))
+            add_account.sync(client=node, body=NewAccount(name=name, roles=["read"]))
+            link = NewLink(name=name, kind=LinkKind.HTTP_PULL, address="http://127.0.0.1:9", streams=["*"], as_prefix="far")
+            expect(isinstance(add_link.sync(client=node, body=link), Link), f"a link {name} is added")
+            sensor = SENSOR.replace("rest-max", name).replace("rest.room", "fuzzed")
+            sensor = sensor.replace("[output]", f'[output]\nstream = "{name}-max"')
+            put = put_virtual_sensor.sync_detailed(name, client=node, body=File(payload=io.BytesIO(sensor.encode())))
+            expect(put.status_code == 204, f"and a virtual sensor {name}")
+        write_elements.sync("fuzzed", client=node, body=[element(number) for number in range(50)])
 
 
 def alive(address: str, token: str) -> None:

@@ -131,10 +131,12 @@ pub(super) async fn one(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewAccount {
-    /// 1 to 64 letters, digits, `.`, `_`, `-` or `@`.
+    /// 1 to 64 letters, digits, `.`, `_`, `-` or `@`, the first a letter or digit.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
     name: String,
     /// At least one: read, write, operate or administer, with the streams, prefixes and scopes to which it is
     /// restricted: `read=ward.*,sdc.ctxt.loc:/ward`.
+    #[schema(min_items = 1)]
     roles: Vec<String>,
     /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514).
     certificate: Option<String>,

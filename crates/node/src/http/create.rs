@@ -35,7 +35,11 @@ const TEXT_BYTES_MAX: usize = 1_024;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewStream {
-    /// Its name: parts of a-z, 0-9, `_` and `-`, joined by dots.
+    /// Its name: 1 to 16 parts of a-z, 0-9, `_` and `-`, joined by dots.
+    #[schema(
+        pattern = r"^[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*){0,15}$",
+        max_length = 128
+    )]
     name: String,
     /// Its title, for people.
     #[serde(default)]
@@ -48,6 +52,7 @@ pub(crate) struct NewStream {
     #[serde(default)]
     key: Option<String>,
     /// The fields of its elements.
+    #[schema(min_items = 1, max_items = 256)]
     fields: Vec<NewField>,
 }
 
@@ -56,6 +61,7 @@ pub(crate) struct NewStream {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewField {
     /// A column name: a-z, 0-9 and `_`, not starting with a digit.
+    #[schema(pattern = "^[a-z_][a-z0-9_]*$", max_length = 64)]
     name: String,
     /// Its type.
     #[serde(rename = "type")]

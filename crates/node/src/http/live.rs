@@ -43,7 +43,8 @@ pub(crate) struct LiveParams {
 /// 32 streams it may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that the log rolled back past the
 /// client's position. `notice` events `{at, kind, subject, text}` carry notices. A restricted account gets its
 /// streams and the notices about them. The stream of events ends when the account is revoked or expires.
-#[utoipa::path(get, path = "/api/v1/live", tag = "streams", params(LiveParams),
+#[utoipa::path(get, path = "/api/v1/live", tag = "streams", params(LiveParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
     responses((status = 200, content_type = "text/event-stream", body = String),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn live(

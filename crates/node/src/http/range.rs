@@ -30,6 +30,7 @@ pub(crate) struct RangeParams {
     /// The end, which is not included (RFC 3339); after the newest element if absent.
     to: Option<String>,
     /// Maximum number of buckets, 1 to 10,000; 500 if absent.
+    #[param(minimum = 1, maximum = 10000)]
     buckets: Option<usize>,
 }
 
