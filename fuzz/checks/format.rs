@@ -91,8 +91,11 @@ const CONFIGS: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// The compiled configurations of a format.
+type Compiled = (&'static str, Vec<Arc<Format>>);
+
 fn formats(name: &str) -> Vec<Arc<Format>> {
-    static FORMATS: OnceLock<Vec<(&str, Vec<Arc<Format>>)>> = OnceLock::new();
+    static FORMATS: OnceLock<Vec<Compiled>> = OnceLock::new();
     let all = FORMATS.get_or_init(|| {
         let compile = |(name, configs): &(&'static str, &[&str])| {
             let compile = |config: &&str| {

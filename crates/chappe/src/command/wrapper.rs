@@ -275,7 +275,7 @@ fn print(batch: &Batch, most: usize, json: bool) -> Result<usize, Failure> {
                 element,
                 schema: &part.definition.schema,
             };
-            let view = serde_json::to_value(&view)?;
+            let view = serde_json::to_value(view)?;
             count += 1;
             if json {
                 output::json(&view);
