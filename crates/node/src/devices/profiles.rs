@@ -14,7 +14,7 @@ use super::kept_list::KeptList;
 use crate::config::Config;
 
 /// The file of profiles in the data directory.
-const PROFILES: &str = "device-profiles.json";
+pub(crate) const PROFILES: &str = "device-profiles.json";
 /// Profiles; reason: one for each device of a large plant. The devices that left first are forgotten.
 const PROFILES_MAX: usize = 10_000;
 /// A device that was here before it had a profile succeeds no other.
