@@ -463,7 +463,7 @@ function renaming() {
       'section',
       null,
       h('h2', null, 'Name'),
-      h('p', { class: 'quiet' }, 'A former name goes on standing for the stream.'),
+      h('p', { class: 'quiet' }, 'A former name still refers to the stream.'),
       form,
       trouble,
     ),

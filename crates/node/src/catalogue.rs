@@ -424,7 +424,7 @@ impl Catalogue {
 
     /// Opens the stream of `source`, creating it or updating its schema as needed; waits while a stream
     /// of this name is being removed. A stream stored under the device's former key belongs to it. Other names of a
-    /// stream of `source` stand for it.
+    /// stream of `source` refer to it.
     pub(crate) async fn create(
         &self,
         name: &str,

@@ -11,6 +11,8 @@
 //! run-state   when this run was last alive, and how far streams of level memory are acknowledged
 //! links.json, subscriptions.json
 //!             links and subscriptions added at run time, 0600
+//! places.json, excluded-devices.json, device-profiles.json
+//!             places and exclusions that an operator or a rule decided, and what the rule compares, 0600
 //! log/        all streams
 //! registry/   the registry's journal, which the log's size limit must not cut
 //! ```
@@ -27,14 +29,15 @@ use chappe_transport::{key_file, tls};
 use crate::StartError;
 use crate::accounts::{ACCOUNTS, Accounts, OWNERS, Owners};
 use crate::config::{Config, HttpTls};
+use crate::devices::{EXCLUSIONS, PLACES, PROFILES};
 use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
 
 /// The file with a new token in clear text, which no backup copies.
 const NEW_TOKEN: &str = "new-token";
 
-/// The files of a data directory that hold secrets: key, certificate, token, accounts with their owners, and
-/// the secrets of links and subscriptions. Not every node has all of them.
-pub const SECRET_FILES: [&str; 7] = [
+/// The files of a data directory that hold secrets or decisions: key, certificate, token, accounts with their owners,
+/// links and subscriptions with their secrets, places and exclusions of devices. Not every node has all of them.
+pub const SECRET_FILES: [&str; 10] = [
     "key.pem",
     "http.pem",
     "token",
@@ -42,6 +45,9 @@ pub const SECRET_FILES: [&str; 7] = [
     OWNERS,
     LINKS,
     SUBSCRIPTIONS,
+    PLACES,
+    EXCLUSIONS,
+    PROFILES,
 ];
 
 /// The directory of the log within a data directory.

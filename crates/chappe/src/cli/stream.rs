@@ -24,7 +24,7 @@ pub(crate) enum Stream {
     Completeness(StreamCompleteness),
     /// Give a stream another name.
     ///
-    /// Its elements and their numbers stay as they are. The former name goes on standing for it in commands, queries,
+    /// Its elements and their numbers stay as they are. The former name still refers to it in commands, queries,
     /// virtual sensors, links and topics.
     #[command(
         after_help = "Examples:\n  chappe stream rename monitor.pulse ward-3.bed-1.pulse\n  chappe stream rename ward-3.bed-1.pulse ward-3.bed-2.pulse\n\nRefused when another stream has or had the new name."

@@ -78,7 +78,7 @@ async fn forget_name(flags: StreamForgetName, json: bool) -> Outcome {
         output::json(&json!({ "stream": flags.name, "forgotten": flags.former }));
     } else {
         let (name, former) = (&flags.name, &flags.former);
-        output::line(format_args!("{former} no longer stands for {name}"));
+        output::line(format_args!("{former} no longer refers to {name}"));
     }
     Ok(())
 }

@@ -223,6 +223,50 @@ fn lost_answers_and_repeated_runs_store_nothing_twice() {
 }
 
 #[test]
+fn a_stream_is_renamed_and_written_by_either_name() {
+    let directory = tempfile::tempdir().unwrap();
+    chappe_node::runtime().unwrap().block_on(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        let token = node.new_token().unwrap().to_owned();
+        let (url, token) = (node.url(), token.as_str());
+        let chappe = async |arguments: &[&str]| {
+            let (code, out, err) = run(&url, token, arguments, "").await;
+            (code, format!("{out}{err}"))
+        };
+        assert_eq!(chappe(&CREATE).await.0, Some(0));
+        assert_eq!(chappe(&["write", "lab.room", "people=1"]).await.0, Some(0));
+        let (code, text) = chappe(&["stream", "rename", "lab.room", "hall.room"]).await;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("lab.room is now hall.room"), "{text}");
+        for name in ["lab.room", "hall.room"] {
+            let (code, text) = chappe(&["write", name, "people=2"]).await;
+            assert_eq!(code, Some(0), "{text}");
+        }
+        assert_eq!(people(&node), [1, 2, 2]);
+        // A definition under the former name finds the stream, too.
+        assert_eq!(chappe(&CREATE).await.0, Some(0));
+        let (code, text) = chappe(&["query", "select count(*) from lab_room"]).await;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(
+            text.contains("lab.room is a former name of hall.room"),
+            "{text}"
+        );
+        let (code, text) = chappe(&["stream", "rename", "hall.room", "attic.room"]).await;
+        assert_eq!(code, Some(0), "{text}");
+        let forget = ["stream", "forget-name", "attic.room", "hall.room"];
+        let (code, text) = chappe(&forget).await;
+        assert_eq!(code, Some(0), "{text}");
+        let (code, text) = chappe(&["write", "hall.room", "people=3"]).await;
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("there is no stream"), "{text}");
+        let (code, text) = chappe(&["stream", "forget-name", "attic.room", "lab.room"]).await;
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("identifies the stream"), "{text}");
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn a_node_that_does_not_answer_is_tried_again_and_then_reported() {
     let directory = tempfile::tempdir().unwrap();
     chappe_node::runtime().unwrap().block_on(async {

@@ -18,7 +18,7 @@ impl Links {
         is_visible: impl Fn(&str) -> bool,
     ) -> Result<bytes::Bytes, HttpRefusal> {
         let mut entries = self.shared().host.directory(reader);
-        // Every name stands for the same stream.
+        // All names refer to the same stream.
         entries.retain(|entry| entry.names.first().is_some_and(|name| is_visible(name)));
         let question = format!("{streams}\n{}", serialization.as_str());
         directory::answer(question.as_bytes(), &entries, DOCUMENT_BYTES_MAX)

@@ -33,7 +33,7 @@ impl Known {
         self.first.get(name).map(String::as_str)
     }
 
-    /// Makes a name stand for the stream that was defined as `first`.
+    /// Makes a name refer to the stream that was defined as `first`.
     pub(super) fn reserve(&mut self, name: &str, first: &str) {
         self.first.insert(name.to_owned(), first.to_owned());
     }

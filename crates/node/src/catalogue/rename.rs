@@ -27,7 +27,7 @@ pub(crate) enum RenameError {
     /// Another stream has this name.
     #[error("there is already a stream {0:?}")]
     Exists(String),
-    /// Another stream had this name, which still stands for it.
+    /// Another stream had this name, which still refers to it.
     #[error("{name:?} is a former name of the stream {stream:?}")]
     Former {
         /// The name.
@@ -87,7 +87,7 @@ pub(crate) fn is_own_name(name: &str) -> bool {
 }
 
 impl Catalogue {
-    /// Checks that a stream may be called `name`, and makes that stand for it. Returns whether it did not before.
+    /// Checks that a stream may be called `name`, and makes that refer to it. Returns whether it did not before.
     fn take_name(&self, entry: &Entry, name: &str) -> Result<bool, RenameError> {
         let entries = self.write();
         let mut known = self.names.write();
@@ -150,7 +150,7 @@ pub(crate) fn same_table<'a>(
     entries.find(|entry| entry.log.has_name(|known| table_name(known) == table))
 }
 
-/// Gives a stream another name; the former one goes on standing for it. A rename that has begun runs to its end, even
+/// Gives a stream another name; the former one still refers to it. A rename that has begun runs to its end, even
 /// if its caller is dropped.
 ///
 /// # Errors
@@ -181,14 +181,14 @@ async fn run_rename(app: &App, name: &str, new: &str) -> Result<Arc<Entry>, Rena
     app.catalogue.take_name(&entry, new)?;
     let (log, wanted) = (entry.log.clone(), new.to_owned());
     change(app, &entry, move || log.rename(&wanted)).await?;
-    let text = format!("renamed from {former}, which goes on standing for it");
+    let text = format!("renamed from {former}, which still refers to it");
     app.observability
         .notices
         .notify(NoticeKind::Health, new, text);
     Ok(entry)
 }
 
-/// Frees a former name of a stream, which then no longer stands for it. Like a rename, it runs to its end.
+/// Frees a former name of a stream, which then no longer refers to it. Like a rename, it runs to its end.
 ///
 /// # Errors
 /// See [`RenameError`]; then nothing has changed.

@@ -1,6 +1,6 @@
 //! Which newcomers claim the places of devices that have left.
 //!
-//! A newcomer is a device that was first described after the other had left, and tells the same friendly name, types
+//! A newcomer is a device that was first described after the other had left, and reports the same friendly name, types
 //! and scopes. It gets the place only if nothing is doubtful: it is the only one, it claims one place only, and the
 //! former device filled one place only. In all other cases an operator decides.
 
@@ -49,7 +49,7 @@ pub(super) fn claims(profiles: &[Profile], of: &Circumstances<'_>) -> Vec<PlaceC
     let mut times = Vec::new();
     let mut alike: BTreeMap<_, Vec<&Profile>> = BTreeMap::new();
     for profile in profiles {
-        alike.entry(profile.told()).or_default().push(profile);
+        alike.entry(profile.traits()).or_default().push(profile);
     }
     for former in profiles {
         let Some(left_at) = former.left_at else {
@@ -64,7 +64,7 @@ pub(super) fn claims(profiles: &[Profile], of: &Circumstances<'_>) -> Vec<PlaceC
                     .is_none_or(|left| of.now.saturating_sub(left) < of.after)
                 && !(of.is_out)(&one.device)
         };
-        let others = alike.get(&former.told()).into_iter().flatten().copied();
+        let others = alike.get(&former.traits()).into_iter().flatten().copied();
         let mut newcomers: Vec<&Profile> = others.filter(is_newcomer).collect();
         if newcomers.is_empty() {
             continue;

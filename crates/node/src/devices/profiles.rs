@@ -1,6 +1,6 @@
 //! Profiles of devices: what a rule compares to find the successor of a device that has left.
 //!
-//! A profile is an unauthenticated claim, like everything that a device tells of itself. It is kept across restarts of
+//! A profile is an unauthenticated claim, like everything that a device reports of itself. It is kept across restarts of
 //! the node, because a device may be replaced while the node does not run.
 
 use std::io;
@@ -14,13 +14,13 @@ use super::kept_list::KeptList;
 use crate::config::Config;
 
 /// The file of profiles in the data directory.
-const PROFILES: &str = "device-profiles.json";
+pub(crate) const PROFILES: &str = "device-profiles.json";
 /// Profiles; reason: one for each device of a large plant. The devices that left first are forgotten.
 const PROFILES_MAX: usize = 10_000;
 /// A device that was here before it had a profile succeeds no other.
 pub(super) const ALWAYS: i64 = i64::MIN;
 
-/// What a device told when it was last here. Times are nanoseconds since 1970.
+/// What a device reported when it was last here. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Profile {
     /// The key of the device.
@@ -59,8 +59,8 @@ impl Profile {
         }
     }
 
-    /// What a newcomer must tell as well.
-    pub(super) fn told(&self) -> (&str, &[String], &[String]) {
+    /// What a newcomer has in common with the device that it replaces.
+    pub(super) fn traits(&self) -> (&str, &[String], &[String]) {
         (&self.name, &self.types, &self.scopes)
     }
 }
@@ -173,6 +173,6 @@ mod tests {
         other.key = "b".into();
         other.types.reverse();
         let other = Profile::of(&other, address.into(), 9);
-        assert_eq!(other.told(), known.told());
+        assert_eq!(other.traits(), known.traits());
     }
 }

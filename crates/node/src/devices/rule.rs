@@ -1,7 +1,7 @@
-//! Replaces a device by a rule: a newcomer that tells the same friendly name, types and scopes takes the place of a
+//! Replaces a device by a rule: a newcomer that reports the same friendly name, types and scopes takes the place of a
 //! device that has been gone for `devices.replace_after_s`.
 //!
-//! All that a newcomer tells is a claim. It takes a place only if the former device is not in the table, and does not
+//! Everything that a newcomer reports is a claim. It takes a place only if the former device is not in the table, and does not
 //! answer at its last address either, so nobody takes the place of a device that is alive. [`claims`](super::claims)
 //! says which claims are doubtful; these are left to an operator, and each newcomer stores under names of its own
 //! meanwhile. A replacement by the rule is on record like one by an operator.
@@ -130,7 +130,7 @@ pub(crate) fn place_claims(app: &App) -> Vec<PlaceClaim> {
     rule.map_or_else(Vec::new, |rule| rule.claims(app))
 }
 
-/// Records a device that is described, and gives it the place of its predecessor if the rule says so. `is_known` tells
+/// Records a device that is described, and gives it the place of its predecessor if the rule says so. `is_known`:
 /// whether it was here before, perhaps under another endpoint address. May take some seconds.
 pub(super) async fn arrived(
     app: &App,

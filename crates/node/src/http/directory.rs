@@ -37,7 +37,7 @@ pub(crate) struct Directory {
 pub(crate) struct StreamDescription {
     /// Its name.
     name: String,
-    /// The names that it had before, oldest first. They go on standing for it.
+    /// The names that it had before, oldest first. They still refer to it.
     former_names: Vec<String>,
     /// The version of its structure.
     schema_version: u32,

@@ -41,7 +41,7 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     /// Its name.
     name: String,
-    /// The names that it had before, oldest first. They go on standing for it.
+    /// The names that it had before, oldest first. They still refer to it.
     former_names: Vec<String>,
     /// Its durability level.
     #[schema(value_type = Level)]
@@ -181,8 +181,8 @@ pub(crate) struct Renaming {
     name: String,
 }
 
-/// Gives a stream another name. Its elements, their numbers and its epoch stay as they are, and its former names go on
-/// standing for it wherever a name is given. A restricted account needs the role for both names.
+/// Gives a stream another name. Its elements, their numbers and its epoch stay as they are, and its former names still
+/// refer to it wherever a name is given. A restricted account needs the role for both names.
 #[utoipa::path(post, path = "/api/v1/streams/{name}/rename", tag = "streams",
     params(("name" = String, Path, description = "The stream's name")),
     request_body(content = Renaming),
@@ -211,7 +211,7 @@ pub(super) async fn rename(
     Ok(response)
 }
 
-/// Frees a former name of a stream: it no longer stands for the stream, and another one can have it.
+/// Frees a former name of a stream: it no longer refers to the stream, and another one can have it.
 #[utoipa::path(delete, path = "/api/v1/streams/{name}/former-names/{former}", tag = "streams",
     params(("name" = String, Path, description = "The stream's name"),
         ("former" = String, Path, description = "The former name")),

@@ -1,5 +1,5 @@
 //! Goal: a renamed stream keeps its elements, numbers and epoch, every name that it has or had finds it wherever a
-//! name is given, its writers and readers go on without a gap or a repetition, and no name stands for two streams,
+//! name is given, its writers and readers go on without a gap or a repetition, and no name refers to two streams,
 //! across restarts and SIGKILL.
 //! Method: nodes of this process on loopback with writers, live clients, sensors, devices and links, whose streams are
 //! renamed over REST while they run; a node in a process of its own that is killed after the answer.
@@ -234,7 +234,7 @@ fn every_name_finds_the_stream_and_answers_show_the_current_one() {
 }
 
 #[test]
-fn no_name_stands_for_two_streams() {
+fn no_name_refers_to_two_streams() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let operated = Operated::start(&config(directory.path()), None).await;

@@ -3,7 +3,7 @@
 //! A stream is a table by its name: quoted (`"ward.bed1.ecg"`), or with `_` for every character
 //! that a plain identifier cannot have (`ward_bed1_ecg`). Its samples are the table of this name with
 //! `_samples` after it. A name that is exactly a stream's is that stream; a plain name that may be
-//! several streams' is refused. A former name of a stream stands for it as well, and the answer says so.
+//! several streams' is refused. A former name of a stream refers to it as well, and the answer says so.
 //!
 //! All that is kept is asked for, in one of three ways:
 //!

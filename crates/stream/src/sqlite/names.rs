@@ -1,4 +1,4 @@
-//! Which stream a table's name in a statement is. Each name that a stream has or had stands for it.
+//! Which stream a table's name in a statement is. Each name that a stream has or had refers to it.
 
 use super::tables::{Part, SAMPLES_SUFFIX, has_samples};
 use crate::{QueryError, StreamLog};

@@ -89,7 +89,8 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
         output::note(
             "hint: copy the node's key.pem there too; with another key it is another node and does not \
              continue these streams. Links and subscriptions that were added at run time are in \
-             links.json and subscriptions.json",
+             links.json and subscriptions.json, places and exclusions of devices in places.json and \
+             excluded-devices.json",
         );
     }
     Ok(())
