@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(&*flat.name.local, "_2nd.ward");
         let mut schemas = Schemas::default();
         schemas
-            .add("t.xsd", &to_schema("urn:t", &[flat.clone()]))
+            .add("t.xsd", &to_schema("urn:t", std::slice::from_ref(&flat)))
             .unwrap();
         let read = schemas.flat(&flat.name).unwrap();
         let names = |flat: &FlatType| -> Vec<(String, XsdType, Option<String>, bool)> {
