@@ -51,7 +51,7 @@ pub(crate) fn measure(app: &Shared) {
         reader.stream = app.catalogue.names().resolve(&reader.stream);
     }
     metrics.readers.measure(readers);
-    metrics.wrappers.measure(app);
+    metrics.wrappers.measure(&app.wrappers, &app.exporters);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

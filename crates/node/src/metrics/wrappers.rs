@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::StateLabel;
-use crate::shared::Shared;
+use crate::wrappers::{Exporters, Wrappers};
 
 /// A wrapper; there are at most as many as files in its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,14 +59,14 @@ impl WrapperMetrics {
     }
 
     /// Replaces all values.
-    pub(crate) fn measure(&self, app: &Shared) {
+    pub(crate) fn measure(&self, wrappers: &Wrappers, exporters: &Exporters) {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        for (state, count) in app.wrappers.counts() {
+        for (state, count) in wrappers.counts() {
             self.wrappers
                 .get_or_create(&StateLabel { state })
                 .set(count);
         }
-        for (state, count) in app.exporters.counts() {
+        for (state, count) in exporters.counts() {
             self.exporters
                 .get_or_create(&StateLabel { state })
                 .set(count);
@@ -76,7 +76,7 @@ impl WrapperMetrics {
         }
         self.unstored.clear();
         self.dead_letters.clear();
-        for row in app.wrappers.all() {
+        for row in wrappers.all() {
             let label = WrapperLabel { wrapper: row.name };
             let counters = [
                 (&self.elements, row.elements),
@@ -96,7 +96,7 @@ impl WrapperMetrics {
         for family in [&self.exported, &self.refused, &self.exporter_restarts] {
             family.clear();
         }
-        for row in app.exporters.all() {
+        for row in exporters.all() {
             let label = ExporterLabel { exporter: row.name };
             let counters = [
                 (&self.exported, row.elements),

@@ -22,9 +22,8 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use letters::{LetterError, discard, resend};
-pub(crate) use run::Call;
 pub(crate) use table::{
-    Exporter, ExporterHandle, Exporters, FileFault, PeerState, Row, Wrapper, WrapperHandle,
+    Call, Exporter, ExporterHandle, Exporters, FileFault, PeerState, Row, Wrapper, WrapperHandle,
     Wrappers,
 };
 

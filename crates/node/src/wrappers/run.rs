@@ -7,13 +7,14 @@ use std::time::Duration;
 use chappe_links::DeadLetters;
 use chappe_stream::StoreError;
 use chappe_wrappers::{
-    Batch, Command, Condition, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
+    Batch, Condition, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
 };
-use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+
+use tokio::sync::{mpsc, watch};
 
 use super::pause::Pause;
 use super::store::{self, Storer, Storing};
+use super::table::Call;
 use super::{PeerState, Row as _, wrapper_key};
 use crate::catalogue;
 use crate::notices::NoticeKind;
@@ -27,12 +28,6 @@ const BATCHES_MAX: usize = 64;
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// Time that the last acknowledgements may take when a wrapper ends.
 const END_TIME: Duration = Duration::from_secs(5);
-
-/// A request to a running wrapper.
-pub(crate) struct Call {
-    pub(crate) command: Command,
-    pub(crate) reply: oneshot::Sender<Result<Value, WrapperError>>,
-}
 
 /// Why a wrapper is opened again.
 enum End {

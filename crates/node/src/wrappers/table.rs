@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::WrapperFile;
+use chappe_wrappers::{Command, WrapperError, WrapperFile};
 use serde::Serialize;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use utoipa::ToSchema;
-
-use super::run::Call;
 
 /// The state of a wrapper or an exporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -187,6 +185,12 @@ macro_rules! row {
 
 row!(Wrapper);
 row!(Exporter);
+
+/// A request to a running wrapper.
+pub(crate) struct Call {
+    pub(crate) command: Command,
+    pub(crate) reply: oneshot::Sender<Result<serde_json::Value, WrapperError>>,
+}
 
 /// The parts of a running wrapper that requests use.
 #[derive(Clone)]
