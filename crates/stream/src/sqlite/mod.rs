@@ -30,6 +30,7 @@ mod in_unit;
 mod names;
 mod rows;
 mod sandbox;
+mod sums;
 mod tables;
 mod time;
 mod view;

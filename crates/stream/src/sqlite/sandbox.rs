@@ -116,6 +116,8 @@ const FUNCTIONS: &[&str] = &[
     "sin",
     "sqrt",
     "stddev",
+    "stddev_pop",
+    "stddev_samp",
     "strftime",
     "string_agg",
     "substr",
@@ -131,6 +133,9 @@ const FUNCTIONS: &[&str] = &[
     "unixepoch",
     "unlikely",
     "upper",
+    "var_pop",
+    "var_samp",
+    "variance",
 ];
 
 /// The table-valued function of consecutive numbers, over which views are made.

@@ -11,6 +11,7 @@ mod repair;
 mod retention;
 mod sqlite_windows;
 mod stored_streams;
+mod turns_and_keys;
 mod virtual_sensor;
 mod whole_answers;
 mod windows;
