@@ -2,8 +2,8 @@
 //!
 //! A query is a name, a prefix ending in `*`, or empty (list all). The serialization of the answer
 //! follows after a line break: `NAME\nxml`. An answer is a sequence of structures as documents; the
-//! list of all streams leaves out the fields, so that it stays short. A stream with several names is in an answer
-//! once, by the oldest that the query selects.
+//! list of all streams leaves out the fields, so that it stays short, and streams whose source left. A stream with
+//! several names is in an answer once, by the oldest that the query selects.
 
 use bytes::Bytes;
 
@@ -43,11 +43,10 @@ pub(crate) fn answer(
     let list = what.is_empty();
     let selection: Selection = if list { "*" } else { what }.parse()?;
     let mut bytes = Vec::new();
-    let selected = |entry| {
-        let name = DirectoryEntry::oldest_name(entry, |name| selection.takes(name))?;
-        Some((entry, name))
-    };
-    for (entry, name) in entries.iter().filter_map(selected) {
+    for entry in entries.iter().filter(|entry| entry.is_present || !list) {
+        let Some(name) = DirectoryEntry::oldest_name(entry, |name| selection.takes(name)) else {
+            continue;
+        };
         let schema = match list {
             true => chappe_stream::StreamSchema::default(),
             false => entry.schema.clone(),

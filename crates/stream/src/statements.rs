@@ -112,6 +112,28 @@ impl VirtualSensor {
         machines.find_map(|machine| machine.window_counters(alias))
     }
 
+    /// Whether a source runs on the node's clock, so that the driver has to set it.
+    #[must_use]
+    pub fn follows_clock(&self) -> bool {
+        self.machines().any(StatementMachine::follows_clock)
+    }
+
+    /// The number of elements in its windows.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.machines().map(StatementMachine::held).sum()
+    }
+
+    /// The first element of `stream` that a window holds: a later run needs none before it. This
+    /// looks at each element.
+    #[must_use]
+    pub fn first_held(&self, stream: &str) -> Option<Position> {
+        let firsts = self
+            .machines()
+            .filter_map(|machine| machine.first_held(stream));
+        firsts.min_by_key(|position| position.sequence)
+    }
+
     /// How far each bound stream is evaluated by every statement that has evaluated any of it. Later
     /// elements must be passed again after a restart; earlier ones are passed by
     /// [`SensorCommand::Recall`], as far back as its windows reach.
@@ -201,6 +223,7 @@ impl VirtualSensor {
         while let Some(Output::Event(event)) = self.statements[index].machine.poll_output() {
             match event {
                 SensorEvent::Output(element) => self.pass(index, element),
+                letter @ SensorEvent::DeadLetter { .. } => self.events.push_back(letter),
                 SensorEvent::EvaluationFailed { reason } => {
                     let reason = match self.statements.len() {
                         1 => reason,

@@ -52,7 +52,14 @@ fn quality(quality: Quality) -> &'static str {
     }
 }
 
-struct Values<'a>(&'a [Field], &'a [Value]);
+/// The values of an element as JSON, by the names of their fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a>(
+    /// The fields.
+    pub &'a [Field],
+    /// A value for each.
+    pub &'a [Value],
+);
 
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

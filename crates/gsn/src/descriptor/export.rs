@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use chappe_stream::descriptor::{Command, FieldInput, Source};
-use chappe_stream::{BindingPolicy, Descriptor, LatePolicy, Retention, Selection, Value};
+use chappe_stream::{
+    BindingPolicy, Descriptor, EarlyPolicy, LatePolicy, Retention, Selection, Value, WindowClock,
+};
 
 use super::model::{
     Address, Extent, GsnDescriptor, History, OutputField, Place, ProcessingClass,
@@ -233,6 +235,37 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
     if source.sampling < 1.0 {
         let reason = "GSN selects by the time of an element";
         report.changed(NOWHERE, format!("{key}.sampling"), reason);
+    }
+    let timing = &source.timing;
+    if source.per.is_some() {
+        return Err(ExportError {
+            key: format!("{key}.per"),
+            message: "GSN has no window for each key".to_owned(),
+        });
+    }
+    if timing.clock == WindowClock::Node {
+        let reason = "a slide of time runs on the clock of the server";
+        report.changed(NOWHERE, format!("{key}.clock"), reason);
+    } else if timing.wait.is_some() {
+        report.ignored(
+            NOWHERE,
+            format!("{key}.wait"),
+            "GSN waits for no late element",
+        );
+    }
+    if timing.unique_times {
+        report.ignored(
+            NOWHERE,
+            format!("{key}.unique_times"),
+            "GSN knows unique times of outputs",
+        );
+    }
+    if timing.ahead != chappe_stream::AHEAD || timing.early == EarlyPolicy::DeadLetter {
+        report.ignored(
+            NOWHERE,
+            format!("{key}.ahead"),
+            "GSN does not look at clocks",
+        );
     }
     report.changed(NOWHERE, format!("{key}.stream"), "wrapper local");
     let extent = |extent: chappe_stream::Extent, name: &str| match extent {

@@ -6,7 +6,7 @@ use chappe_stream::descriptor::DescriptorFault as Fault;
 use chappe_stream::descriptor::{Command, CommandField, FieldInput, Output, Source, Statement};
 use chappe_stream::{
     BindingPolicy, Descriptor, DescriptorError, Field, LatePolicy, Retention, Selection,
-    StreamSchema, Value,
+    StreamSchema, Timing, Value,
 };
 use serde::Serialize;
 
@@ -517,6 +517,8 @@ impl Importer<'_> {
             window: extent(from.window),
             slide: extent(from.slide),
             late: LatePolicy::Insert,
+            timing: Timing::default(),
+            per: None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Virtual sensors: their files, their bindings, their outputs.
 
 mod candidates;
+mod dead_letters;
 mod dropped;
 mod facts;
 mod files;
