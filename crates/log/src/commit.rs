@@ -65,6 +65,7 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) groups: u64,
     pub(crate) syncs: u64,
+    pub(crate) moved: u64,
 }
 
 /// The end of the log.

@@ -79,6 +79,7 @@ use crate::shared::App;
         accounts::one,
         accounts::add,
         accounts::revoke,
+        accounts::set_share,
         accounts::renew,
     )
 )]

@@ -4,6 +4,7 @@
 //! Labels have few values: there are no labels for routes and peers, and at most
 //! `limits.metric_streams` for streams.
 
+mod accounts;
 mod kad;
 mod links;
 mod readers;
@@ -25,6 +26,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::config::Limits;
+use accounts::AccountMetrics;
 use kad::KadMetrics;
 pub(crate) use links::{
     LinkLabel, LinkMetrics, LinkReasonLabels, LinkStreamLabels, PacerStateLabel, ReaderLabel,
@@ -131,6 +133,8 @@ pub(crate) struct Metrics {
     pub(crate) log_healthy: Gauge,
     /// Bytes written by the log.
     pub(crate) log_bytes: Counter,
+    /// Bytes written again to free room at the expense of exceeded shares.
+    pub(crate) log_moved: Counter,
     /// Records written by the log.
     pub(crate) log_records: Counter,
     /// Syncs of the log.
@@ -141,6 +145,8 @@ pub(crate) struct Metrics {
     pub(crate) kad: KadMetrics,
     /// Readers of streams.
     pub(crate) readers: ReaderMetrics,
+    /// What accounts use.
+    pub(crate) accounts: AccountMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: topics::TopicMetrics,
@@ -178,11 +184,13 @@ impl Default for Metrics {
             streams: Gauge::default(),
             log_healthy: Gauge::default(),
             log_bytes: Counter::default(),
+            log_moved: Counter::default(),
             log_records: Counter::default(),
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
             kad: KadMetrics::default(),
             readers: ReaderMetrics::default(),
+            accounts: AccountMetrics::default(),
             #[cfg(feature = "dds")]
             topics: topics::TopicMetrics::default(),
             disk_free: Gauge::default(),
@@ -200,6 +208,7 @@ impl Metrics {
         self.links.register(&mut self.registry);
         self.kad.register(&mut self.registry);
         self.readers.register(&mut self.registry);
+        self.accounts.register(&mut self.registry);
         #[cfg(feature = "dds")]
         self.topics.register(&mut self.registry);
         let r = &mut self.registry;
@@ -292,6 +301,12 @@ impl Metrics {
         );
         r.register("log_syncs", "Syncs of the log", self.log_syncs.clone());
         let bytes = Unit::Bytes;
+        r.register_with_unit(
+            "log_moved",
+            "Data that was written again when accounts above their shares made room",
+            bytes.clone(),
+            self.log_moved.clone(),
+        );
         r.register_with_unit(
             "log_written",
             "Data written by the log",

@@ -25,6 +25,7 @@ mod roles;
 mod sensor_drops;
 mod sensor_restart;
 mod sensor_schema;
+mod shares;
 mod strange_endpoints;
 mod stream_removal;
 mod tls;
