@@ -7,6 +7,7 @@ use crate::index::FrameRef;
 use crate::queue::{Pending, Queue};
 use crate::recent::Recent;
 use crate::shared::{Shared, wake};
+use crate::shares::MadeRoom;
 use crate::{Error, Health, Level};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::MutexGuard;
@@ -248,8 +249,10 @@ impl Shared {
         // Short segments may take as much room as what was moved out of others.
         let mut moves_left = writer.older.len();
         while let Some(segment) = writer.surplus() {
-            if self.make_room(writer, &mut moves_left)? {
-                continue;
+            match self.make_room(writer, &mut moves_left)? {
+                MadeRoom::Some => continue,
+                MadeRoom::Paused => return Ok(()),
+                MadeRoom::None => {}
             }
             if moves_left > 0 {
                 moves_left -= 1;

@@ -9,7 +9,8 @@
 //! The oldest segment is removed only when no share is exceeded and no segment is sparse, or when the disk has
 //! no room for what has to be moved. A protected share keeps its records even then: they are moved first.
 //!
-//! All of this happens on the commit thread, for one segment at a time. A share that may use room that nobody
+//! All of this happens on the commit thread, for one segment at a time. Cleaning pauses after a part of it for the
+//! next commit, as long as the log is above its limit by less than a segment. A share that uses room that nobody
 //! else needs loses nothing.
 
 use crate::batch::Batch;
@@ -32,6 +33,9 @@ const SPARSE: (u64, u64) = (3, 4);
 /// index entry for each, and the end of a segment that has no room for one more is wasted.
 const FRAME_BYTES: usize = 256 * 1024;
 const FRAMES_PER_SEGMENT: usize = 16;
+/// The part of a segment after which cleaning pauses; reason: records wait for their commit meanwhile, and up to
+/// three segments have to be moved for each new one.
+const PAUSES_PER_SEGMENT: u64 = 4;
 /// Moved bytes that are written and synced at once.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -88,6 +92,17 @@ fn used(cores: &[Arc<Core>]) -> BTreeMap<u32, u64> {
     used
 }
 
+/// What was done for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeRoom {
+    /// Some was freed, or soon will be.
+    Some,
+    /// Cleaning continues after the next commit.
+    Paused,
+    /// Nothing can be done.
+    None,
+}
+
 /// Why records stay where they are.
 enum Stuck {
     /// Some cannot be read.
@@ -106,15 +121,15 @@ impl Shared {
     }
 
     /// Frees some of the log above the size limit at the expense of exceeded shares, and cleans at most
-    /// `moves_left` segments; false if that is impossible.
+    /// `moves_left` segments.
     pub(crate) fn make_room(
         &self,
         writer: &mut Writer,
         moves_left: &mut usize,
-    ) -> Result<bool, Fault> {
+    ) -> Result<MadeRoom, Fault> {
         let shares = self.shares().clone();
         if shares.is_empty() {
-            return Ok(false);
+            return Ok(MadeRoom::None);
         }
         let cores = self.cores();
         let used = used(&cores);
@@ -122,43 +137,51 @@ impl Shared {
             let used = used.get(number).copied().unwrap_or_default();
             used.saturating_sub(share.bytes)
         };
+        // What was trimmed before comes first.
+        let is_shared = *moves_left > 0 && shares.values().any(|share| !share.is_protected);
+        if let Some(sparse) = is_shared.then(|| self.sparsest(writer, &cores)).flatten() {
+            *moves_left -= 1;
+            match self.clean(writer, &cores, sparse) {
+                Ok(true) => return self.remove_dead(writer).map(|()| MadeRoom::Some),
+                Ok(false) => return Ok(MadeRoom::Paused),
+                Err(Stuck::Damaged) => {
+                    self.reader.distrust(sparse);
+                    return Ok(MadeRoom::Some);
+                }
+                // Trimming and removing need no room.
+                Err(Stuck::Fault(Fault::Full(_))) => *moves_left = 0,
+                Err(Stuck::Fault(failed)) => return Err(failed),
+            }
+        }
         let most = shares.iter().max_by_key(|(number, it)| excess(number, it));
         let exceeded = most.filter(|(number, share)| excess(number, share) > 0);
-        let mut has_trimmed = false;
-        if let Some((number, _)) = exceeded {
-            let is_in = |core: &&Arc<Core>| core.share.load(Ordering::Relaxed) == *number;
-            let members: Vec<&Arc<Core>> = cores.iter().filter(is_in).collect();
-            match self.trim_oldest(writer, &members) {
-                Ok(trimmed) => has_trimmed = trimmed,
-                Err(Fault::Full(_)) => return Ok(false),
-                Err(failed) => return Err(failed),
-            }
-            self.remove_dead(writer)?;
-            if writer.surplus().is_none() {
-                return Ok(true);
-            }
-        }
-        let is_shared = *moves_left > 0 && shares.values().any(|share| !share.is_protected);
-        let Some(sparse) = is_shared.then(|| self.sparsest(writer, &cores)).flatten() else {
-            return Ok(has_trimmed);
+        let Some((number, _)) = exceeded else {
+            return Ok(MadeRoom::None);
         };
-        *moves_left -= 1;
-        let cleaned = cores.iter().try_for_each(|core| {
-            let is_there = core.view().index.holds(sparse);
-            match is_there {
-                true => self.move_records(writer, core, sparse, false),
-                false => Ok(()),
-            }
-        });
-        match cleaned {
-            Ok(()) => self.remove_dead(writer).map(|()| true),
-            Err(Stuck::Damaged) => {
-                self.reader.distrust(sparse);
-                Ok(true)
-            }
-            Err(Stuck::Fault(Fault::Full(_))) => Ok(has_trimmed),
-            Err(Stuck::Fault(failed)) => Err(failed),
+        let is_in = |core: &&Arc<Core>| core.share.load(Ordering::Relaxed) == *number;
+        let members: Vec<&Arc<Core>> = cores.iter().filter(is_in).collect();
+        match self.trim_oldest(writer, &members) {
+            Ok(true) => self.remove_dead(writer).map(|()| MadeRoom::Some),
+            Ok(false) | Err(Fault::Full(_)) => Ok(MadeRoom::None),
+            Err(failed) => Err(failed),
         }
+    }
+
+    /// Moves what is kept in a segment to the end of the log; false after a part of it.
+    fn clean(&self, writer: &mut Writer, cores: &[Arc<Core>], segment: u32) -> Result<bool, Stuck> {
+        let most = self.options.segment_bytes / PAUSES_PER_SEGMENT;
+        let before = writer.done.moved;
+        for core in cores {
+            let is_there = core.view().index.holds(segment);
+            if !is_there {
+                continue;
+            }
+            if writer.done.moved - before >= most && !writer.is_far_above() {
+                return Ok(false);
+            }
+            self.move_records(writer, core, segment, false)?;
+        }
+        Ok(true)
     }
 
     /// Removes the records that these streams keep in their oldest segment; false if that is the one being
