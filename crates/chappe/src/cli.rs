@@ -18,7 +18,9 @@ use chappe_terminal::duration;
 use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use account::{Account, AccountAdd, AccountList, AccountRenew, AccountRevoke};
+pub(crate) use account::{
+    Account, AccountAdd, AccountList, AccountRenew, AccountRevoke, AccountShare, AccountShow,
+};
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};

@@ -65,6 +65,7 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) groups: u64,
     pub(crate) syncs: u64,
+    pub(crate) moved: u64,
 }
 
 /// The end of the log.
@@ -574,12 +575,20 @@ impl Writer {
 
     /// The oldest segment, when all are more than the limit.
     pub(crate) fn surplus(&self) -> Option<u32> {
-        let limit = self.options.retain_bytes?;
+        let oldest = self.older.front().filter(|_| self.bytes_above() > 0);
+        oldest.map(|(number, _)| *number)
+    }
+
+    /// Whether all segments are more than the limit by a segment.
+    pub(crate) fn is_far_above(&self) -> bool {
+        self.bytes_above() > self.options.segment_bytes
+    }
+
+    /// By how much all segments are more than the limit.
+    fn bytes_above(&self) -> u64 {
         let total: u64 = self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.offset;
-        self.older
-            .front()
-            .filter(|_| total > limit)
-            .map(|(number, _)| *number)
+        let limit = self.options.retain_bytes.unwrap_or(u64::MAX);
+        total.saturating_sub(limit)
     }
 
     /// Removes a segment's snapshot, if there is one; otherwise the next opening removes it.

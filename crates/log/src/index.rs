@@ -7,6 +7,10 @@
 //! A record restored into a gap (a fill) lies in a later segment, out of order; it is stored next
 //! to the chunks and takes precedence over them.
 
+mod moving;
+
+pub(crate) use moving::Run;
+
 use crate::frame::Header;
 use crate::planted::{self, Defect};
 use std::collections::{BTreeMap, VecDeque};
@@ -597,12 +601,21 @@ impl Index {
             let numbers = (frame.first.max(self.first), frame.next());
             (numbers, (frame.time_min, frame.time_max))
         });
+        // Numbers that were written again and could not be removed from their first segment yet.
+        let ordered = chunks.chain(tail).flat_map(|(numbers, times)| {
+            let at = self.fills.partition_point(|fill| fill.next <= numbers.0);
+            let fills = self.fills[at..].iter().take_while(|it| it.from < numbers.1);
+            let rest = fills.fold(vec![numbers], |rest, fill| {
+                without(&rest, fill.from, fill.next)
+            });
+            rest.into_iter().map(move |numbers| (numbers, times))
+        });
         let fills = self.fills.iter().map(|fill| {
-            let numbers = (fill.from, fill.next);
+            let numbers = (fill.from.max(self.first), fill.next);
             (numbers, (fill.frame.time_min, fill.frame.time_max))
         });
         let (mut certain, mut unread) = (0, Vec::new());
-        for (numbers, (min, max)) in chunks.chain(tail).chain(fills) {
+        for (numbers, (min, max)) in ordered.chain(fills) {
             // A gap that was found by reading may lie within a chunk.
             for (first, next) in self.gaps.iter().fold(vec![numbers], |kept, gap| {
                 match gap.0 < numbers.1 && gap.1 > numbers.0 {
@@ -634,6 +647,15 @@ impl Index {
     /// Segment and offset at or after which a number and all that follow it are; `None` when they are
     /// not there yet.
     pub(crate) fn place_of(&self, number: u64) -> Option<(u32, u32)> {
+        let at = self.fills.partition_point(|fill| fill.next <= number);
+        let fills = self.fills[at..]
+            .iter()
+            .map(|fill| (fill.segment, fill.frame.offset));
+        self.place_in_order(number).into_iter().chain(fills).min()
+    }
+
+    /// Like [`Index::place_of`], without restored records.
+    fn place_in_order(&self, number: u64) -> Option<(u32, u32)> {
         let at = self.chunks.partition_point(|chunk| chunk.next <= number);
         if let Some(chunk) = self.chunks.get(at) {
             return Some((chunk.segment, chunk.start));
@@ -642,8 +664,16 @@ impl Index {
         Some((self.tail_segment, self.tail.get(at)?.offset))
     }
 
-    /// The first number of which a frame may be after segment and offset.
+    /// The first number of which a frame may be after segment and offset. Records that were restored or moved
+    /// there may be older ones that a reader has not read.
     pub(crate) fn first_after(&self, place: (u32, u32)) -> u64 {
+        let is_after = |fill: &&Fill| (fill.segment, fill.frame.offset) > place;
+        let fill = self.fills.iter().find(is_after);
+        let ordered = self.first_in_order_after(place);
+        fill.map_or(ordered, |fill| ordered.min(fill.from.max(self.first)))
+    }
+
+    fn first_in_order_after(&self, place: (u32, u32)) -> u64 {
         let past = |chunk: &Chunk| (chunk.segment, chunk.last) <= place;
         if let Some(chunk) = self.chunks.get(self.chunks.partition_point(past)) {
             return chunk.first.max(self.first);

@@ -16,7 +16,8 @@
 //! Streams are trimmed one by one ([`Stream::trim`]): a mark in the log names the first record kept,
 //! and a segment in which no stream keeps a record is removed. One kept record holds a whole segment,
 //! and so does damage whose records are neither trimmed nor restored; [`Options::retain_bytes`] bounds
-//! the log by removing the oldest segments regardless.
+//! the log by removing the oldest segments regardless. Streams may be given a [`Share`] of it: those that keep
+//! more make room first, and what other streams keep in the same segments is moved to newer ones.
 //!
 //! A stream may have a cursor ([`Stream::cursor`]): 16 bytes that its newest record names, or that
 //! were set. It outlives trims and the size limit: each trim mark carries it, and each segment starts
@@ -40,7 +41,7 @@
 //! [`Store::remove`] removes a stream with all its records.
 //!
 //! This crate has no clock (times are arguments), no replication and no compression. It does not
-//! delete single records or move a slow stream's old records into newer segments. It recognizes a
+//! delete single records, and it moves records into newer segments only for shares. It recognizes a
 //! copy of the files by their identity, but not a copy written *into* the same files in place,
 //! unless a client is ahead of it.
 //!
@@ -100,6 +101,7 @@ mod scrub;
 mod segment;
 mod settle;
 mod shared;
+mod shares;
 mod snapshot;
 mod state;
 mod step;
@@ -132,6 +134,7 @@ pub use owner::Committed;
 pub use place::{Continuation, Place};
 pub use report::{CorruptRange, EpochReason, NewEpoch, Recovery, Report, StreamReport, TornTail};
 pub use scrub::Scrubbed;
+pub use shares::Share;
 pub use store::Store;
 pub use stream::Stream;
 pub use waiting::{Room, Settled};
@@ -210,8 +213,10 @@ pub struct Counters {
     pub refused: u64,
     /// Segments removed by the size limit.
     pub removed_segments: u64,
-    /// Segments removed because all their records were trimmed.
+    /// Segments removed because all their records were trimmed or moved.
     pub trimmed_segments: u64,
+    /// Bytes written again so that their segments could be removed; see [`Share`].
+    pub moved_bytes: u64,
     /// Bytes read by the scrub.
     pub scrubbed_bytes: u64,
     /// Completed rounds of the scrub.

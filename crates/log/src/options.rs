@@ -87,6 +87,9 @@ pub struct Options {
     /// Maximum size of all segments in bytes; beyond it the oldest segment is removed. Default
     /// `None`: nothing is removed.
     pub retain_bytes: Option<u64>,
+    /// Whether `retain_bytes` applies only from the first [`crate::Store::set_share`] on, so that opening a full
+    /// log removes nothing before the streams have their shares. Default false.
+    pub waits_for_shares: bool,
     /// Maximum number of records that a follower returns at once. Default 1,024.
     pub follow_records: usize,
     /// Finds a stream's cursor in a record. Default `None`: records have no cursor.
@@ -108,6 +111,7 @@ impl Default for Options {
             commit_pause: Duration::ZERO,
             recent_bytes: 1024 * 1024,
             retain_bytes: None,
+            waits_for_shares: false,
             follow_records: 1024,
             cursor_of: None,
         }

@@ -8,8 +8,8 @@
 //! to 128 frames of a stream again, and everything after the oldest element that it had not read. It loses
 //! nothing. Streams that are far behind are therefore listed apart.
 //!
-//! Records that were put back into a gap are out of order: a reader that was past the gap does not receive
-//! them.
+//! Records that were put back into a gap, or moved to a newer segment, are out of order: a reader whose place
+//! is before them receives them and what follows them, though it may have them already.
 
 use crate::frame::{HEADER_BYTES, Header};
 use crate::scrub::pass::segments;

@@ -7,11 +7,11 @@ use crate::index::FrameRef;
 use crate::queue::{Pending, Queue};
 use crate::recent::Recent;
 use crate::shared::{Shared, wake};
-use crate::state::Core;
+use crate::shares::MadeRoom;
 use crate::{Error, Health, Level};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 impl Shared {
     /// Makes committed frames readable and acknowledges them, in order.
@@ -239,19 +239,26 @@ impl Shared {
         queue.counters.syncs = writer.done.syncs;
     }
 
-    /// Removes the segments in which every record is trimmed, then the oldest above the size limit;
-    /// from the indexes first.
+    /// Removes the segments in which every record is trimmed. Above the size limit, exceeded shares make room,
+    /// and if that does not suffice, the oldest segment is removed; from the indexes first.
     pub(crate) fn trim(&self, writer: &mut Writer) -> Result<(), Fault> {
-        let dead = writer.remove_dead()?;
-        for &segment in &dead {
-            self.reader.forget(segment);
+        self.remove_dead(writer)?;
+        if self.options.waits_for_shares && self.shares().is_empty() {
+            return Ok(());
         }
-        if !dead.is_empty() {
-            self.lock().counters.trimmed_segments += dead.len() as u64;
-        }
+        // Short segments may take as much room as what was moved out of others.
+        let mut moves_left = writer.older.len();
         while let Some(segment) = writer.surplus() {
-            let cores: Vec<Arc<Core>> = self.lock().streams.values().cloned().collect();
-            for core in cores {
+            match self.make_room(writer, &mut moves_left)? {
+                MadeRoom::Some => continue,
+                MadeRoom::Paused => return Ok(()),
+                MadeRoom::None => {}
+            }
+            if moves_left > 0 {
+                moves_left -= 1;
+                self.carry_protected(writer, segment)?;
+            }
+            for core in self.cores() {
                 writer.leave(&core.trim(segment));
                 writer.note_removed(core.id, core.epoch, core.view().index.first());
             }
@@ -259,6 +266,18 @@ impl Shared {
             self.reader.forget(segment);
             self.lock().counters.removed_segments += 1;
         }
+        Ok(())
+    }
+
+    /// Removes the segments in which every record is trimmed.
+    pub(crate) fn remove_dead(&self, writer: &mut Writer) -> Result<(), Fault> {
+        let dead = writer.remove_dead()?;
+        for &segment in &dead {
+            self.reader.forget(segment);
+        }
+        let mut queue = self.lock();
+        queue.counters.trimmed_segments += dead.len() as u64;
+        queue.counters.moved_bytes = writer.done.moved;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::draft::Draft;
 use crate::frame::Kind;
 use crate::queue::{Pending, Queue};
 use crate::read::Reader;
+use crate::shares::Shares;
 use crate::state::Core;
 use crate::{Commit, Disk, Error, Health, Options, QueueFull};
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) recents: RecentCache,
     /// There is room in the queue, or there will never be.
     pub(crate) room: Condvar,
+    pub(crate) shares: Mutex<Shares>,
 }
 
 impl Shared {
@@ -46,6 +48,7 @@ impl Shared {
             recents: RecentCache::new(options.recent_bytes),
             options,
             room: Condvar::new(),
+            shares: Mutex::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::frame::{Bookmark, Definition, Kind};
 use crate::index::{FrameRef, Index, Plan};
 use crate::recent::Recent;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -118,6 +118,8 @@ pub(crate) struct Core {
     pub(crate) queued: AtomicUsize,
     /// Cursors that were set and are in flight to the disk.
     pub(crate) cursors: AtomicU64,
+    /// The number of its share; see [`crate::Share`].
+    pub(crate) share: AtomicU32,
     view: Mutex<View>,
 }
 
@@ -136,6 +138,7 @@ impl Core {
             refused: AtomicU64::new(0),
             queued: AtomicUsize::new(0),
             cursors: AtomicU64::new(0),
+            share: AtomicU32::new(0),
             view: Mutex::new(View {
                 definition,
                 coming: None,

@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chappe_identity::{Key, Token, TokenHash};
+use chappe_log::Store;
 use chappe_transport::{key_file, tls};
 
 use crate::StartError;
-use crate::accounts::{ACCOUNTS, Accounts, OWNERS, Owners};
+use crate::accounts::{ACCOUNTS, Accounts, CHARGED, OWNERS, Owners, Shares};
 use crate::config::{Config, HttpTls};
 use crate::devices::{EXCLUSIONS, PLACES, PROFILES};
 use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
@@ -168,6 +169,20 @@ pub(crate) fn accounts(
     let owners = Owners::open(StateFile::new(directory, OWNERS));
     let owners = owners.map_err(StartError::Accounts)?;
     Ok((accounts, Arc::new(owners)))
+}
+
+/// The shares of the accounts.
+///
+/// # Errors
+/// Their file cannot be read.
+pub(crate) fn shares(
+    config: &Config,
+    log_bytes: Option<u64>,
+    log: &Store,
+) -> Result<Shares, StartError> {
+    let file = StateFile::new(&config.data_directory, CHARGED);
+    let shares = Shares::open(config, log_bytes, log.clone(), file);
+    shares.map_err(StartError::Accounts)
 }
 
 /// The file with a new token of the node in `directory`.

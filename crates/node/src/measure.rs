@@ -21,6 +21,8 @@ pub(crate) fn measure(app: &Shared) {
     metrics.log_healthy.set(i64::from(healthy));
     let counters = app.storage.log.counters();
     metrics.log_bytes.inner().store(counters.bytes, Relaxed);
+    let moved = counters.moved_bytes;
+    metrics.log_moved.inner().store(moved, Relaxed);
     metrics.log_records.inner().store(counters.records, Relaxed);
     metrics.log_syncs.inner().store(counters.syncs, Relaxed);
     for (state, count) in app.devices.counts() {
@@ -52,6 +54,7 @@ pub(crate) fn measure(app: &Shared) {
     }
     metrics.readers.measure(readers);
     metrics.wrappers.measure(&app.wrappers, &app.exporters);
+    metrics.accounts.measure(app);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

@@ -94,11 +94,14 @@ impl Node {
             observability.clone(),
             draining.clone(),
         );
+        let shares = data::shares(&config, size_limit.bytes, &storage.log)?;
+        shares.start(&accounts, &catalogue);
         let identity = Identity::new(&config, key, address, tls);
         let app = Arc::new(Shared {
             identity,
             trusted_proxies: config.http.proxies().collect(),
             accounts,
+            shares,
             owners,
             permits: Permits::new(&config),
             devices: Devices::open(&config, size_limit.bytes)

@@ -6,7 +6,7 @@ use chappe_identity::Prefix;
 use chappe_registry::Registry;
 use tokio::sync::watch;
 
-use crate::accounts::{Accounts, Owners};
+use crate::accounts::{Accounts, Owners, Shares};
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::devices::Devices;
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// The proxies whose `Forwarded` headers count.
     pub(crate) trusted_proxies: Vec<Prefix>,
     pub(crate) accounts: Accounts,
+    /// What each account may take of the node.
+    pub(crate) shares: Shares,
     pub(crate) owners: Arc<Owners>,
     pub(crate) storage: Storage,
     pub(crate) catalogue: Catalogue,

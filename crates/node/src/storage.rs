@@ -48,6 +48,7 @@ impl Storage {
         let pause = Duration::from_millis(u64::from(config.log.commit_pause_ms));
         let options = Options {
             retain_bytes: size_limit.bytes,
+            waits_for_shares: true,
             commit_pause: pause,
             cursor_of: Some(chappe_stream::origin_cursor),
             ..log_options(config)

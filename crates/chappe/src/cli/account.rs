@@ -1,5 +1,6 @@
 //! The command line of `chappe account`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -17,6 +18,16 @@ pub(crate) enum Account {
     /// List the accounts with their roles.
     #[command(after_help = "Examples:\n  chappe account list\n  chappe account list --json")]
     List(AccountList),
+    /// Show an account: its roles, its shares of the node, and what it uses.
+    #[command(
+        after_help = "Examples:\n  chappe account show logger\n  chappe account show logger --json"
+    )]
+    Show(AccountShow),
+    /// Set an account's shares of the node, so that it cannot crowd out the others.
+    #[command(
+        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room;\nof log.max_streams; and of the concurrent requests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
+    )]
+    Share(AccountShare),
     /// Give an account a new token, and print it; the old one is not valid any more.
     #[command(
         after_help = "Examples:\n  chappe account renew ada\n  chappe account renew logger --token-file logger.token"
@@ -49,6 +60,9 @@ pub(crate) struct AccountAdd {
     /// Its credentials are not accepted from this time on (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
+    /// Its shares of the node in percent, where they differ from the configured ones; see `account share`.
+    #[arg(long, value_name = "bytes=N,streams=N,requests=N", value_parser = share)]
+    pub share: Option<Share>,
     /// Write the token to this new file, readable by its owner only, instead of printing it.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -63,6 +77,61 @@ pub(crate) struct AccountList {
     /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
+}
+
+/// Flags of `account show`.
+#[derive(Debug, Args)]
+pub(crate) struct AccountShow {
+    /// The account.
+    pub name: String,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `account share`.
+#[derive(Debug, Args)]
+pub(crate) struct AccountShare {
+    /// The account.
+    pub name: String,
+    /// Its shares in percent, or `default`.
+    #[arg(value_name = "bytes=N,streams=N,requests=N", value_parser = share)]
+    pub share: Share,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Shares of an account in percent, by the names of the REST interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Share(pub BTreeMap<&'static str, u8>);
+
+/// Parses shares.
+fn share(text: &str) -> Result<Share, String> {
+    const PARTS: [(&str, &str); 3] = [
+        ("bytes", "bytes_percent"),
+        ("streams", "streams_percent"),
+        ("requests", "requests_percent"),
+    ];
+    let mut share = Share::default();
+    if text == "default" {
+        return Ok(share);
+    }
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let known = PARTS.iter().find(|(known, _)| *known == name);
+        let (_, member) = known.ok_or_else(|| {
+            format!("{name:?} is not a share: bytes, streams or requests, or `default`")
+        })?;
+        let percent = value.strip_suffix('%').unwrap_or(value).parse();
+        let percent = percent.ok().filter(|percent| (1..=100).contains(percent));
+        let percent =
+            percent.ok_or_else(|| format!("{name}: {value:?} is not 1 to 100 percent"))?;
+        if share.0.insert(member, percent).is_some() {
+            return Err(format!("{name} is given twice"));
+        }
+    }
+    Ok(share)
 }
 
 /// Flags of `account renew`.
@@ -89,4 +158,28 @@ pub(crate) struct AccountRevoke {
     /// The node.
     #[command(flatten)]
     pub node: NodeAddress,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percentages_by_name() {
+        let parsed = share("bytes=40,requests=20%").unwrap();
+        let expected = BTreeMap::from([("bytes_percent", 40), ("requests_percent", 20)]);
+        assert_eq!(parsed.0, expected);
+        assert_eq!(share("default"), Ok(Share::default()));
+        for text in [
+            "",
+            "bytes",
+            "bytes=0",
+            "bytes=101",
+            "bytes=1,bytes=2",
+            "rows=3",
+            "bytes=4 GiB",
+        ] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
 }

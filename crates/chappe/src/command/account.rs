@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
-use crate::cli::{Account, AccountAdd, AccountList, AccountRenew, AccountRevoke};
+use crate::cli::{
+    Account, AccountAdd, AccountList, AccountRenew, AccountRevoke, AccountShare, AccountShow,
+};
 use crate::output::{self, Failure, Outcome, Table};
 
 /// Runs a verb of `account`.
@@ -21,6 +23,8 @@ pub(crate) fn run(verb: Account, json: bool) -> Outcome {
                 match verb {
                     Account::Add(flags) => add(flags, json).await,
                     Account::List(flags) => list(flags, json).await,
+                    Account::Show(flags) => show_one(flags, json).await,
+                    Account::Share(flags) => share(flags, json).await,
                     Account::Renew(flags) => renew(flags, json).await,
                     Account::Revoke(flags) => revoke(flags, json).await,
                 }
@@ -45,6 +49,9 @@ async fn add(flags: AccountAdd, json: bool) -> Outcome {
     }
     if let Some(time) = &flags.expires {
         body.insert("expires_at".to_owned(), json!(time));
+    }
+    if let Some(share) = &flags.share {
+        body.insert("share".to_owned(), json!(share.0));
     }
     let file = flags.token_file.as_deref().map(create).transpose()?;
     let added = node.post("/api/v1/accounts", Value::Object(body)).await;
@@ -133,6 +140,8 @@ async fn list(flags: AccountList, json: bool) -> Outcome {
         "CREDENTIALS",
         "EXPIRES",
         "CREATED BY",
+        "IN THE LOG",
+        "STREAMS",
     ]);
     for account in answer["accounts"].as_array().into_iter().flatten() {
         let token = account["has_token"]
@@ -148,8 +157,81 @@ async fn list(flags: AccountList, json: bool) -> Outcome {
             credentials.join(", "),
             text(account, "expires_at"),
             text(account, "created_by"),
+            used_of(account, "bytes", size),
+            used_of(account, "streams", |number| number.to_string()),
         ]);
     }
+    output::line(table);
+    Ok(())
+}
+
+/// What an account uses, and its share if it has one.
+fn used_of(account: &Value, member: &str, text: impl Fn(u64) -> String) -> String {
+    let number = |name: &str| account["use"][name].as_u64();
+    let used = text(number(member).unwrap_or_default());
+    match number(&format!("{member}_max")) {
+        Some(most) => format!("{used} of {}", text(most)),
+        None => used,
+    }
+}
+
+/// A size in binary units.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+async fn show_one(flags: AccountShow, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let account = node.get(&path(&flags.name, "")).await?;
+    print_one(&account, json)
+}
+
+async fn share(flags: AccountShare, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let path = path(&flags.name, "/share");
+    let changed = node.put(&path, json!(flags.share.0)).await?;
+    print_one(&changed, json)
+}
+
+fn print_one(account: &Value, json: bool) -> Outcome {
+    if json {
+        output::json(account);
+        return Ok(());
+    }
+    let text = |key: &str| account[key].as_str().unwrap_or("-").to_owned();
+    let name = text("name");
+    let mut table = Table::new(["ACCOUNT", &name]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("state", text("state"));
+    row("roles", roles(account));
+    row("expires", text("expires_at"));
+    row("in the log", used_of(account, "bytes", size));
+    row(
+        "streams",
+        used_of(account, "streams", |number| number.to_string()),
+    );
+    let requests = account["use"]["requests"].as_object().into_iter().flatten();
+    let requests: Vec<String> = requests
+        .map(|(kind, held)| format!("{kind} {held}"))
+        .collect();
+    row("requests now", requests.join(", "));
+    let percent = |name: &str| account["share"][format!("{name}_percent")].as_u64();
+    let shares = ["bytes", "streams", "requests"].map(|name| (name, percent(name)));
+    let shares = shares
+        .iter()
+        .filter_map(|(name, part)| Some(format!("{name} {}%", (*part)?)));
+    let shares: Vec<String> = shares.collect();
+    row(
+        "shares",
+        match shares.is_empty() {
+            true => "none: it administers the node".to_owned(),
+            false => shares.join(", "),
+        },
+    );
     output::line(table);
     Ok(())
 }

@@ -155,6 +155,14 @@ impl NodeClient {
         Ok(serde_json::from_slice(&read(response).await?)?)
     }
 
+    /// Puts a JSON document and gets one.
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Result<Value, Failure> {
+        let response = self
+            .send(Method::PUT, path, "application/json", Some(body))
+            .await?;
+        Ok(serde_json::from_slice(&read(response).await?)?)
+    }
+
     /// Deletes the resource at `path`.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), Failure> {
         let response = self

@@ -97,8 +97,10 @@ impl Stream {
                     (segment, vec![frame], frame.next())
                 }
                 Some(Plan::Chunk(chunk)) => {
-                    let frames = reader.frames_of(self.core.id, &chunk);
-                    let mut frames = frames.or_else(|error| self.trimmed(from, error))?;
+                    let mut frames = match reader.frames_of(self.core.id, &chunk) {
+                        Err(_) if self.has_moved(from, chunk.segment) => continue,
+                        frames => frames.or_else(|error| self.trimmed(from, error))?,
+                    };
                     frames.retain(|frame| frame.next() > from);
                     (chunk.segment, frames, chunk.next)
                 }
@@ -118,6 +120,9 @@ impl Stream {
                     more
                 },
             );
+            if got.is_err() && self.has_moved(from, segment) {
+                continue;
+            }
             match got.or_else(|error| self.trimmed(from, error))? {
                 ReadOutcome::Corrupt(..) if let Some((segment, offset)) = fill => {
                     reader.distrust(segment);
@@ -150,6 +155,12 @@ impl Stream {
                 _ => return,
             }
         }
+    }
+
+    /// Whether a number was moved to another segment while this one was read.
+    fn has_moved(&self, number: u64, segment: u32) -> bool {
+        let view = self.core.view();
+        number >= view.index.first() && !view.index.holds(segment)
     }
 
     /// A segment that vanished while it was read was trimmed or removed by the size limit.

@@ -19,6 +19,7 @@ mod recent;
 mod remove;
 mod restored_copy;
 mod roundtrip;
+mod shares;
 mod snapshots;
 mod trim;
 mod versions;

@@ -79,7 +79,9 @@ async fn write(app: &App, element: StreamElement) -> Result<(), String> {
         None => {
             let schema = schema();
             let created = app.catalogue.create(AUDIT, &schema, SOURCE, level);
-            created.await.map_err(|error| error.to_string())?
+            let entry = created.await.map_err(|error| error.to_string())?;
+            app.shares.protect(&entry);
+            entry
         }
     };
     let appended = entry.append(&[element]).await;

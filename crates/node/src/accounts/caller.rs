@@ -7,7 +7,7 @@ use chappe_identity::{Principal, Reach, Rights, Role};
 use chappe_registry::is_in_scope;
 use chappe_stream::Timestamp;
 
-use super::{Account, OPERATOR, operator_rights};
+use super::{Account, OPERATOR, OwnShare, operator_rights};
 use crate::catalogue::{AUDIT, Entry};
 use crate::devices::Device;
 use crate::shared::Shared;
@@ -19,6 +19,7 @@ pub(crate) struct Caller {
     rights: Rights,
     /// When the account was created: a later account of the same name is another one.
     since: Timestamp,
+    share: OwnShare,
 }
 
 impl Caller {
@@ -28,6 +29,7 @@ impl Caller {
             principal: Principal::Operator,
             rights: operator_rights(),
             since: Timestamp(0),
+            share: OwnShare::default(),
         }
     }
 
@@ -37,6 +39,7 @@ impl Caller {
             principal: Principal::Named(account.name.clone()),
             rights: account.rights.clone(),
             since: account.created_at,
+            share: account.share,
         }
     }
 
@@ -62,6 +65,11 @@ impl Caller {
 
     pub(super) fn since(&self) -> Timestamp {
         self.since
+    }
+
+    /// The shares that differ from the configured ones.
+    pub(crate) fn share(&self) -> OwnShare {
+        self.share
     }
 
     /// Whether the request carried no credential.

@@ -9,12 +9,13 @@ mod audit;
 mod caller;
 mod owners;
 mod record;
+mod shares;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chappe_identity::{
-    Attempts, DistinguishedName, Host, Rights, Role, Token, TokenHash, check_account_name,
+    Attempts, DistinguishedName, Host, Reach, Rights, Role, Token, TokenHash, check_account_name,
 };
 use chappe_machine::{TokenBucket, TokenRate};
 use chappe_stream::Timestamp;
@@ -24,6 +25,7 @@ pub(crate) use audit::{Audit, Change};
 pub(crate) use caller::{Caller, View};
 pub(crate) use owners::{OWNERS, Owners};
 pub(crate) use record::{Record, rights};
+pub(crate) use shares::{CHARGED, OwnShare, Percents, Shares};
 
 use crate::clock;
 use crate::links::StateFile;
@@ -49,9 +51,16 @@ pub(crate) struct Account {
     pub(crate) created_by: String,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) revoked_at: Option<Timestamp>,
+    /// The shares that differ from the configured ones.
+    pub(crate) share: OwnShare,
 }
 
 impl Account {
+    /// Whether it may manage accounts; such an account has no shares.
+    pub(crate) fn administers(&self) -> bool {
+        self.rights.reach(Role::Administer) == Reach::All
+    }
+
     /// Why its credentials are not accepted at this time.
     fn refusal(&self, now: Timestamp) -> Option<Refusal> {
         if self.revoked_at.is_some() {
@@ -89,6 +98,9 @@ pub(crate) enum AccountError {
     /// Another account has the certificate.
     #[error("the certificate belongs to the account {0:?}")]
     Certificate(String),
+    /// A share is not a percentage.
+    #[error("a share is 1 to 100 percent")]
+    Share,
     /// The end is in the past.
     #[error("the account would expire before it starts")]
     Expired,
@@ -219,6 +231,9 @@ impl Accounts {
         if account.expires_at.is_some_and(|end| end <= clock::now()) {
             return Err(AccountError::Expired);
         }
+        if !account.share.is_valid() {
+            return Err(AccountError::Share);
+        }
         self.change(|accounts| {
             let same = |one: &&Account| one.name.eq_ignore_ascii_case(&name);
             if let Some(one) = accounts.iter().find(same) {
@@ -250,6 +265,20 @@ impl Accounts {
             Some(_) => Err(AccountError::Revoked(account.name.clone())),
             None => {
                 account.token = Some(token.clone());
+                Ok(())
+            }
+        })
+    }
+
+    /// Sets the shares of an account; parts that are absent are the configured ones.
+    pub(crate) fn set_share(&self, name: &str, share: OwnShare) -> Result<(), AccountError> {
+        if !share.is_valid() {
+            return Err(AccountError::Share);
+        }
+        self.change_one(name, |account| match account.revoked_at {
+            Some(_) => Err(AccountError::Revoked(account.name.clone())),
+            None => {
+                account.share = share;
                 Ok(())
             }
         })
@@ -367,6 +396,7 @@ mod tests {
             created_by: OPERATOR.to_owned(),
             expires_at: None,
             revoked_at: None,
+            share: OwnShare::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use chappe_identity::{Grant, Rights};
 use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Account;
+use super::{Account, OwnShare};
 
 /// An account in `accounts.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub(crate) struct Record {
     created_by: String,
     expires_ns: Option<i64>,
     revoked_ns: Option<i64>,
+    #[serde(default)]
+    share: OwnShare,
 }
 
 impl From<&Account> for Record {
@@ -33,6 +35,7 @@ impl From<&Account> for Record {
             created_by: account.created_by.clone(),
             expires_ns: account.expires_at.map(|time| time.0),
             revoked_ns: account.revoked_at.map(|time| time.0),
+            share: account.share,
         }
     }
 }
@@ -51,6 +54,7 @@ impl TryFrom<Record> for Account {
             expires_at: record.expires_ns.map(Timestamp),
             revoked_at: record.revoked_ns.map(Timestamp),
             created_by: record.created_by,
+            share: record.share,
             name: record.name,
         })
     }

@@ -7,6 +7,7 @@
 //!
 //! Sensor files are in `chappe-stream`, the keys of a link in `chappe-links`.
 
+mod accounts;
 mod check;
 mod contradictions;
 mod devices;
@@ -28,6 +29,7 @@ use chappe_log::Level;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use accounts::AccountRules;
 pub use devices::{DevicePattern, DeviceRules};
 pub use kad::Kad;
 
@@ -70,6 +72,8 @@ pub struct Config {
     pub http: Http,
     /// Read and write access.
     pub access: Access,
+    /// Shares of one account.
+    pub accounts: AccountRules,
     /// Discovery of devices.
     pub discovery: Discovery,
     /// Devices that are left out, and limits on each other one.
@@ -243,7 +247,8 @@ pub struct Log {
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub keep_age_s: u64,
     /// Size of the whole log, in bytes, at which its oldest files are removed, even if streams should keep
-    /// their elements; 0: never. `"auto"` is half of the disk, at least 1 GiB and at most nine tenths of
+    /// their elements; 0: never. Accounts that keep more than their share lose their oldest elements first
+    /// (`accounts.bytes_percent`). `"auto"` is half of the disk, at least 1 GiB and at most nine tenths of
     /// the disk, and never less than the log's size when the node starts.
     pub max_bytes: MaxBytes,
     /// Free disk space below which the log accepts no more elements.
@@ -328,6 +333,11 @@ pub struct Limits {
     /// Largest body of a request that writes elements. It is stored as it arrives, not held.
     #[schemars(range(min = 1_024, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub write_bytes: u32,
+    /// Rate at which a body of elements must arrive, averaged since its start; one that stays more than
+    /// `http.request_timeout_ms` behind is ended with status 408; 0: no minimum. Time in which the node
+    /// itself is busy does not count.
+    #[schemars(range(min = 0, max = 1_048_576), extend("x-unit" = "bytes/s"))]
+    pub write_min_bytes_per_s: u32,
     /// How far the source time of a written element may be ahead of the node's clock.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub future_s: u64,
@@ -348,6 +358,7 @@ impl Default for Config {
             rules_directory: "rules".into(),
             http: Http::default(),
             access: Access::default(),
+            accounts: AccountRules::default(),
             discovery: Discovery::default(),
             devices: DeviceRules::default(),
             kad: Kad::default(),
@@ -467,6 +478,7 @@ impl Default for Limits {
             queries: 4,
             writes: 128,
             write_bytes: 64 << 20,
+            write_min_bytes_per_s: 128,
             future_s: 300,
             metric_streams: 200,
         }

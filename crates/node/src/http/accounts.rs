@@ -1,5 +1,7 @@
 //! Accounts: list, add, revoke, new tokens.
 
+use std::collections::{BTreeMap, HashMap};
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,9 +16,12 @@ use super::guard::Subject;
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::{Problem, code};
-use crate::accounts::{Account as Stored, AccountError, Caller, OPERATOR, operator_rights, rights};
+use crate::accounts::{
+    Account as Stored, AccountError, Caller, OPERATOR, OwnShare, Percents, operator_rights, rights,
+};
 use crate::clock;
 use crate::config::nearest;
+use crate::permits::RequestKind;
 use crate::shared::App;
 
 /// All accounts.
@@ -49,10 +54,61 @@ pub(crate) struct Account {
     expires_at: Option<String>,
     /// RFC 3339.
     revoked_at: Option<String>,
+    /// Its shares of the node; null for an administrator, which has none.
+    share: Option<Percents>,
+    /// What it uses now.
+    #[serde(rename = "use")]
+    used: Use,
+}
+
+/// What an account uses of the node.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AccountUse)]
+pub(crate) struct Use {
+    /// Bytes of its streams in the log.
+    bytes: u64,
+    /// Above this, its oldest elements make room first when the log is full; null: without a share, or
+    /// without `log.max_bytes`.
+    bytes_max: Option<u64>,
+    /// Streams that it defined, or writes.
+    streams: usize,
+    /// One more than this is refused; null: without a share.
+    streams_max: Option<usize>,
+    /// Concurrent requests by kind: `query`, `live`, `pull`, `write`. Those of administrators are not counted.
+    requests: BTreeMap<&'static str, usize>,
+}
+
+/// What all accounts use of the log, by name.
+#[derive(Default)]
+struct Used {
+    bytes: HashMap<String, u64>,
+    streams: HashMap<String, usize>,
+}
+
+impl Used {
+    fn of(app: &App) -> Self {
+        Self {
+            bytes: app.shares.used_bytes(),
+            streams: app.shares.stream_counts(&app.catalogue),
+        }
+    }
+}
+
+impl Use {
+    fn of(app: &App, name: &str, share: Option<Percents>, used: &Used) -> Self {
+        let held = |kind: RequestKind| (kind.name(), app.permits.held_by(name, kind));
+        Self {
+            bytes: used.bytes.get(name).copied().unwrap_or_default(),
+            bytes_max: share.and_then(|it| app.shares.bytes_max(it.bytes_percent)),
+            streams: used.streams.get(name).copied().unwrap_or_default(),
+            streams_max: share.map(|it| app.shares.streams_max(it.streams_percent)),
+            requests: RequestKind::ALL.into_iter().map(held).collect(),
+        }
+    }
 }
 
 impl Account {
-    fn of(account: &Stored) -> Self {
+    fn of(app: &App, account: &Stored, used: &Used) -> Self {
         let is_expired = account.expires_at.is_some_and(|end| end <= clock::now());
         let state = match (account.revoked_at, is_expired) {
             (Some(_), _) => "revoked",
@@ -60,6 +116,7 @@ impl Account {
             (None, false) => "active",
         };
         let grants = account.rights.grants().iter();
+        let share = app.shares.of(account);
         Self {
             name: account.name.clone(),
             roles: grants.map(ToString::to_string).collect(),
@@ -70,6 +127,8 @@ impl Account {
             created_by: Some(account.created_by.clone()),
             expires_at: account.expires_at.map(|time| time.to_string()),
             revoked_at: account.revoked_at.map(|time| time.to_string()),
+            share,
+            used: Use::of(app, &account.name, share, used),
         }
     }
 
@@ -81,7 +140,7 @@ impl Account {
         }
     }
 
-    fn operator() -> Self {
+    fn operator(app: &App) -> Self {
         let rights = operator_rights();
         Self {
             name: OPERATOR.to_owned(),
@@ -93,6 +152,8 @@ impl Account {
             created_by: None,
             expires_at: None,
             revoked_at: None,
+            share: None,
+            used: Use::of(app, OPERATOR, None, &Used::default()),
         }
     }
 }
@@ -105,8 +166,10 @@ pub(super) async fn list(
     Params(paging): Params<Paging>,
 ) -> Result<Json<Accounts>, Problem> {
     let stored = app.accounts.all();
-    let others = stored.iter().map(Account::of);
-    let accounts = std::iter::once(Account::operator()).chain(others).collect();
+    let used = Used::of(&app);
+    let others = stored.iter().map(|one| Account::of(&app, one, &used));
+    let accounts = std::iter::once(Account::operator(&app));
+    let accounts = accounts.chain(others).collect();
     let (accounts, next) = paging.cut("accounts", accounts, Account::order)?;
     Ok(Json(Accounts { accounts, next }))
 }
@@ -120,11 +183,12 @@ pub(super) async fn one(
     Name(name): Name,
 ) -> Result<Json<Account>, Problem> {
     if name == OPERATOR {
-        return Ok(Json(Account::operator()));
+        return Ok(Json(Account::operator(&app)));
     }
     let account = app.accounts.get(&name);
     let unknown = || account_problem(&app, AccountError::Unknown(name.clone()));
-    Ok(Json(Account::of(&account.ok_or_else(unknown)?)))
+    let account = account.ok_or_else(unknown)?;
+    Ok(Json(Account::of(&app, &account, &Used::of(&app))))
 }
 
 /// A new account.
@@ -144,6 +208,9 @@ pub(crate) struct NewAccount {
     token: Option<bool>,
     /// The time from which its credentials are not accepted (RFC 3339).
     expires_at: Option<String>,
+    /// The shares that differ from those of `[accounts]` in the configuration.
+    #[serde(default)]
+    share: OwnShare,
 }
 
 /// An account with its token.
@@ -192,14 +259,20 @@ pub(super) async fn add(
         created_by: caller.name().to_owned(),
         expires_at,
         revoked_at: None,
+        share: new.share,
     };
-    let shown = Account::of(&account);
+    let shown = account.clone();
     change(&app, move |app| app.accounts.add(account)).await?;
+    app.shares.apply(&shown.name, Some(&shown));
+    let shown = Account::of(&app, &shown, &Used::of(&app));
     let body = Json(AddedAccount {
         account: shown,
         token: token.as_ref().map(Token::reveal),
     });
-    let subject = format!("{} {}", new.name, new.roles.join(" "));
+    let mut subject = format!("{} {}", new.name, new.roles.join(" "));
+    if new.share != OwnShare::default() {
+        subject.push_str(&format!(" share {}", new.share));
+    }
     Ok((StatusCode::CREATED, Extension(Subject(subject)), body).into_response())
 }
 
@@ -219,6 +292,28 @@ pub(super) async fn renew(
     let account = one(State(app), Name(name)).await?.0;
     let token = Some(token.reveal());
     Ok(Json(AddedAccount { account, token }))
+}
+
+/// Sets the shares of an account; those that are absent follow `[accounts]` in the configuration. Effective at
+/// once.
+#[utoipa::path(put, path = "/api/v1/accounts/{name}/share", tag = "accounts", request_body = OwnShare,
+    params(("name" = String, Path, description = "The account's name")),
+    responses((status = 200, body = Account), (status = 400, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "the account was revoked, or is the first administrator"),
+        (status = 422, body = Problem, description = "a share is not 1 to 100 percent")))]
+pub(super) async fn set_share(
+    State(app): State<App>,
+    Name(name): Name,
+    body: Body,
+) -> Result<Response, Problem> {
+    let share: OwnShare = params::json(&app, body).await?;
+    let changed = name.clone();
+    change(&app, move |app| app.accounts.set_share(&changed, share)).await?;
+    let account = app.accounts.get(&name);
+    app.shares.apply(&name, account.as_ref());
+    let shown = one(State(app), Name(name)).await?;
+    Ok((Extension(Subject(share.to_string())), shown).into_response())
 }
 
 /// Parameters of a revocation.
@@ -311,8 +406,9 @@ fn account_problem(app: &App, error: AccountError) -> Problem {
             .hint("remove revoked accounts: chappe account revoke NAME --forget"),
         AccountError::NotSaved(_) => problem(StatusCode::INTERNAL_SERVER_ERROR)
             .hint("free space on the disk of the data directory"),
-        AccountError::Invalid(_) | AccountError::Reserved(_) | AccountError::Expired => {
-            problem(StatusCode::UNPROCESSABLE_ENTITY)
-        }
+        AccountError::Invalid(_)
+        | AccountError::Reserved(_)
+        | AccountError::Share
+        | AccountError::Expired => problem(StatusCode::UNPROCESSABLE_ENTITY),
     }
 }

@@ -17,6 +17,7 @@ use super::streams::find;
 use crate::accounts::Caller;
 use crate::catalogue::Entry;
 use crate::completeness::{self, Completeness, Count, Ledger, Reader};
+use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::why::{self, SubjectKind, Why};
 
@@ -44,7 +45,7 @@ pub(super) async fn completeness(
 ) -> Result<Json<Completeness>, Problem> {
     let entry = find(&app, &caller, &name)?;
     let span = params::times(params.from.as_deref(), params.to.as_deref())?;
-    let permit = parts::query_permit(&app)?;
+    let permit = parts::permit(&app, &caller, RequestKind::Query)?;
     let ledger = app.observability.ledger.clone();
     let answer = tokio::task::spawn_blocking(move || {
         let answer = completeness::completeness(&entry, &ledger, span.as_ref());
@@ -123,7 +124,7 @@ pub(super) async fn why(
     Name(name): Name,
     Params(params): Params<WhyParams>,
 ) -> Result<Json<Why>, Problem> {
-    let permit = parts::query_permit(&app)?;
+    let permit = parts::permit(&app, &caller, RequestKind::Query)?;
     let answer = tokio::task::spawn_blocking(move || {
         let answer = why::why(&app, &name, params.kind, caller.administers());
         drop(permit);

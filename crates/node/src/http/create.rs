@@ -10,16 +10,17 @@ use chappe_log::Level;
 use chappe_registry::oxrdf::NamedNode;
 use chappe_stream::ucum::Unit;
 use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name};
+use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::guard::outside_problem;
 use super::params;
-use super::problem::Problem;
+use super::problem::{Problem, code};
 use super::shapes;
 use super::streams::Stream;
 use super::write::busy;
-use crate::accounts::{Caller, View};
+use crate::accounts::{Caller, Shares, View};
 use crate::catalogue::{CatalogueError, is_own_name, same_table};
 
 use crate::shared::App;
@@ -172,7 +173,8 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 201, body = Stream), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 409, body = Problem, description = "the stream differs, or has another source"),
         (status = 422, body = Problem, description = "the definition is invalid"),
-        (status = 429, body = Problem), (status = 507, body = Problem)))]
+        (status = 429, body = Problem), (status = 507, body = Problem, description = "the node has \
+            `log.max_streams`, or the account its share of them; or the disk is full")))]
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
@@ -188,8 +190,7 @@ pub(super) async fn create(
         ));
     }
     // A definition that has begun runs to its end, even if the client disconnects.
-    let owner = caller.name().to_owned();
-    let defining = tokio::spawn(async move { define(&app, &name, definition, &owner).await });
+    let defining = tokio::spawn(async move { define(&app, &name, definition, &caller).await });
     defining
         .await
         .unwrap_or_else(|_| Err(Problem::internal("defining the stream failed")))
@@ -199,7 +200,7 @@ async fn define(
     app: &App,
     name: &str,
     definition: Definition,
-    owner: &str,
+    caller: &Caller,
 ) -> Result<Response, Problem> {
     let _turn = app.defining.lock().await;
     if let Some(entry) = app.catalogue.get(name) {
@@ -223,6 +224,7 @@ async fn define(
         );
         return Err(conflict(detail).hint("choose a name that differs in more than . _ and -"));
     }
+    check_share(app, caller)?;
     let spec = StreamSpec {
         name: name.to_owned(),
         schema: definition.schema.clone(),
@@ -230,12 +232,41 @@ async fn define(
         level: definition.level,
     };
     let title = definition.title.as_deref();
-    let entity = written::entity(name, &definition.schema, title, owner);
+    let entity = written::entity(name, &definition.schema, title, caller.name());
     let entry = spec.define(app).await.map_err(catalogue_problem)?;
+    let (sharing, defined, payer) = (app.clone(), entry.clone(), Shares::payer(caller));
+    let charged = tokio::task::spawn_blocking(move || sharing.shares.define(&defined, &payer));
+    charged
+        .await
+        .map_err(|_| Problem::internal("counting the stream failed"))?;
     app.registrar.publish(vec![entity]).await;
     let path = format!("/api/v1/streams/{name}");
     let location = [(header::LOCATION, path)];
     Ok((StatusCode::CREATED, location, Json(Stream::of(&entry))).into_response())
+}
+
+/// Refuses one stream more than the account's share.
+fn check_share(app: &App, caller: &Caller) -> Result<(), Problem> {
+    let Some(most) = app.shares.streams_max_of(caller) else {
+        return Ok(());
+    };
+    let name = caller.name();
+    let count = app.shares.stream_count(name, &app.catalogue);
+    if count < most {
+        return Ok(());
+    }
+    let detail = format!("the account {name:?} has {count} streams, its share of log.max_streams");
+    let drops = &app.observability.drops;
+    drops.record(
+        Hop::Http,
+        code::SHARE_OF_STREAMS,
+        name,
+        detail.clone(),
+        None,
+    );
+    Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail)
+        .code(code::SHARE_OF_STREAMS)
+        .hint("remove a stream, or raise the share: chappe account share"))
 }
 
 fn conflict(detail: String) -> Problem {

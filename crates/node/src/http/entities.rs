@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
-    DEFAULT_SEARCH_LIMIT, EntityKind, Interrupt, MAX_SEARCH_LIMIT, Principal, Search, SearchResult,
+    DEFAULT_SEARCH_LIMIT, EntityKind, Interrupt, MAX_SEARCH_LIMIT, Search, SearchResult,
     SparqlError, SparqlLimits,
 };
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,7 @@ use super::publish::ObjectKind;
 use super::shapes::{self, SparqlForm, SparqlResults};
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
+use crate::permits::RequestKind;
 use crate::shared::App;
 
 /// Search criteria; an entity must match all of them.
@@ -265,7 +266,7 @@ pub(super) async fn sparql_get(
     caller: Caller,
     Params(SparqlQuery { query }): Params<SparqlQuery>,
 ) -> Result<Response, Problem> {
-    answer(&app, query, caller.reader()).await
+    answer(&app, query, &caller).await
 }
 
 /// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
@@ -295,7 +296,7 @@ pub(super) async fn sparql_post(
                 .hint("send it as application/sparql-query"));
         }
     };
-    answer(&app, query, caller.reader()).await
+    answer(&app, query, &caller).await
 }
 
 fn form_query(bytes: &[u8]) -> Result<String, Problem> {
@@ -310,15 +311,15 @@ fn form_query(bytes: &[u8]) -> Result<String, Problem> {
         .map_err(|error| Problem::bad_request(error.body_text()))
 }
 
-async fn answer(app: &App, query: String, principal: Principal) -> Result<Response, Problem> {
+async fn answer(app: &App, query: String, caller: &Caller) -> Result<Response, Problem> {
     let limits = &app.config.limits;
     let deadline = Instant::now() + Duration::from_millis(u64::from(limits.query_time_ms));
     let limits = SparqlLimits {
         rows: limits.query_rows as usize,
         ..SparqlLimits::default()
     };
-    let permit = parts::query_permit(app)?;
-    let registry = app.registry.clone();
+    let permit = parts::permit(app, caller, RequestKind::Query)?;
+    let (registry, principal) = (app.registry.clone(), caller.reader());
     let work = tokio::task::spawn_blocking(move || {
         let interrupt = Interrupt::when(move || Instant::now() >= deadline);
         let answer = registry.sparql(&query, &principal, &limits, &interrupt);

@@ -29,6 +29,7 @@ use super::parts;
 use super::problem::Problem;
 use super::shapes::{self, Confirmation};
 use crate::accounts::{Caller, View};
+use crate::permits::RequestKind;
 use crate::shared::App;
 
 /// Bytes of a body at a contact point; reason: the largest document that a link accepts.
@@ -123,10 +124,7 @@ pub(super) async fn pull(
     let links = parts::exchange(&app)?.links();
     let body = links.http_pull(&request, &reader(peer));
     let mut body = body.map_err(refusal_problem)?;
-    let permit = app.permits.pull().ok_or_else(|| {
-        Problem::unavailable("half of the connections are endless answers to other nodes already")
-            .hint("raise http.max_connections")
-    })?;
+    let permit = parts::permit(&app, &caller, RequestKind::Pull)?;
     let media_type = body.media_type();
     let (sender, receiver) = tokio::sync::mpsc::channel(PARTS_QUEUED);
     let mut drain = app.drain.clone();

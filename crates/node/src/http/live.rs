@@ -13,9 +13,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
 use super::params::Params;
+use super::parts;
 use super::problem::Problem;
 use crate::accounts::Caller;
 use crate::live::{self, After, STREAMS_MAX, Wanted};
+use crate::permits::RequestKind;
 use crate::shared::App;
 
 /// Queued events of a connection; reason: one is being sent while the next is prepared.
@@ -62,10 +64,7 @@ pub(super) async fn live(
         Some(text) => Some(After::parse(&text, complete).map_err(Problem::bad_request)?),
         None => None,
     };
-    let permit = app.permits.live_client().ok_or_else(|| {
-        Problem::unavailable("limit of live data clients reached")
-            .hint("read many streams over one connection, or raise http.max_live_clients")
-    })?;
+    let permit = parts::permit(&app, &caller, RequestKind::Live)?;
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
     tokio::spawn(async move {
         live::run(app, caller, wanted, after, sender).await;

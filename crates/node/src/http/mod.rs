@@ -333,6 +333,12 @@ pub(crate) fn routes() -> Routes {
             ADMINISTER,
             accounts::revoke,
         )
+        .put(
+            "/accounts/{name}/share",
+            "set_account_share",
+            ADMINISTER,
+            accounts::set_share,
+        )
         .post(
             "/accounts/{name}/token",
             "renew_token",

@@ -97,6 +97,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         accounts::one,
         accounts::add,
         accounts::revoke,
+        accounts::set_share,
         accounts::renew,
     ),
     // Schemas of parameters are not found by themselves.

@@ -1,9 +1,12 @@
 //! Parts of the node that may be unavailable or busy when a request arrives.
 
-use tokio::sync::OwnedSemaphorePermit;
+use axum::http::StatusCode;
+use chappe_transport::Hop;
 
-use super::problem::Problem;
+use super::problem::{Problem, code};
+use crate::accounts::Caller;
 use crate::links::Exchange;
+use crate::permits::{Busy, Permit, RequestKind};
 use crate::shared::Shared;
 
 /// The links to and from other nodes.
@@ -15,13 +18,56 @@ pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
     exchange.ok_or_else(|| Problem::unavailable("the node is starting its links"))
 }
 
-/// A permit for one query.
+/// A permit for one request of a kind.
 ///
 /// # Errors
-/// `limits.queries` queries are running.
-pub(super) fn query_permit(app: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
-    app.permits.query().ok_or_else(|| {
-        Problem::unavailable("query limit reached")
-            .hint("retry in a moment, or raise limits.queries")
+/// The account has its share of them, or all are in use.
+pub(super) fn permit(app: &Shared, caller: &Caller, kind: RequestKind) -> Result<Permit, Problem> {
+    let tenant = app.shares.tenant(&app.accounts, caller);
+    let taken = app.permits.take(kind, tenant.as_ref());
+    taken.map_err(|busy| match (busy, kind) {
+        (Busy::Account { most }, _) => {
+            let what = match kind {
+                RequestKind::Query => "queries",
+                RequestKind::Live => "connections for live data",
+                RequestKind::Pull => "connections of links",
+                RequestKind::Write => "requests that write",
+            };
+            let share = format!("{most} {what}, its share of {}", kind.key());
+            share_problem(app, caller, &share)
+        }
+        (Busy::Node, RequestKind::Query) => Problem::unavailable("query limit reached")
+            .hint("retry in a moment, or raise limits.queries"),
+        (Busy::Node, RequestKind::Live) => {
+            Problem::unavailable("limit of live data clients reached")
+                .hint("read many streams over one connection, or raise http.max_live_clients")
+        }
+        (Busy::Node, RequestKind::Pull) => {
+            let detail = "half of the connections are endless answers to other nodes already";
+            Problem::unavailable(detail).hint("raise http.max_connections")
+        }
+        (Busy::Node, RequestKind::Write) => {
+            super::write::busy::busy("too many requests write; limits.writes sets the limit")
+        }
     })
+}
+
+/// An account has its share.
+pub(super) fn share_problem(app: &Shared, caller: &Caller, share: &str) -> Problem {
+    /// Pause that a client is asked for; its own requests have to end first.
+    const PAUSE_S: u32 = 1;
+    let name = caller.name();
+    let detail = format!("{name} has {share}");
+    let drops = &app.observability.drops;
+    drops.record(
+        Hop::Http,
+        code::SHARE_OF_REQUESTS,
+        name,
+        detail.clone(),
+        None,
+    );
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+        .code(code::SHARE_OF_REQUESTS)
+        .hint("end other requests of this account first, or raise its share: chappe account share")
+        .retry_after(PAUSE_S)
 }

@@ -62,9 +62,16 @@ pub(crate) mod code {
     /// The account cannot be changed.
     pub(crate) const ACCOUNT_FIXED: &str = "account_fixed";
 
+    /// The account has its share of the concurrent requests of this kind.
+    pub(crate) const SHARE_OF_REQUESTS: &str = "share_of_requests";
+    /// The account has its share of the streams.
+    pub(crate) const SHARE_OF_STREAMS: &str = "share_of_streams";
+    /// The body arrives too slowly.
+    pub(crate) const SLOW_BODY: &str = "slow_body";
+
     /// All codes that say more than the status.
     #[cfg(test)]
-    pub(crate) const SPECIAL: [&str; 9] = [
+    pub(crate) const SPECIAL: [&str; 12] = [
         NO_CREDENTIAL,
         BAD_CREDENTIAL,
         EXPIRED_CREDENTIAL,
@@ -74,6 +81,9 @@ pub(crate) mod code {
         FOREIGN_ORIGIN,
         ACCOUNT_EXISTS,
         ACCOUNT_FIXED,
+        SHARE_OF_REQUESTS,
+        SHARE_OF_STREAMS,
+        SLOW_BODY,
     ];
 
     /// The codes of statuses.

@@ -24,6 +24,7 @@ use super::parts;
 use super::problem::Problem;
 use crate::accounts::{Caller, View};
 use crate::catalogue::Entry;
+use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::view::ValueView;
 
@@ -112,7 +113,7 @@ pub(super) async fn query(
     let rows_max = limits.query_rows;
     let rows = question.limit.unwrap_or(rows_max).min(rows_max) as usize;
     let time = Duration::from_millis(u64::from(limits.query_time_ms));
-    let permit = parts::query_permit(&app)?;
+    let permit = parts::permit(&app, &caller, RequestKind::Query)?;
     let view = View::of_reader(&app, &caller);
     let mut entries = app.catalogue.entries();
     entries.retain(|entry| view.has(entry));

@@ -15,6 +15,7 @@ use super::parts;
 use super::problem::Problem;
 use super::streams::{find, store_problem};
 use crate::accounts::Caller;
+use crate::permits::RequestKind;
 use crate::shared::App;
 
 /// Buckets of an answer that does not say how many it wants.
@@ -99,7 +100,7 @@ pub(super) async fn range(
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
         return Err(Problem::bad_request("from is not before to"));
     }
-    let permit = parts::query_permit(&app)?;
+    let permit = parts::permit(&app, &caller, RequestKind::Query)?;
     let stopped = Arc::new(AtomicBool::new(false));
     let watched = stopped.clone();
     let time = Duration::from_millis(u64::from(app.config.limits.query_time_ms));

@@ -4,6 +4,7 @@
 //! Labels have few values: there are no labels for routes and peers, and at most
 //! `limits.metric_streams` for streams.
 
+mod accounts;
 mod kad;
 mod links;
 mod readers;
@@ -26,6 +27,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::config::Limits;
+use accounts::AccountMetrics;
 use kad::KadMetrics;
 pub(crate) use links::{
     LinkLabel, LinkMetrics, LinkReasonLabels, LinkStreamLabels, PacerStateLabel, ReaderLabel,
@@ -133,6 +135,8 @@ pub(crate) struct Metrics {
     pub(crate) log_healthy: Gauge,
     /// Bytes written by the log.
     pub(crate) log_bytes: Counter,
+    /// Bytes written again to free room at the expense of exceeded shares.
+    pub(crate) log_moved: Counter,
     /// Records written by the log.
     pub(crate) log_records: Counter,
     /// Syncs of the log.
@@ -145,6 +149,8 @@ pub(crate) struct Metrics {
     pub(crate) readers: ReaderMetrics,
     /// Wrappers and exporters.
     pub(crate) wrappers: WrapperMetrics,
+    /// What accounts use.
+    pub(crate) accounts: AccountMetrics,
     /// DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: topics::TopicMetrics,
@@ -182,12 +188,14 @@ impl Default for Metrics {
             streams: Gauge::default(),
             log_healthy: Gauge::default(),
             log_bytes: Counter::default(),
+            log_moved: Counter::default(),
             log_records: Counter::default(),
             log_syncs: Counter::default(),
             links: LinkMetrics::default(),
             kad: KadMetrics::default(),
             readers: ReaderMetrics::default(),
             wrappers: WrapperMetrics::default(),
+            accounts: AccountMetrics::default(),
             #[cfg(feature = "dds")]
             topics: topics::TopicMetrics::default(),
             disk_free: Gauge::default(),
@@ -206,6 +214,7 @@ impl Metrics {
         self.kad.register(&mut self.registry);
         self.readers.register(&mut self.registry);
         self.wrappers.register(&mut self.registry);
+        self.accounts.register(&mut self.registry);
         #[cfg(feature = "dds")]
         self.topics.register(&mut self.registry);
         let r = &mut self.registry;
@@ -298,6 +307,12 @@ impl Metrics {
         );
         r.register("log_syncs", "Syncs of the log", self.log_syncs.clone());
         let bytes = Unit::Bytes;
+        r.register_with_unit(
+            "log_moved",
+            "Data that was written again when accounts above their shares made room",
+            bytes.clone(),
+            self.log_moved.clone(),
+        );
         r.register_with_unit(
             "log_written",
             "Data written by the log",

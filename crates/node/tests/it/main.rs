@@ -29,6 +29,7 @@ mod sensor_drops;
 mod sensor_restart;
 mod sensor_schema;
 mod sensor_windows;
+mod shares;
 mod strange_endpoints;
 mod stream_removal;
 mod tls;

@@ -6,6 +6,7 @@
 
 pub(super) mod busy;
 mod outcome;
+mod pace;
 mod run;
 
 use axum::body::Body;
@@ -17,10 +18,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::params::{Name, Params};
+use super::parts;
 use super::problem::Problem;
 use super::shapes::NewElements;
 use super::streams::find;
 use crate::accounts::Caller;
+use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::written;
 
@@ -72,13 +75,13 @@ struct Numbering {
     responses((status = 200, body = Written, description = "every element is stored"),
         (status = 207, body = Written, description = "some lines were refused"),
         (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem),
-        (status = 408, body = Problem, description = "the body did not arrive in time"),
+        (status = 408, body = Problem, description = "the body did not arrive in time, or arrives too slowly"),
         (status = 409, body = Problem, description = "the stream has another source"),
         (status = 413, body = Problem, description = "the body is too long"),
         (status = 415, body = Problem, description = "the content type is unknown"),
         (status = 422, body = Written, description = "no line is an element, or with `atomic` one is not"),
-        (status = 429, body = Problem, description = "too many requests write, or the log's queue is \
-            full; see Retry-After"),
+        (status = 429, body = Problem, description = "too many requests write, or too many of this account, \
+            or the log's queue is full; see Retry-After"),
         (status = 503, body = Problem), (status = 507, body = Problem, description = "the disk is full")))]
 pub(super) async fn write(
     State(app): State<App>,
@@ -99,16 +102,13 @@ pub(super) async fn write(
     }
     let format = format(&headers).map_err(refuse)?;
     let numbering = numbering(&params, &headers).map_err(refuse)?;
-    let permit = app.permits.write().ok_or_else(|| {
-        refuse(busy::busy(
-            "too many requests write; limits.writes sets the limit",
-        ))
-    })?;
+    let permit = parts::permit(&app, &caller, RequestKind::Write).map_err(refuse)?;
     let work = async move {
-        let answer = match Writing::begin(&app, entry, format, params.atomic, numbering).await {
-            Ok(writing) => writing.run(body).await,
-            Err(problem) => problem.into_response(),
-        };
+        let answer =
+            match Writing::begin(&app, caller, entry, format, params.atomic, numbering).await {
+                Ok(writing) => writing.run(body).await,
+                Err(problem) => problem.into_response(),
+            };
         drop(permit);
         with_pause(answer)
     };

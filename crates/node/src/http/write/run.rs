@@ -11,17 +11,19 @@ use chappe_log::Appended;
 use chappe_stream::lines::{ElementReader, Format, LINE_BYTES_MAX, Line};
 use chappe_stream::{Position, StoreError, StreamElement};
 use chappe_transport::Hop;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use super::super::parts;
 use super::super::problem::Problem;
 use super::Numbering;
 use super::busy::{busy, store_problem};
 use super::outcome::Written;
+use super::pace::Pace;
+use crate::accounts::{Caller, Shares};
 use crate::catalogue::Entry;
 use crate::clock;
 use crate::completeness::{Loss, LossKind};
-use crate::permits::WRITE_UNIT_BYTES;
+use crate::permits::{Busy, Permit, WRITE_UNIT_BYTES};
 use crate::shared::App;
 use crate::written::Turn;
 
@@ -59,9 +61,12 @@ pub(super) struct Writing {
     batch_bytes: usize,
     in_flight: VecDeque<Appended>,
     outcome: Written,
-    memory: OwnedSemaphorePermit,
+    memory: Permit,
     /// Memory for the record that is not complete yet, beyond that of the request.
-    line_memory: Option<OwnedSemaphorePermit>,
+    line_memory: Option<Permit>,
+    caller: Caller,
+    /// Bytes of text that the account's share does not count yet.
+    uncounted_bytes: u64,
 }
 
 struct Numbers {
@@ -77,6 +82,7 @@ impl Writing {
     /// Begins a request; waits for the turn of its producer.
     pub(super) async fn begin(
         app: &App,
+        caller: Caller,
         entry: Arc<Entry>,
         format: Format,
         is_atomic: bool,
@@ -86,7 +92,7 @@ impl Writing {
             true => ATOMIC_REQUEST_BYTES,
             false => REQUEST_BYTES,
         };
-        let memory = app.permits.write_memory(bytes).ok_or_else(no_memory)?;
+        let memory = memory(app, &caller, bytes)?;
         let numbers = match numbering {
             None => None,
             Some(numbering) => {
@@ -115,6 +121,8 @@ impl Writing {
             outcome: Written::new(&entry.current_name(), level),
             memory,
             line_memory: None,
+            caller,
+            uncounted_bytes: 0,
             app: app.clone(),
             entry,
         })
@@ -151,29 +159,26 @@ impl Writing {
 
     async fn read(&mut self, mut body: Body) -> Result<(), Problem> {
         let most = self.app.config.limits.write_bytes as usize;
-        let pause = Duration::from_millis(u64::from(self.app.config.http.request_timeout_ms));
+        let mut pace = Pace::new(&self.app);
         let mut total = 0;
         let mut lines = Vec::new();
         loop {
             let next =
                 std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context));
-            let frame = match timeout(pause, next).await {
+            let frame = match pace.wait(next).await {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => {
                     let detail = format!("the body cannot be read: {error}");
                     return Err(Problem::bad_request(detail));
                 }
-                Err(_) => {
-                    let detail = "the body did not arrive in time";
-                    return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
-                        .hint("http.request_timeout_ms limits the time between two pieces"));
-                }
+                Err(late) => return Err(late),
             };
             let Ok(bytes) = frame.into_data() else {
                 continue;
             };
             total += bytes.len();
+            pace.arrived(bytes.len());
             if total > most {
                 let detail = format!("the body is longer than {most} bytes");
                 return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
@@ -205,6 +210,7 @@ impl Writing {
             }
         }
         self.batch_bytes += bytes;
+        self.uncounted_bytes += bytes as u64;
         if self.is_atomic {
             if self.batch.len() > ATOMIC_ELEMENTS_MAX || self.batch_bytes > ATOMIC_BYTES_MAX {
                 let detail = format!(
@@ -227,8 +233,7 @@ impl Writing {
         if self.reader.held_bytes() <= WRITE_UNIT_BYTES {
             self.line_memory = None;
         } else if self.line_memory.is_none() {
-            let memory = self.app.permits.write_memory(LINE_BYTES_MAX);
-            self.line_memory = Some(memory.ok_or_else(no_memory)?);
+            self.line_memory = Some(memory(&self.app, &self.caller, LINE_BYTES_MAX)?);
         }
         Ok(())
     }
@@ -256,6 +261,7 @@ impl Writing {
             return Ok(());
         }
         let elements = std::mem::take(&mut self.batch);
+        self.count();
         for chunk in elements.chunks(match self.is_atomic {
             true => usize::MAX,
             false => BATCH_ELEMENTS,
@@ -278,6 +284,17 @@ impl Writing {
         Ok(())
     }
 
+    /// Counts the bytes for the account's share.
+    fn count(&mut self) {
+        let bytes = std::mem::take(&mut self.uncounted_bytes);
+        let payer = Shares::payer(&self.caller);
+        if self.app.shares.count(&self.entry, &payer, bytes) {
+            let app = self.app.clone();
+            // The request does not wait: after a crash the stream counts for the account before.
+            tokio::task::spawn_blocking(move || app.shares.save());
+        }
+    }
+
     /// Waits until at most so many batches are on their way.
     async fn settle(&mut self, most: usize) -> Result<(), Problem> {
         let mut outcome = Ok(());
@@ -296,6 +313,15 @@ impl Writing {
     }
 }
 
-fn no_memory() -> Problem {
-    busy("requests that write hold as much memory as they may")
+/// Memory of requests that write.
+fn memory(app: &App, caller: &Caller, bytes: usize) -> Result<Permit, Problem> {
+    let tenant = app.shares.tenant(&app.accounts, caller);
+    let taken = app.permits.write_memory(bytes, tenant.as_ref());
+    taken.map_err(|refusal| match refusal {
+        Busy::Node => busy("requests that write hold as much memory as they may"),
+        Busy::Account { .. } => {
+            let share = "its share of the memory of requests that write";
+            parts::share_problem(app, caller, share)
+        }
+    })
 }
