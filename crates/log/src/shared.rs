@@ -5,7 +5,7 @@ use crate::draft::Draft;
 use crate::frame::Kind;
 use crate::queue::{Pending, Queue};
 use crate::read::Reader;
-use crate::shares::Shares;
+use crate::share::Shares;
 use crate::state::Core;
 use crate::{Commit, Disk, Error, Health, Options, QueueFull};
 use std::collections::VecDeque;

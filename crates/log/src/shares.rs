@@ -19,6 +19,7 @@ use crate::draft::Draft;
 use crate::frame::{Body, Kind};
 use crate::index::{FrameRef, Run};
 use crate::read::ReadOutcome;
+use crate::share::{Share, Shares};
 use crate::shared::Shared;
 use crate::state::Core;
 use crate::{Level, Store, Stream};
@@ -38,19 +39,6 @@ const FRAMES_PER_SEGMENT: usize = 16;
 const PAUSES_PER_SEGMENT: u64 = 4;
 /// Moved bytes that are written and synced at once.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
-
-/// How much of the size limit the streams of a share may keep together while others need the room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Bytes, as in [`crate::StreamInfo::bytes`]. Above this they make room first.
-    pub bytes: u64,
-    /// Whether records of other streams never push out these. Their sum should be a small part of the size
-    /// limit: they are written again whenever the oldest segment is removed.
-    pub is_protected: bool,
-}
-
-/// The shares of a store by number.
-pub(crate) type Shares = BTreeMap<u32, Share>;
 
 impl Store {
     /// Sets the share of this number, or removes it. Number 0 belongs to streams without a share.

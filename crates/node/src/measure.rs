@@ -54,7 +54,9 @@ pub(crate) fn measure(app: &Shared) {
     }
     metrics.readers.measure(readers);
     metrics.wrappers.measure(&app.wrappers, &app.exporters);
-    metrics.accounts.measure(app);
+    metrics
+        .accounts
+        .measure(&app.accounts, &app.shares, &app.catalogue, &app.permits);
     if let Some(exchange) = app.exchange.get() {
         exchange.measure(&app.observability.metrics, &app.config.limits);
     }

@@ -7,9 +7,10 @@ use chappe_identity::{Principal, Reach, Rights, Role};
 use chappe_registry::is_in_scope;
 use chappe_stream::Timestamp;
 
-use super::{Account, OPERATOR, OwnShare, operator_rights};
+use super::{Account, Accounts, OPERATOR, OwnShare, Shares, operator_rights};
 use crate::catalogue::{AUDIT, Entry};
 use crate::devices::Device;
+use crate::permits::Tenant;
 use crate::shared::Shared;
 
 /// Who sends a request, and what they may do.
@@ -207,5 +208,35 @@ impl<'a> View<'a> {
                 self.caller.rights.allow(self.role, "", by_scope)
             }
         }
+    }
+}
+
+impl Shares {
+    /// The account for which the requests of a caller count; `None` if it has no share: an administrator, and
+    /// nobody where there are no accounts.
+    pub(crate) fn tenant(&self, accounts: &Accounts, caller: &Caller) -> Option<Tenant> {
+        if caller.administers() || caller.is_anonymous() && accounts.all().is_empty() {
+            return None;
+        }
+        let percent = caller.share().requests_percent;
+        Some(Tenant {
+            name: caller.name().into(),
+            percent: percent.unwrap_or(self.rules().requests_percent),
+        })
+    }
+
+    /// The name for which what a caller writes counts; empty for an administrator.
+    pub(crate) fn payer(caller: &Caller) -> String {
+        match caller.administers() {
+            true => String::new(),
+            false => caller.name().to_owned(),
+        }
+    }
+
+    /// The streams that a caller may define; `None`: no share.
+    pub(crate) fn streams_max_of(&self, caller: &Caller) -> Option<usize> {
+        let percent = caller.share().streams_percent;
+        let percent = percent.unwrap_or(self.rules().streams_percent);
+        (!caller.administers()).then(|| self.streams_max(percent))
     }
 }

@@ -15,12 +15,11 @@ use chappe_log::{Share, Store};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, Accounts, Caller};
+use super::{Account, Accounts};
 use crate::catalogue::{AUDIT, Catalogue, Entry};
 use crate::config::{AccountRules, Config};
 use crate::links::StateFile;
-use crate::permits::Tenant;
-use crate::written;
+use crate::written::SOURCE;
 
 /// The file of the accounts for which streams count, in the data directory.
 pub(crate) const CHARGED: &str = "charged.json";
@@ -227,27 +226,6 @@ impl Shares {
         })
     }
 
-    /// The account for which the requests of a caller count; `None` if it has no share: an administrator, and
-    /// nobody where there are no accounts.
-    pub(crate) fn tenant(&self, accounts: &Accounts, caller: &Caller) -> Option<Tenant> {
-        if caller.administers() || caller.is_anonymous() && accounts.all().is_empty() {
-            return None;
-        }
-        let percent = caller.share().requests_percent;
-        Some(Tenant {
-            name: caller.name().into(),
-            percent: percent.unwrap_or(self.rules.requests_percent),
-        })
-    }
-
-    /// The name for which what a caller writes counts; empty for an administrator.
-    pub(crate) fn payer(caller: &Caller) -> String {
-        match caller.administers() {
-            true => String::new(),
-            false => caller.name().to_owned(),
-        }
-    }
-
     /// The number of streams that count for each account.
     pub(crate) fn stream_counts(&self, catalogue: &Catalogue) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
@@ -274,11 +252,9 @@ impl Shares {
         (self.streams_max * usize::from(percent)).div_ceil(100)
     }
 
-    /// The streams that a caller may define; `None`: no share.
-    pub(crate) fn streams_max_of(&self, caller: &Caller) -> Option<usize> {
-        let percent = caller.share().streams_percent;
-        let percent = percent.unwrap_or(self.rules.streams_percent);
-        (!caller.administers()).then(|| self.streams_max(percent))
+    /// The configured shares.
+    pub(super) fn rules(&self) -> &AccountRules {
+        &self.rules
     }
 
     /// The bytes that each account keeps in the log, by name.
@@ -362,5 +338,5 @@ impl Shares {
 }
 
 fn is_written(entry: &Entry) -> bool {
-    entry.source() == written::SOURCE
+    entry.source() == SOURCE
 }

@@ -5,8 +5,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::permits::RequestKind;
-use crate::shared::Shared;
+use crate::accounts::{Accounts, Shares};
+use crate::catalogue::Catalogue;
+use crate::permits::{Permits, RequestKind};
 
 /// An account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,17 +41,23 @@ impl AccountMetrics {
     }
 
     /// Replaces all values.
-    pub(crate) fn measure(&self, app: &Shared) {
+    pub(crate) fn measure(
+        &self,
+        accounts: &Accounts,
+        shares: &Shares,
+        catalogue: &Catalogue,
+        permits: &Permits,
+    ) {
         self.bytes.clear();
         self.streams.clear();
         self.requests.clear();
-        let used = app.shares.used_bytes();
-        let streams = app.shares.stream_counts(&app.catalogue);
-        for account in app.accounts.all().iter() {
+        let used = shares.used_bytes();
+        let streams = shares.stream_counts(catalogue);
+        for account in accounts.all().iter() {
             let name = &account.name;
             let bytes = used.get(name).copied().unwrap_or_default();
             let count = streams.get(name).copied().unwrap_or_default();
-            if app.shares.of(account).is_none() || account.revoked_at.is_some() && count == 0 {
+            if shares.of(account).is_none() || account.revoked_at.is_some() && count == 0 {
                 continue;
             }
             let label = AccountLabel {
@@ -65,7 +72,7 @@ impl AccountMetrics {
                     account: name.clone(),
                     kind: kind.name(),
                 };
-                let held = app.permits.held_by(name, kind);
+                let held = permits.held_by(name, kind);
                 let held = i64::try_from(held).unwrap_or(i64::MAX);
                 self.requests.get_or_create(&labels).set(held);
             }

@@ -14,10 +14,7 @@ use crate::catalogue::{self, Entry};
 use crate::devices::stream_entity;
 use crate::shared::Shared;
 
-pub(crate) use producers::{Producers, Turn};
-
-/// The source of streams that clients write.
-pub(crate) const SOURCE: &str = "urn:chappe:clients";
+pub(crate) use producers::{Producers, SOURCE, Turn};
 
 /// The entity of a stream that `owner` defined.
 pub(crate) fn entity(

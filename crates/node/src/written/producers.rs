@@ -16,6 +16,8 @@ use tokio::sync::{OnceCell, OwnedMutexGuard};
 
 use crate::catalogue::Entry;
 
+/// The source of streams that clients write.
+pub(crate) const SOURCE: &str = "urn:chappe:clients";
 /// Newest elements of a stream that are searched for its producers; reason: reading them takes about a
 /// tenth of a second, once for each stream and run.
 pub(crate) const WINDOW: u64 = 100_000;
