@@ -309,6 +309,24 @@ fn a_range_is_divided_into_buckets_of_equal_width() {
 }
 
 #[test]
+fn a_range_without_an_end_has_the_last_time_that_there_is() {
+    let store = store();
+    let log = stream(&store);
+    let values = || vec![Value::Integer(1), Value::Null, Value::Null, Value::Null];
+    let elements = [i64::MAX - 9, i64::MAX].map(|time| element(time, None, values()));
+    let appended = log.append(&elements).expect("queued");
+    appended.wait().expect("stored");
+    let range = |end| {
+        let found = log.range_buckets(None..end, 2, &|| false);
+        found.expect("read").expect("not stopped")
+    };
+    let whole = range(None);
+    assert_eq!((whole.elements, whole.width_ns), (2, 5));
+    assert_eq!(whole.counts, [1, 1]);
+    assert_eq!(range(Some(Timestamp(i64::MAX))).elements, 1);
+}
+
+#[test]
 fn functions_over_times_give_what_they_say() {
     let store = store();
     let log = stream(&store);
