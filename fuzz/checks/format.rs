@@ -91,8 +91,11 @@ const CONFIGS: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// The compiled configurations of a format.
+type Compiled = (&'static str, Vec<Arc<Format>>);
+
 fn formats(name: &str) -> Vec<Arc<Format>> {
-    static FORMATS: OnceLock<Vec<(&str, Vec<Arc<Format>>)>> = OnceLock::new();
+    static FORMATS: OnceLock<Vec<Compiled>> = OnceLock::new();
     let all = FORMATS.get_or_init(|| {
         let compile = |(name, configs): &(&'static str, &[&str])| {
             let compile = |config: &&str| {
@@ -182,10 +185,10 @@ fn check_message(format: &Arc<Format>, body: &[u8]) {
             .expect("an element of the schema");
         text.clear();
         for encoding in [
-            Encoding::Json {},
+            Encoding::Json,
             Encoding::Csv(Default::default()),
-            Encoding::LineProtocol {},
-            Encoding::Senml {},
+            Encoding::LineProtocol,
+            Encoding::Senml,
         ] {
             let encoder = Encoder::new(encoding, &definition.name, Arc::clone(&definition.schema));
             let _ = encoder.encode(element, &mut text);
