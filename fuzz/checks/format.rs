@@ -185,10 +185,10 @@ fn check_message(format: &Arc<Format>, body: &[u8]) {
             .expect("an element of the schema");
         text.clear();
         for encoding in [
-            Encoding::Json {},
+            Encoding::Json,
             Encoding::Csv(Default::default()),
-            Encoding::LineProtocol {},
-            Encoding::Senml {},
+            Encoding::LineProtocol,
+            Encoding::Senml,
         ] {
             let encoder = Encoder::new(encoding, &definition.name, Arc::clone(&definition.schema));
             let _ = encoder.encode(element, &mut text);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use chappe_stream::ucum::Unit;
 use chappe_stream::{
-    FieldType, Quality, RECORD_BYTES_MAX, RESERVED_COLUMNS, StreamElement, StreamSchema, Timestamp,
-    Value, check_name, name_part,
+    Quality, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, RESERVED_COLUMNS, StreamElement, StreamSchema,
+    Timestamp, Value, check_name, name_part,
 };
 
 use crate::config::NameValues;
@@ -19,9 +19,6 @@ use crate::limits::Limits;
 use crate::pattern::Attributes;
 use crate::template::VALUE_BYTES_MAX;
 use crate::value::{Raw, convert};
-
-/// Room of a record for all but its key and values.
-const RECORD_HEAD_BYTES: usize = 64;
 
 /// Separates the values of placeholders in the key of the table of streams.
 const SEPARATOR: char = '\u{1f}';
@@ -386,17 +383,16 @@ impl Sink<'_> {
                 .value(field, record)
                 .map_err(|reason| (Some(at), reason))?;
             is_empty &= value == Value::Null;
-            bytes += record_bytes(&value);
+            bytes += value.record_bytes_max();
             self.values.push(value);
         }
-        // A record without any of the fields is of another stream; one that lacks a required field is not.
         let missing = |at: &usize| rule.fields[*at].is_required && self.values[*at] == Value::Null;
-        match (0..rule.fields.len()).find(missing) {
-            Some(at) if !is_empty || rule.fields.len() == 1 => {
-                return Err((Some(at), Reason::Missing));
-            }
-            _ if is_empty => return Ok(None),
-            _ => {}
+        if let Some(at) = (0..rule.fields.len()).find(missing) {
+            return Err((Some(at), Reason::Missing));
+        }
+        // A record without any of the fields is of another stream.
+        if is_empty {
+            return Ok(None);
         }
         let source_time = match *time {
             Some(time) => time,
@@ -722,18 +718,4 @@ fn value_text(value: &Value) -> Option<Cow<'_, str>> {
         Value::Double(number) => Cow::Owned(number.to_string()),
         Value::Text(text) => Cow::Borrowed(text),
     })
-}
-
-/// Most bytes that a value takes in a record.
-fn record_bytes(value: &Value) -> usize {
-    const NUMBER: usize = 11;
-    match value.field_type() {
-        None | Some(FieldType::Boolean | FieldType::Integer | FieldType::Double) => NUMBER,
-        _ => match value {
-            Value::Text(text) => NUMBER + text.len(),
-            Value::Bytes(bytes) => NUMBER + bytes.len(),
-            Value::Samples(samples) => 4 * NUMBER + 8 * samples.values.len(),
-            _ => NUMBER,
-        },
-    }
 }

@@ -12,7 +12,7 @@ pub struct Limits {
     pub elements: usize,
     /// Most faults that are described; more are counted. Default 100.
     pub faults: usize,
-    /// Most steps of paths in a message. Default 4,000,000, about 0.1 s.
+    /// Most steps of paths in a message. Default 2,000,000: several for each value of a MiB of JSON.
     pub path_steps: u64,
     /// The most that a time may be ahead of the receipt. Default 300 s, as for written elements.
     pub future: Duration,
@@ -24,7 +24,7 @@ impl Default for Limits {
             message_bytes: 1 << 20,
             elements: 50_000,
             faults: 100,
-            path_steps: 4_000_000,
+            path_steps: 2_000_000,
             future: Duration::from_secs(300),
         }
     }

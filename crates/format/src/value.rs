@@ -56,7 +56,7 @@ pub(crate) struct TextRules {
 
 impl TextRules {
     pub(crate) fn is_null(&self, text: &str) -> bool {
-        self.null.iter().any(|null| null == text)
+        self.null.iter().any(|null| null == text.trim())
     }
 }
 
@@ -108,7 +108,7 @@ impl Raw<'_> {
 
     fn mismatch(&self, wanted: FieldType) -> Reason {
         let found = self.shown();
-        let wanted = type_name(wanted);
+        let wanted = wanted.name();
         Reason::Type { wanted, found }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn convert(raw: Raw<'_>, target: Target, rules: &TextRules) -> Result
     }
     match target.field_type {
         FieldType::Double => double(&raw, rules),
-        FieldType::Integer => integer(&raw),
+        FieldType::Integer => integer(&raw, rules),
         FieldType::Boolean => boolean(&raw),
         FieldType::Text => match raw {
             Raw::Text(text) => Ok(Value::Text(text.into_owned())),
@@ -180,7 +180,7 @@ pub(crate) fn number(text: &str, rules: &TextRules) -> Option<f64> {
     }
 }
 
-fn integer(raw: &Raw<'_>) -> Result<Value, Reason> {
+fn integer(raw: &Raw<'_>, rules: &TextRules) -> Result<Value, Reason> {
     let mismatch = || raw.mismatch(FieldType::Integer);
     let whole = |number: f64| {
         if number.fract() != 0.0 || !number.is_finite() {
@@ -208,7 +208,7 @@ fn integer(raw: &Raw<'_>) -> Result<Value, Reason> {
             if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(Reason::Range(raw.shown()));
             }
-            whole(text.parse().map_err(|_| mismatch())?)
+            whole(number(text, rules).ok_or_else(mismatch)?)
         }
         _ => Err(mismatch()),
     }
@@ -292,18 +292,6 @@ fn samples(raw: &Raw<'_>, period_ns: u64, rules: &TextRules) -> Result<Value, Re
     }))
 }
 
-/// The name of a type, as in configuration.
-pub(crate) const fn type_name(field_type: FieldType) -> &'static str {
-    match field_type {
-        FieldType::Boolean => "boolean",
-        FieldType::Integer => "integer",
-        FieldType::Double => "double",
-        FieldType::Text => "text",
-        FieldType::Bytes => "bytes",
-        FieldType::Samples => "samples",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,6 +369,8 @@ mod tests {
         assert_eq!(number("-3", &rules), Some(-3.0));
         assert_eq!(number("1.234,5", &rules), None);
         assert_eq!(number("1,2,3", &rules), None);
+        assert!(integer(&text("1.000"), &rules).is_err());
+        assert_eq!(integer(&text("3,0"), &rules), Ok(Value::Integer(3)));
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::{Epoch, Position, Quality, SCHEMA_VERSIONS_MAX, StreamElement, Timest
 /// and the longest honest waveform (100,000 samples) takes 800 kB.
 pub const RECORD_BYTES_MAX: usize = 2 << 20;
 
+/// Room of a record for all but its key and values ([`Value::record_bytes_max`]).
+pub const RECORD_HEAD_BYTES: usize = 64;
+
 /// Maximum number of bytes added by an origin: two for the flag in the leading varint, ten per
 /// number.
 const ORIGIN_BYTES_MAX: usize = 22;

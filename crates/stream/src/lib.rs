@@ -33,7 +33,8 @@ mod window;
 
 pub use binding::{Binding, BindingPolicy, Candidate};
 pub use codec::{
-    CodecError, RECORD_BYTES_MAX, decode_element, encode_element, record_version, validate_record,
+    CodecError, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, decode_element, encode_element,
+    record_version, validate_record,
 };
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
 pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElement, Value};

@@ -143,7 +143,34 @@ impl StreamSchema {
     }
 }
 
+impl FieldType {
+    /// The name, as in configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Double => "double",
+            Self::Text => "text",
+            Self::Bytes => "bytes",
+            Self::Samples => "samples",
+        }
+    }
+}
+
 impl Value {
+    /// Most bytes that it takes in a record of the log.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> usize {
+        const NUMBER: usize = 11;
+        match self {
+            Self::Text(text) => NUMBER + text.len(),
+            Self::Bytes(bytes) => NUMBER + bytes.len(),
+            Self::Samples(samples) => 4 * NUMBER + 8 * samples.values.len(),
+            _ => NUMBER,
+        }
+    }
+
     /// The type, or `None` for null, which every field accepts.
     #[must_use]
     pub fn field_type(&self) -> Option<FieldType> {

@@ -353,7 +353,11 @@ impl Layout<'_> {
                         Some(end) => &text[..end],
                         None => text,
                     });
-                text.map_or(Raw::Missing, |text| Raw::Bytes(text.trim_ascii_end()))
+                let text = text.map(<[u8]>::trim_ascii_end);
+                text.map_or(Raw::Missing, |text| match std::str::from_utf8(text) {
+                    Ok(text) => Raw::Text(Cow::Borrowed(text)),
+                    Err(_) => Raw::Bytes(text),
+                })
             }
             _ => match field.count {
                 None => bytes

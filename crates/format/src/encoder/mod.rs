@@ -3,6 +3,7 @@
 //! JSON and CSV have the members and columns that clients write (`chappe_stream::lines`), so that an exported
 //! stream can be written into another node as it is.
 
+mod form;
 mod senml;
 
 use std::fmt::Write as _;
@@ -14,22 +15,21 @@ use chappe_stream::{Quality, StreamElement, StreamSchema, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The format of exported elements.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+/// The format of exported elements. In configuration `"csv"`, or `{ csv = { delimiter = ";" } }`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// A JSON object a line.
-    Json {},
+    Json,
     /// Rows, after a header.
     Csv(CsvEncoding),
     /// InfluxDB's line protocol: the stream is the measurement, the key a tag.
-    LineProtocol {},
+    LineProtocol,
     /// A SenML pack an element (RFC 8428).
-    Senml {},
+    Senml,
 }
 
 /// How rows are written.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CsvEncoding {
     /// The character between cells. Default: ",".
@@ -86,7 +86,7 @@ pub enum EncodeError {
 /// # let element = StreamElement { position: Default::default(), source_time: Timestamp(1_000_000_000),
 /// #     receive_time: Timestamp(0), key: None, values: vec![Value::Double(21.5)],
 /// #     quality: Default::default(), origin: None };
-/// let encoder = Encoder::new(Encoding::LineProtocol {}, "lab.room", schema.into());
+/// let encoder = Encoder::new(Encoding::LineProtocol, "lab.room", schema.into());
 /// let mut text = String::new();
 /// encoder.encode(&element, &mut text)?;
 /// assert_eq!(text, "lab.room celsius=21.5 1000000000\n");
@@ -114,10 +114,10 @@ impl Encoder {
     #[must_use]
     pub const fn content_type(&self) -> &'static str {
         match self.encoding {
-            Encoding::Json {} => "application/x-ndjson",
+            Encoding::Json => "application/x-ndjson",
             Encoding::Csv(_) => "text/csv",
-            Encoding::LineProtocol {} => "text/plain; charset=utf-8",
-            Encoding::Senml {} => "application/senml+json",
+            Encoding::LineProtocol => "text/plain; charset=utf-8",
+            Encoding::Senml => "application/senml+json",
         }
     }
 
@@ -144,10 +144,10 @@ impl Encoder {
         self.schema.check(element)?;
         let before = text.len();
         let encoded = match &self.encoding {
-            Encoding::Json {} => self.json(element, text),
+            Encoding::Json => self.json(element, text),
             Encoding::Csv(csv) => self.csv(csv, element, text),
-            Encoding::LineProtocol {} => self.line_protocol(element, text),
-            Encoding::Senml {} => senml::pack(&self.stream, &self.schema, element, text),
+            Encoding::LineProtocol => self.line_protocol(element, text),
+            Encoding::Senml => senml::pack(&self.stream, &self.schema, element, text),
         };
         if encoded.is_err() {
             text.truncate(before);

@@ -89,7 +89,7 @@ proptest! {
         let time = Timestamp(nanos);
         let element = element(values, &key, time, Quality::Good);
         let mut text = String::new();
-        encoder(Encoding::Json {}).encode(&element, &mut text).unwrap();
+        encoder(Encoding::Json).encode(&element, &mut text).unwrap();
         let found = decode(
             "format = { json = { lines = true, time = \"$.source_time\" } }\n[[stream]]\nname = \"plant.climate\"\nkey = \"{k}\"\nvariables = { k = \"$.key\" }",
             &text,
@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!(&found, &element);
 
         let mut text = String::new();
-        encoder(Encoding::LineProtocol {}).encode(&element, &mut text).unwrap();
+        encoder(Encoding::LineProtocol).encode(&element, &mut text).unwrap();
         let found = decode(
             "format = \"line_protocol\"\n[[stream]]\nname = \"plant.climate\"\nkey = \"{machine}\"",
             &text,
@@ -118,7 +118,7 @@ proptest! {
     fn senml_keeps_values_and_microseconds(values in any_values(), nanos in 1_000_000_000_000_000_000..NOW.0) {
         let element = element(values, "m1", Timestamp(nanos), Quality::Good);
         let mut text = String::new();
-        encoder(Encoding::Senml {}).encode(&element, &mut text).unwrap();
+        encoder(Encoding::Senml).encode(&element, &mut text).unwrap();
         let config = "format = { senml = { each = \"time\" } }\n[[stream]]\nname = \"plant.climate\"\nkey = \"m1\"";
         let found = decode(config, &text);
         prop_assert!((found.source_time.0 - nanos).abs() < 1_000);
@@ -137,7 +137,7 @@ fn exported_text_can_be_written_into_a_node() {
     ];
     let element = element(values, "press, 1", Timestamp(1), Quality::Questionable);
     for (encoding, format) in [
-        (Encoding::Json {}, LinesFormat::Ndjson),
+        (Encoding::Json, LinesFormat::Ndjson),
         (Encoding::Csv(Default::default()), LinesFormat::Csv),
     ] {
         let encoder = encoder(encoding);
@@ -157,7 +157,7 @@ fn elements_that_do_not_fit_leave_the_text_as_it_was() {
     let mut wrong_key = element(vec![Value::Null; 5], "k\n", NOW, Quality::Good);
     wrong_key.values[1] = Value::Integer(1);
     let mut text = "before".to_owned();
-    for encoding in [Encoding::LineProtocol {}, Encoding::Senml {}] {
+    for encoding in [Encoding::LineProtocol, Encoding::Senml] {
         let encoder = encoder(encoding);
         assert_eq!(encoder.encode(&empty, &mut text), Err(EncodeError::Empty));
         assert!(matches!(
@@ -171,4 +171,28 @@ fn elements_that_do_not_fit_leave_the_text_as_it_was() {
         ));
     }
     assert_eq!(text, "before");
+}
+
+#[test]
+fn an_encoding_is_a_name_or_a_table() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Document {
+        format: Encoding,
+    }
+    let parse = |text: &str| toml::from_str::<Document>(text).map(|document| document.format);
+    assert_eq!(parse("format = \"json\""), Ok(Encoding::Json));
+    assert_eq!(parse("format = { senml = {} }"), Ok(Encoding::Senml));
+    let Ok(Encoding::Csv(csv)) = parse("format = { csv = { delimiter = \";\" } }") else {
+        panic!("it is CSV")
+    };
+    assert_eq!((csv.delimiter, csv.decimal), (';', '.'));
+    for wrong in [
+        "\"xml\"",
+        "{}",
+        "{ json = {}, csv = {} }",
+        "{ json = { x = 1 } }",
+        "{ csv = { x = 1 } }",
+    ] {
+        assert!(parse(&format!("format = {wrong}")).is_err(), "{wrong}");
+    }
 }

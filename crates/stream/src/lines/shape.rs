@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    Field, FieldType, Quality, RECORD_BYTES_MAX, StreamElement, StreamSchema, Timestamp, Value,
+    Field, Quality, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, StreamElement, StreamSchema, Timestamp,
+    Value,
 };
 
 /// Fields that an error names.
 const NAMED_MAX: usize = 16;
 /// Characters of a text that an error repeats.
 const SHOWN_MAX: usize = 64;
-/// Room of a record for all but its key and values.
-const RECORD_HEAD_BYTES: usize = 64;
 
 /// Why a record is no element.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -179,7 +178,11 @@ impl Shape {
                 limit_s: self.future_ns / 1_000_000_000,
             });
         }
-        let bytes = draft.values.iter().map(record_bytes).sum::<usize>();
+        let bytes = draft
+            .values
+            .iter()
+            .map(Value::record_bytes_max)
+            .sum::<usize>();
         let bytes = bytes + draft.key.as_ref().map_or(0, String::len);
         if bytes + RECORD_HEAD_BYTES > RECORD_BYTES_MAX {
             return Err(LineError::TooLarge);
@@ -200,7 +203,7 @@ impl Shape {
         let field = self.field(index);
         LineError::Type {
             field: field.name.clone(),
-            wanted: type_name(field.field_type),
+            wanted: field.field_type.name(),
             found: shown(found),
         }
     }
@@ -273,26 +276,4 @@ pub(super) fn integral(text: &str) -> Option<i64> {
 /// The beginning of a text.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
-}
-
-fn type_name(field_type: FieldType) -> &'static str {
-    match field_type {
-        FieldType::Boolean => "boolean",
-        FieldType::Integer => "integer",
-        FieldType::Double => "double",
-        FieldType::Text => "text",
-        FieldType::Bytes => "bytes",
-        FieldType::Samples => "samples",
-    }
-}
-
-/// Most bytes that a value takes in a record.
-fn record_bytes(value: &Value) -> usize {
-    const NUMBER: usize = 11;
-    match value {
-        Value::Text(text) => NUMBER + text.len(),
-        Value::Bytes(bytes) => NUMBER + bytes.len(),
-        Value::Samples(samples) => 4 * NUMBER + 8 * samples.values.len(),
-        _ => NUMBER,
-    }
 }
