@@ -174,6 +174,13 @@ impl Links {
         self.shared.peers.list()
     }
 
+    /// Ends subscriptions by contact point whose account may not read their stream any more. The host calls
+    /// it when accounts change; sessions ask by themselves.
+    pub fn review(&self) {
+        let shared = self.shared();
+        shared.pushes.review(&*shared.host);
+    }
+
     /// Serves a session on this connection until it ends.
     ///
     /// # Errors

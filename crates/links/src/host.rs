@@ -38,6 +38,12 @@ pub trait LinkHost: Send + Sync + 'static {
     /// The stream that has or had this name, if `reader` may read it.
     fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
 
+    /// Whether `reader` may still read this stream. Asked at least once a second for what is read over a session,
+    /// by PUB or through a contact point, which ends when the answer is no.
+    fn may_read(&self, _name: &str, _reader: &Reader) -> bool {
+        true
+    }
+
     /// All streams that `reader` may read, each once.
     fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry>;
 
@@ -135,6 +141,9 @@ pub struct KeptSubscription {
     pub fingerprint: Option<String>,
     /// The address of the subscriber.
     pub reader: SocketAddr,
+    /// The account of the subscriber; see [`Reader::account`].
+    #[serde(default)]
+    pub account: Option<String>,
     /// Everything up to this position was delivered.
     pub after: Position,
     /// The serialization of elements.
@@ -148,6 +157,8 @@ pub struct Reader {
     pub address: Option<SocketAddr>,
     /// Its proven public key (CURVE).
     pub key: Option<[u8; 32]>,
+    /// The account by which the host recognized it, in the host's own words.
+    pub account: Option<String>,
 }
 
 impl Reader {

@@ -2,7 +2,7 @@
 
 import { change, path, query, read } from './api.js';
 import { h, problem, replace, table } from './dom.js';
-import { moment, since } from './format.js';
+import { bytes, moment, since } from './format.js';
 
 const REFRESH_S = 10;
 const ROLES = [
@@ -16,6 +16,11 @@ const ROLES = [
 export function grants(roles, within) {
   const areas = within.split(/[\s,]+/).filter((area) => area !== '');
   return roles.map((role) => (areas.length ? `${role}=${areas.join(',')}` : role));
+}
+
+/** What an account uses, with its share if it has one. */
+function used(now, most, text) {
+  return most === null ? now : `${now} of ${text(most)}`;
 }
 
 /** Opens the page. */
@@ -137,14 +142,16 @@ export function open(root) {
         body,
         table(
           'Accounts',
-          ['name', 'state', 'roles', 'credentials', 'created', 'expires', ''],
+          ['name', 'state', 'roles', 'credentials', 'created', 'expires', 'in the log', 'streams', ''],
           accounts.map((one) => [
             one.name,
             one.state,
             one.roles.map((role) => h('code', null, role, ' ')),
-            [one.has_token ? 'token' : '', one.certificate ?? ''].filter(Boolean).join(', '),
+            [one.has_token ? 'token' : '', one.certificate ?? '', one.key ? 'key' : ''].filter(Boolean).join(', '),
             one.created_at ? `${since(one.created_at)} ago by ${one.created_by}` : '',
             one.expires_at ? moment(one.expires_at) : '',
+            used(bytes(one.use.bytes), one.use.bytes_max, bytes),
+            used(String(one.use.streams), one.use.streams_max, String),
             buttons(one),
           ]),
           'stack',

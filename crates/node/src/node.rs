@@ -161,6 +161,7 @@ impl Node {
         if app.config.discovery.enabled {
             tasks.spawn(crate::devices::watch(app.clone()));
         }
+        tasks.spawn(crate::links::watch_accounts(app.clone()));
         tasks.spawn(crate::kad::run(app.clone()));
         if app.config.kad.publish {
             tasks.spawn(crate::kad::publish(app.clone()));

@@ -54,8 +54,12 @@ pub(crate) struct AccountAdd {
     /// The subject of its client certificate (RFC 4514), instead of a token.
     #[arg(long, value_name = "NAME")]
     pub certificate: Option<String>,
-    /// Also make a token, with --certificate.
-    #[arg(long, requires = "certificate")]
+    /// The public key of a node that reads over ZeroMQ, as `chappe key show` prints it there, instead of a
+    /// token.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Also make a token, with --certificate or --key.
+    #[arg(long)]
     pub with_token: bool,
     /// Its credentials are not accepted from this time on (RFC 3339).
     #[arg(long, value_name = "TIME")]

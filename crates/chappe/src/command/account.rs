@@ -45,6 +45,11 @@ async fn add(flags: AccountAdd, json: bool) -> Outcome {
     body.insert("roles".to_owned(), json!(flags.roles));
     if let Some(certificate) = &flags.certificate {
         body.insert("certificate".to_owned(), json!(certificate));
+    }
+    if let Some(key) = &flags.key {
+        body.insert("key".to_owned(), json!(key));
+    }
+    if flags.certificate.is_some() || flags.key.is_some() {
         body.insert("token".to_owned(), json!(flags.with_token));
     }
     if let Some(time) = &flags.expires {
@@ -148,7 +153,8 @@ async fn list(flags: AccountList, json: bool) -> Outcome {
             .as_bool()
             .filter(|has| *has)
             .map(|_| "token");
-        let credentials = [token, account["certificate"].as_str()];
+        let key = account["key"].as_str().map(|_| "key");
+        let credentials = [token, account["certificate"].as_str(), key];
         let credentials: Vec<&str> = credentials.into_iter().flatten().collect();
         table.row([
             text(account, "name"),

@@ -102,6 +102,24 @@ fn accounts_are_managed_by_the_command_line() {
             .collect();
         assert_eq!(accounts, expected);
 
+        let share = ["account", "share", "logger", "bytes=40,requests=10"];
+        let changed = chappe(&node, &root, &[&share[..], &["--json"]].concat()).await;
+        let expected = json!({"bytes_percent": 40, "streams_percent": 25, "requests_percent": 10});
+        assert_eq!(json_of(&changed)["share"], expected);
+        let shown = chappe(&node, &root, &["account", "show", "logger"]).await;
+        let text = String::from_utf8(shown.stdout).expect("text");
+        assert!(
+            text.contains("bytes 40%, streams 25%, requests 10%"),
+            "{text}"
+        );
+        let reset = ["account", "share", "logger", "default", "--json"];
+        let reset = json_of(&chappe(&node, &root, &reset).await);
+        assert_eq!(reset["share"]["bytes_percent"], 25);
+        let wrong = chappe(&node, &root, &["account", "share", "logger", "bytes=0"]).await;
+        assert_eq!(wrong.status.code(), Some(2));
+        let fixed = chappe(&node, &root, &["account", "share", "operator", "bytes=9"]).await;
+        assert_eq!(fixed.status.code(), Some(2), "{fixed:?}");
+
         let ada = ada.trim();
         let links = chappe(&node, ada, &["link", "list", "--json"]).await;
         assert!(links.status.success(), "{links:?}");

@@ -333,6 +333,7 @@ impl Links {
         let reader = Reader {
             address: Some(address),
             key: None,
+            account: None,
         };
         let log = shared.host.stream(&letter.stream, &reader);
         let log = log.ok_or_else(|| still(format!("there is no stream {:?}", letter.stream)))?;

@@ -35,6 +35,7 @@ impl Links {
         let reader = Reader {
             address: Some(kept.reader),
             key: None,
+            account: kept.account,
         };
         let request = SubscriptionRequest {
             stream: kept.stream,
@@ -51,7 +52,13 @@ impl Links {
             true => secret::new(&*self.shared().host),
             false => kept.secret,
         };
-        self.begin(wanted, &request, kept.reader, kept.id, secret);
+        self.begin(
+            wanted,
+            &request,
+            (kept.reader, reader.account),
+            kept.id,
+            secret,
+        );
         Ok(())
     }
 }

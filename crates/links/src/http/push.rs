@@ -51,7 +51,8 @@ impl Links {
         let host = &self.shared().host;
         let id = format!("{:016x}{:016x}", host.random(), host.random());
         let secret = secret::new(&**host);
-        let after = self.begin(wanted, request, source, id.clone(), secret.clone());
+        let from = (source, reader.account.clone());
+        let after = self.begin(wanted, request, from, id.clone(), secret.clone());
         Ok(SubscriptionAnswer {
             after: Some(after.to_string()),
             ..self.answer(id, secret)
@@ -101,7 +102,7 @@ impl Links {
         &self,
         wanted: Wanted,
         request: &SubscriptionRequest,
-        reader: SocketAddr,
+        (reader, account): (SocketAddr, Option<String>),
         id: String,
         secret: String,
     ) -> Position {
@@ -121,6 +122,7 @@ impl Links {
             contact_point: request.contact_point.clone(),
             fingerprint: request.fingerprint.clone(),
             reader,
+            account,
             after,
             serialization: request.serialization,
         };

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::host::KeptSubscription;
-use crate::{LinkHost, Serialization};
+use crate::{LinkHost, Reader, Serialization};
 
 /// The subscriptions of other nodes.
 pub(crate) struct PushSubscriptions {
@@ -91,6 +91,30 @@ impl PushSubscriptions {
         });
         if subscriptions.len() < before {
             self.news.notify_one();
+        }
+    }
+
+    /// Ends subscriptions of accounts that may not read their stream any more.
+    pub(crate) fn review(&self, host: &dyn LinkHost) {
+        // The host is not asked under the lock.
+        let kept = self.kept();
+        let ended = kept.into_iter().filter(|kept| {
+            let reader = Reader {
+                address: Some(kept.reader),
+                key: None,
+                account: kept.account.clone(),
+            };
+            kept.account.is_some() && !host.may_read(&kept.stream, &reader)
+        });
+        for kept in ended {
+            if let Some(task) = self.remove(&kept.id) {
+                task.abort();
+                let text = format!(
+                    "the account of the subscription to {} may not read it",
+                    kept.stream
+                );
+                host.dropped("access ended", &kept.contact_point, text, None);
+            }
         }
     }
 

@@ -73,6 +73,7 @@ impl FrameConnection for MemoryConnection {
         Reader {
             address: None,
             key: None,
+            account: None,
         }
     }
 

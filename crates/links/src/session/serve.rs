@@ -109,6 +109,7 @@ impl<C: FrameConnection> Session<C> {
                 }
                 if status.is_due(now) {
                     self.update_status();
+                    self.review();
                 }
                 if repair.is_due(now) {
                     self.repair();
@@ -231,6 +232,19 @@ impl<C: FrameConnection> Session<C> {
         self.streams.insert(channel, Served { log, _reading });
         self.peer.reads(self.stream_names());
         OriginCommand::Opened { channel, stream }
+    }
+
+    /// Ends the session when its reader may not read one of its streams any more. A reader that may read others
+    /// connects again.
+    fn review(&mut self) {
+        let (host, reader) = (&self.shared.host, &self.reader);
+        let mut names = self.streams.values().map(|served| served.log.name());
+        let refused = names.find(|name| !host.may_read(name, reader));
+        if let Some(name) = refused {
+            let text = format!("the stream {name:?} may not be read any more");
+            host.dropped("access ended", &reader.label(), text.clone(), None);
+            self.ended = Some(Err(ConnectionError { text, hint: None }));
+        }
     }
 
     /// Looks for damage in the local streams.

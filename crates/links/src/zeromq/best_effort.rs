@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chappe_identity::CurvePublic;
 use chappe_stream::{StoreError, Written, WrittenFollower};
 use chappe_transport::Drops;
 use chappe_transport::zeromq::{
@@ -23,7 +24,7 @@ use crate::serialization::{
     Document, Elements, SchemaId, SchemaRef, Structure, count_for_document,
 };
 use crate::session::ConnectionError;
-use crate::{LinkError, Reader, Selection, Serialization, directory};
+use crate::{LinkError, LinkHost, Reader, Selection, Serialization, directory};
 
 /// Most elements of one message, in serializations that allow more than one.
 const ELEMENTS_MAX: usize = 256;
@@ -43,8 +44,8 @@ fn topic(stream: &str, serialization: Serialization) -> Bytes {
 }
 
 impl Links {
-    /// Publishes the streams that have subscribers, until the future is dropped. All streams that
-    /// `reader` may read are published, for every subscriber.
+    /// Publishes the streams that have subscribers, until the future is dropped: those that `reader` may read,
+    /// to every subscriber that may read them by its key.
     pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
         let shared = self.shared().clone();
         let mut changes = publisher.changes();
@@ -63,7 +64,8 @@ impl Links {
                 }
                 if let Some(log) = shared.host.stream(&name, &reader) {
                     let follower = log.follow_written(log.log().last() + 1);
-                    let publishing = publish(publisher.clone(), name.clone(), follower);
+                    let access = Access::new(shared.host.clone());
+                    let publishing = publish(publisher.clone(), name.clone(), follower, access);
                     let task = tokio::spawn(publishing);
                     running.insert(name, Running(task.abort_handle()));
                 }
@@ -86,8 +88,50 @@ impl Drop for Running {
     }
 }
 
+/// How long the host's answer for a subscriber holds.
+const ACCESS_PERIOD: Duration = Duration::from_millis(500);
+
+/// Which subscribers may read a stream.
+struct Access {
+    host: Arc<dyn LinkHost>,
+    known: BTreeMap<[u8; 32], bool>,
+    until: Instant,
+}
+
+impl Access {
+    fn new(host: Arc<dyn LinkHost>) -> Self {
+        Self {
+            host,
+            known: BTreeMap::new(),
+            until: Instant::now() + ACCESS_PERIOD,
+        }
+    }
+
+    /// Whether the subscriber with this key may read the stream.
+    fn allows(&mut self, stream: &str, key: &CurvePublic) -> bool {
+        if Instant::now() >= self.until {
+            self.known.clear();
+            self.until = Instant::now() + ACCESS_PERIOD;
+        }
+        let key = *key.as_bytes();
+        *self.known.entry(key).or_insert_with(|| {
+            let reader = Reader {
+                address: None,
+                key: Some(key),
+                account: None,
+            };
+            self.host.may_read(stream, &reader)
+        })
+    }
+}
+
 /// Publishes new elements of a stream by this name.
-async fn publish(publisher: Publisher, name: String, mut follower: WrittenFollower) {
+async fn publish(
+    publisher: Publisher,
+    name: String,
+    mut follower: WrittenFollower,
+    mut access: Access,
+) {
     loop {
         let Written {
             schema_version: version,
@@ -126,7 +170,9 @@ async fn publish(publisher: Publisher, name: String, mut follower: WrittenFollow
                 // An element too large for a document is skipped, as best effort allows; the
                 // receiver counts it.
                 if form.encode(&document, &schema, &mut bytes).is_ok() {
-                    publisher.publish(topic.clone(), [Bytes::from(bytes)]);
+                    let mut message = Message::new(topic.clone());
+                    message.push(Bytes::from(bytes));
+                    publisher.publish_to(&message, &mut |key| access.allows(&name, key));
                 }
             }
         }

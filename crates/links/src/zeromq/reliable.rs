@@ -19,6 +19,7 @@ impl FrameConnection for Connection {
         Reader {
             address: Some(peer.address),
             key: peer.key.as_ref().map(|key| *key.as_bytes()),
+            account: None,
         }
     }
 

@@ -50,6 +50,7 @@ impl Links {
         let reader = Reader {
             address: Some(asked.peer.address),
             key: asked.peer.key.as_ref().map(|key| *key.as_bytes()),
+            account: None,
         };
         let host = &self.shared().host;
         let entries = host.directory(&reader);

@@ -12,6 +12,7 @@ pub(crate) async fn serve(origin: &Node) -> (Publisher, String, String) {
     let everybody = Reader {
         address: None,
         key: None,
+        account: None,
     };
     let (limits, drops) = (Limits::default(), Drops::default());
     let at = "tcp://127.0.0.1:0";

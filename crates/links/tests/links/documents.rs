@@ -113,6 +113,7 @@ async fn elements_read_before_a_schema_change_keep_their_names() {
         let reader = Reader {
             address: Some("127.0.0.1:9".parse().expect("an address")),
             key: None,
+            account: None,
         };
         let mut body = origin.links.http_pull(&request, &reader).expect("answered");
         let mut structure = None;

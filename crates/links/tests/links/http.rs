@@ -29,6 +29,7 @@ fn reader(address: &str) -> Reader {
     Reader {
         address: Some(address.parse().expect("an address")),
         key: None,
+        account: None,
     }
 }
 
@@ -458,6 +459,7 @@ async fn a_stranger_cannot_be_restored_as_a_contact_point() {
     let origin = Node::new(1);
     let log = origin.stream("a", 1);
     let kept = |contact_point: &str, stream: &str| KeptSubscription {
+        account: None,
         id: "0".into(),
         secret: "1".into(),
         stream: stream.into(),
@@ -827,6 +829,7 @@ async fn of_several_elements_in_a_request_only_the_refused_one_is_a_dead_letter(
     let reader = Reader {
         address: Some("127.0.0.1:9".parse().expect("an address")),
         key: None,
+        account: None,
     };
     let request = SubscriptionRequest {
         stream: "a".into(),

@@ -112,6 +112,7 @@ async fn answer(
     let reader = Reader {
         address: Some(peer),
         key: None,
+        account: None,
     };
     let query: BTreeMap<String, String> = parts
         .uri

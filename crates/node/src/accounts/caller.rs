@@ -73,6 +73,13 @@ impl Caller {
         self.share
     }
 
+    /// The account with the time of its creation, for [`super::Accounts::of_session`]; `None` for the first
+    /// administrator and for nobody.
+    pub(crate) fn session(&self) -> Option<String> {
+        let name = self.account()?;
+        Some(format!("{name} {}", self.since.0))
+    }
+
     /// Whether the request carried no credential.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.principal == Principal::Anonymous

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chappe_identity::{
-    Attempts, DistinguishedName, Host, Reach, Rights, Role, Token, TokenHash, check_account_name,
+    Attempts, CurvePublic, DistinguishedName, Host, Reach, Rights, Role, Token, TokenHash,
+    check_account_name,
 };
 use chappe_machine::{TokenBucket, TokenRate};
 use chappe_stream::Timestamp;
@@ -46,6 +47,8 @@ pub(crate) struct Account {
     pub(crate) rights: Rights,
     pub(crate) token: Option<TokenHash>,
     pub(crate) certificate: Option<DistinguishedName>,
+    /// The public key of a node that reads over ZeroMQ.
+    pub(crate) key: Option<CurvePublic>,
     pub(crate) created_at: Timestamp,
     /// The account that created it.
     pub(crate) created_by: String,
@@ -98,6 +101,9 @@ pub(crate) enum AccountError {
     /// Another account has the certificate.
     #[error("the certificate belongs to the account {0:?}")]
     Certificate(String),
+    /// Another account has the key.
+    #[error("the key belongs to the account {0:?}")]
+    Key(String),
     /// A share is not a percentage.
     #[error("a share is 1 to 100 percent")]
     Share,
@@ -204,6 +210,24 @@ impl Accounts {
         admitted(active)
     }
 
+    /// The caller to whom a CURVE key is bound; `None` if it is bound to no account.
+    pub(crate) fn by_key(&self, key: &[u8; 32]) -> Option<Result<Caller, Refusal>> {
+        let accounts = self.all();
+        let has_it = |one: &&Account| one.key.as_ref().is_some_and(|own| own.as_bytes() == key);
+        let having = accounts.iter().filter(has_it);
+        // A revoked account may have had the same key.
+        let found = having.min_by_key(|one| one.revoked_at.is_some())?;
+        Some(admitted(Some(found)))
+    }
+
+    /// The account of [`Caller::session`], if it still exists.
+    pub(crate) fn of_session(&self, session: &str) -> Result<Caller, Refusal> {
+        let (name, since) = session.rsplit_once(' ').ok_or(Refusal::Unknown)?;
+        let account = self.get(name);
+        let account = account.filter(|one| Ok(one.created_at.0) == since.parse());
+        admitted(account.as_ref())
+    }
+
     /// Counts a failed credential of a host.
     ///
     /// # Errors
@@ -249,6 +273,11 @@ impl Accounts {
                 && let Some(one) = active.find(has_it)
             {
                 return Err(AccountError::Certificate(one.name.clone()));
+            }
+            let key = account.key.as_ref();
+            let has_key = |one: &&Account| one.key.as_ref() == key && one.revoked_at.is_none();
+            if let Some(one) = accounts.iter().find(has_key).filter(|_| key.is_some()) {
+                return Err(AccountError::Key(one.name.clone()));
             }
             if accounts.len() >= ACCOUNTS_MAX {
                 return Err(AccountError::TooMany);
@@ -392,6 +421,7 @@ mod tests {
             rights: Rights::new(vec!["read=ward.*".parse().unwrap()]).unwrap(),
             token: Some(Token::from_seed([seed; 32]).hash()),
             certificate: format!("CN={name}").parse().ok(),
+            key: None,
             created_at: clock::now(),
             created_by: OPERATOR.to_owned(),
             expires_at: None,

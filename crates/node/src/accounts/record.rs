@@ -15,6 +15,8 @@ pub(crate) struct Record {
     /// The hash of its token.
     token: Option<String>,
     certificate: Option<String>,
+    #[serde(default)]
+    key: Option<String>,
     created_ns: i64,
     created_by: String,
     expires_ns: Option<i64>,
@@ -31,6 +33,7 @@ impl From<&Account> for Record {
             roles: grants.map(Grant::to_string).collect(),
             token: account.token.as_ref().map(ToString::to_string),
             certificate: account.certificate.as_ref().map(ToString::to_string),
+            key: account.key.as_ref().map(ToString::to_string),
             created_ns: account.created_at.0,
             created_by: account.created_by.clone(),
             expires_ns: account.expires_at.map(|time| time.0),
@@ -46,7 +49,9 @@ impl TryFrom<Record> for Account {
         let failed = |error: chappe_identity::Error| format!("account {:?}: {error}", record.name);
         let token = record.token.as_deref().map(str::parse).transpose();
         let certificate = record.certificate.as_deref().map(str::parse).transpose();
+        let key = record.key.as_deref().map(str::parse).transpose();
         Ok(Self {
+            key: key.map_err(failed)?,
             rights: rights(&record.roles).map_err(failed)?,
             token: token.map_err(failed)?,
             certificate: certificate.map_err(failed)?,

@@ -286,7 +286,7 @@ pub struct Exchange {
     pub directory: String,
     /// Public keys of the nodes that may read, as `chappe key show` prints them on their hosts (64
     /// hexadecimal digits or 40 characters of Z85); `*` admits every key. With keys, CURVE is used on
-    /// loopback as well.
+    /// loopback as well. An account restricts the key that is bound to it (`chappe account add --key`).
     #[schemars(extend("items" = {"type": "string", "format": "curve-key"}))]
     pub allowed_keys: Vec<String>,
     /// Networks, as prefixes, in which contact points of `http_push` subscriptions may be, in addition to

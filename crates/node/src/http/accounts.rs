@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use chappe_identity::Token;
+use chappe_identity::{CurvePublic, Token};
 use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -46,6 +46,8 @@ pub(crate) struct Account {
     has_token: bool,
     /// The subject of its client certificate.
     certificate: Option<String>,
+    /// The public key of the node that reads over ZeroMQ with its rights.
+    key: Option<String>,
     /// Time of its creation (RFC 3339); null for the first administrator.
     created_at: Option<String>,
     /// The account that created it.
@@ -123,6 +125,7 @@ impl Account {
             state,
             has_token: account.token.is_some(),
             certificate: account.certificate.as_ref().map(ToString::to_string),
+            key: account.key.as_ref().map(ToString::to_string),
             created_at: Some(account.created_at.to_string()),
             created_by: Some(account.created_by.clone()),
             expires_at: account.expires_at.map(|time| time.to_string()),
@@ -148,6 +151,7 @@ impl Account {
             state: "active",
             has_token: true,
             certificate: None,
+            key: None,
             created_at: None,
             created_by: None,
             expires_at: None,
@@ -204,7 +208,10 @@ pub(crate) struct NewAccount {
     roles: Vec<String>,
     /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514).
     certificate: Option<String>,
-    /// Whether it gets a token. By default it does unless it has a certificate.
+    /// The public key of a node that reads over ZeroMQ (64 hexadecimal digits, or 40 characters of Z85):
+    /// sessions and subscriptions with this key have the account's rights, and end with it.
+    key: Option<String>,
+    /// Whether it gets a token. By default it does unless it has a certificate or a key.
     token: Option<bool>,
     /// The time from which its credentials are not accepted (RFC 3339).
     expires_at: Option<String>,
@@ -242,12 +249,14 @@ pub(super) async fn add(
                 .hint("write it as 2026-11-21T10:00:00Z")
         })?),
     };
-    let token = match new.token.unwrap_or(certificate.is_none()) {
+    let key = new.key.as_deref().map(str::parse).transpose();
+    let key: Option<CurvePublic> = key.map_err(invalid)?;
+    let token = match new.token.unwrap_or(certificate.is_none() && key.is_none()) {
         true => Some(new_token()?),
         false => None,
     };
-    if token.is_none() && certificate.is_none() {
-        let detail = "an account has a token or a certificate";
+    if token.is_none() && certificate.is_none() && key.is_none() {
+        let detail = "an account has a token, a certificate or a key";
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
     let account = Stored {
@@ -255,6 +264,7 @@ pub(super) async fn add(
         name: new.name.clone(),
         token: token.as_ref().map(Token::hash),
         certificate,
+        key,
         created_at: clock::now(),
         created_by: caller.name().to_owned(),
         expires_at,
@@ -383,7 +393,7 @@ async fn change(
 fn account_problem(app: &App, error: AccountError) -> Problem {
     let problem = |status| Problem::new(status, error.to_string());
     match &error {
-        AccountError::Exists(_) | AccountError::Certificate(_) => {
+        AccountError::Exists(_) | AccountError::Certificate(_) | AccountError::Key(_) => {
             problem(StatusCode::CONFLICT).code(code::ACCOUNT_EXISTS)
         }
         AccountError::Revoked(name) => problem(StatusCode::CONFLICT)

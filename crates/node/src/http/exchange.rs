@@ -42,6 +42,7 @@ pub(super) fn reader(peer: SocketAddr) -> Reader {
     Reader {
         address: Some(peer),
         key: None,
+        account: None,
     }
 }
 
@@ -222,7 +223,12 @@ pub(super) async fn subscribe(
         return Err(outside_problem(&caller, Role::Read, "not for this stream"));
     }
     let links = parts::exchange(&app)?.links();
-    let subscription = links.http_subscribe(&request, &reader(peer)).await;
+    // The subscription ends with the account.
+    let reader = Reader {
+        account: caller.session(),
+        ..reader(peer)
+    };
+    let subscription = links.http_subscribe(&request, &reader).await;
     let subscription = subscription.map_err(refusal_problem)?;
     Ok((StatusCode::CREATED, Json(subscription.into())))
 }

@@ -17,8 +17,10 @@ use chappe_transport::Hop;
 use super::kept::StateFile;
 use super::opening::PendingOpens;
 use super::{is_removed, link_key, link_name};
+use crate::accounts::{Caller, View};
 use crate::catalogue::{AUDIT, CatalogueError, Entry};
 use crate::completeness::{Loss, LossKind};
+use crate::config::Read;
 use crate::notices::NoticeKind;
 use crate::registrar::LINK_TYPE;
 use crate::shared::{App, Shared};
@@ -182,19 +184,38 @@ impl LinkHost for Host {
         }
     }
 
-    fn stream(&self, name: &str, _: &Reader) -> Option<StreamLog> {
+    fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog> {
         let app = self.node.upgrade().filter(|_| name != AUDIT)?;
-        app.catalogue.get(name).map(|entry| entry.log.clone())
+        let entry = app.catalogue.get(name)?;
+        let caller = account_of(&app, reader)?;
+        let may_read = caller.is_none_or(|caller| View::of_reader(&app, &caller).has(&entry));
+        may_read.then(|| entry.log.clone())
     }
 
-    fn directory(&self, _: &Reader) -> Vec<DirectoryEntry> {
+    fn may_read(&self, name: &str, reader: &Reader) -> bool {
+        let Some(app) = self.node.upgrade() else {
+            return true;
+        };
+        match (account_of(&app, reader), app.catalogue.get(name)) {
+            (None, _) => false,
+            (Some(Some(caller)), Some(entry)) => View::of_reader(&app, &caller).has(&entry),
+            (Some(_), _) => true,
+        }
+    }
+
+    fn directory(&self, reader: &Reader) -> Vec<DirectoryEntry> {
         let Some(app) = self.node.upgrade() else {
             return Vec::new();
         };
+        let Some(caller) = account_of(&app, reader) else {
+            return Vec::new();
+        };
+        let view = caller.as_ref().map(|caller| View::of_reader(&app, caller));
         let entries = app.catalogue.entries();
         entries
             .iter()
             .filter(|entry| entry.name != AUDIT)
+            .filter(|entry| view.as_ref().is_none_or(|view| view.has(entry)))
             .map(|entry| DirectoryEntry {
                 is_present: app.registrar.is_registered(&entry.key()),
                 ..DirectoryEntry::of(&entry.log)
@@ -324,6 +345,24 @@ impl LinkHost for Host {
 
     fn random(&self) -> u64 {
         chappe_transport::seed_number().unwrap_or_default()
+    }
+}
+
+/// The account of a reader, `Some(None)` for one without an account; `None` if its account has ended.
+fn account_of(app: &Shared, reader: &Reader) -> Option<Option<Caller>> {
+    let found = match (&reader.account, &reader.key) {
+        (Some(session), _) => Some(app.accounts.of_session(session)),
+        (None, Some(key)) => app.accounts.by_key(key),
+        (None, None) => None,
+    };
+    match found {
+        None => Some(None),
+        Some(Ok(caller)) => Some(Some(match app.config.access.read {
+            // What a contact point was subscribed with.
+            Read::Open if reader.account.is_some() => caller.with_open_reading(),
+            _ => caller,
+        })),
+        Some(Err(_)) => None,
     }
 }
 

@@ -200,6 +200,23 @@ pub(crate) async fn start(app: &App, sockets: Sockets) -> Result<(), StartError>
     Ok(())
 }
 
+/// Ends subscriptions by contact point of accounts that have ended.
+pub(crate) async fn watch_accounts(app: App) {
+    /// Accounts expire, and devices in the scopes of accounts leave, without a change of accounts.
+    const PERIOD: std::time::Duration = std::time::Duration::from_millis(500);
+    let (mut changes, mut drain) = (app.accounts.changes(), app.drain.clone());
+    loop {
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(PERIOD) => {}
+            () = crate::tasks::shutdown(&mut drain) => return,
+        }
+        if let Some(exchange) = app.exchange.get() {
+            exchange.links().review();
+        }
+    }
+}
+
 /// Starts serving on the listening sockets.
 fn serve(links: &Links, sockets: Sockets) -> Vec<AbortHandle> {
     let mut serving = Vec::new();
@@ -213,6 +230,7 @@ fn serve(links: &Links, sockets: Sockets) -> Vec<AbortHandle> {
         let reader = Reader {
             address: None,
             key: None,
+            account: None,
         };
         let task = tokio::spawn(async move { links.publish_zeromq(publisher, reader).await });
         serving.push(task.abort_handle());

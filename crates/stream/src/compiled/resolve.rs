@@ -159,6 +159,16 @@ fn columns_of(source: &QuerySource) -> Vec<(String, Column, Kinds)> {
     columns
 }
 
+/// Refuses to compare texts with numbers: SQLite converts one of them by the type of a column.
+fn check_types(left: &Known, right: &Known) -> Result<(), String> {
+    let number = INTEGER.or(REAL);
+    let is_mixed = |one: &Known, other: &Known| one.kinds.may(TEXT) && other.kinds.may(number);
+    match is_mixed(left, right) || is_mixed(right, left) {
+        true => Err("it compares a text with a number".into()),
+        false => Ok(()),
+    }
+}
+
 struct Resolver<'r> {
     table: &'r str,
     columns: Vec<(String, Column, Kinds)>,
@@ -206,6 +216,7 @@ impl Resolver<'_> {
                 }
                 let inner = self.comparable(inner)?;
                 let list = self.all(list, |this, one| this.comparable(one))?;
+                list.iter().try_for_each(|one| check_types(&inner, one))?;
                 let mut known = unite(list, |list| {
                     Expression::In(Box::new(inner.expression), list)
                 });
@@ -290,6 +301,7 @@ impl Resolver<'_> {
 
     fn compare(&mut self, comparison: Comparison, left: &Syntax, right: &Syntax) -> Resolved {
         let (left, right) = (self.comparable(left)?, self.comparable(right)?);
+        check_types(&left, &right)?;
         Ok(join(left, right, TRUTH, |left, right| {
             Expression::Compare(comparison, left, right)
         }))
@@ -350,6 +362,7 @@ impl Resolver<'_> {
             }
             _ => {
                 let (left, right) = (self.comparable(left)?, self.comparable(right)?);
+                check_types(&left, &right)?;
                 join(left, right, INTEGER, Expression::Same)
             }
         };

@@ -22,6 +22,32 @@ pub(super) const SAMPLES_SUFFIX: &str = "_samples";
 /// SQLite's own.
 const ROW_BYTES: usize = 80;
 
+/// The type that a column of every stream declares, so that SQLite converts the other side of a comparison. The
+/// number of an element has none: a view of stored elements is read in its order, which a conversion would hide.
+pub(super) fn reserved_type(column: &str) -> &'static str {
+    match column {
+        "source_time" | "receive_time" => "integer",
+        "sequence" => "",
+        _ => "text",
+    }
+}
+
+/// The type that the column of a field declares; empty: none. A table of SQLite has no negative zero in a column of
+/// reals, so that doubles have none.
+pub(super) fn declared_type(field: FieldType) -> &'static str {
+    match field {
+        FieldType::Boolean | FieldType::Integer => "integer",
+        FieldType::Text => "text",
+        FieldType::Double | FieldType::Bytes | FieldType::Samples => "",
+    }
+}
+
+/// The columns that every stream has, as a table declares them.
+fn reserved_columns() -> impl Iterator<Item = String> {
+    let names = RESERVED_COLUMNS.iter();
+    names.map(|name| format!("{} {}", quoted(name), reserved_type(name)))
+}
+
 /// One of the tables of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -95,12 +121,16 @@ impl SourceTable {
         columns.extend(fields.iter().map(|(name, _)| quoted(&column_name(name))));
         let rows = parts.contains(&Part::Rows);
         if rows {
-            sandbox.create_table(&source.alias, &columns.join(","))?;
+            let declared = fields.iter().map(|(name, field)| {
+                format!("{} {}", quoted(&column_name(name)), declared_type(*field))
+            });
+            let declared: Vec<String> = reserved_columns().chain(declared).collect();
+            sandbox.create_table(&source.alias, &declared.join(","))?;
         }
         let samples_name = format!("{}{SAMPLES_SUFFIX}", source.alias);
         let samples = parts.contains(&Part::Samples) && has_samples(&source.schema);
         if samples {
-            sandbox.create_table(&samples_name, SAMPLES_COLUMNS)?;
+            sandbox.create_table(&samples_name, SAMPLES_DECLARED)?;
         }
         let (table, marks) = (quoted(&source.alias), vec!["?"; columns.len()].join(","));
         let names = columns.join(",");
@@ -125,8 +155,9 @@ impl SourceTable {
 
     /// Makes the tables of a source whose fields are not known.
     pub(super) fn create_unknown(sandbox: &mut Sandbox, alias: &str) -> Result<(), QueryError> {
-        sandbox.create_table(alias, &RESERVED_COLUMNS.map(quoted).join(","))?;
-        sandbox.create_table(&format!("{alias}{SAMPLES_SUFFIX}"), SAMPLES_COLUMNS)
+        let columns: Vec<String> = reserved_columns().collect();
+        sandbox.create_table(alias, &columns.join(","))?;
+        sandbox.create_table(&format!("{alias}{SAMPLES_SUFFIX}"), SAMPLES_DECLARED)
     }
 
     /// Leaves out the columns that the statement does not read, where these are known.
@@ -282,6 +313,8 @@ impl SourceTable {
 
 /// The columns of a table of samples.
 pub(super) const SAMPLES_COLUMNS: &str = "sequence,time,value,field,stream,key";
+/// The same with their types.
+const SAMPLES_DECLARED: &str = "sequence,time integer,value,field text,stream text,key text";
 const NULL: ToSqlOutput<'_> = ToSqlOutput::Borrowed(ValueRef::Null);
 
 /// Each sample with its time in nanoseconds.

@@ -14,7 +14,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 
 use super::bounds::Bounds;
 use super::sandbox::{ELEMENTS_ALIAS, Sandbox, quoted};
-use super::tables::{Part, SAMPLES_SUFFIX};
+use super::tables::{Part, SAMPLES_SUFFIX, declared_type, reserved_type};
 use crate::store::records::{Piece, RecordView, Records, Stored, StoredSamples, Times};
 use crate::{
     FieldType, QueryError, RESERVED_COLUMNS, StoreError, StreamLog, StreamSchema, column_name,
@@ -177,6 +177,11 @@ impl Cursor {
         );
         let number = format!("{ELEMENTS_ALIAS}.value");
         let column = |column: usize| format!("chappe_column_{index}({number},{column})");
+        // A cast to its own type changes no value, and makes SQLite convert what it is compared with.
+        let typed = |value: String, declared: &str| match declared {
+            "" => value,
+            declared => format!("cast({value} as {declared})"),
+        };
         match part {
             Part::Rows => {
                 let names = RESERVED_COLUMNS.iter().map(|name| (*name).to_owned());
@@ -185,10 +190,13 @@ impl Cursor {
                 let reserved = RESERVED_COLUMNS.iter().enumerate();
                 let reserved = reserved.map(|(at, name)| match *name {
                     "sequence" => number.clone(),
-                    "stream" => stream.clone(),
-                    _ => column(at),
+                    "stream" => typed(stream.clone(), reserved_type(name)),
+                    _ => typed(column(at), reserved_type(name)),
                 });
-                let fields = (0..schema.fields.len()).map(|at| column(RESERVED_COLUMNS.len() + at));
+                let fields = schema.fields.iter().enumerate().map(|(at, field)| {
+                    let value = column(RESERVED_COLUMNS.len() + at);
+                    typed(value, declared_type(field.field_type))
+                });
                 let values: Vec<String> = reserved.chain(fields).collect();
                 let select = format!("select {} from {elements}", values.join(","));
                 sandbox.create_view(name, &names.join(","), &select)
@@ -200,14 +208,15 @@ impl Cursor {
                 };
                 let key = RESERVED_COLUMNS.iter().position(|name| *name == "key");
                 let select = format!(
-                    "select {number},{},{},{},{stream},{} from generate_series {ELEMENTS_ALIAS} \
+                    "select {number},{},{},{},{},{} from generate_series {ELEMENTS_ALIAS} \
                      cross join generate_series chappe_samples where {} \
                      and chappe_samples.start = 0 \
                      and chappe_samples.stop = chappe_count_{index}({number}) - 1",
-                    sample(0),
+                    typed(sample(0), "integer"),
                     sample(1),
-                    sample(2),
-                    column(key.unwrap_or_default()),
+                    typed(sample(2), "text"),
+                    typed(stream, "text"),
+                    typed(column(key.unwrap_or_default()), "text"),
                     elements
                         .split_once(" where ")
                         .map_or("", |(_, condition)| condition),

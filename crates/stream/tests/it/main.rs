@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod bindings;
+mod column_types;
 mod compiled_like_sqlite;
 mod descriptors;
 mod exchange;

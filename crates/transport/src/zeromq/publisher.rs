@@ -118,7 +118,17 @@ impl Publisher {
 
     /// Publishes a message whose first frame is the topic or starts with it. Returns the number of its subscribers.
     pub fn publish_message(&self, message: &Message) -> usize {
-        self.table.publish(message)
+        self.table.publish(message, &mut |_| true)
+    }
+
+    /// Like [`Publisher::publish_message`], to those subscribers whose proven key `allows` accepts, and to those
+    /// without a key.
+    pub fn publish_to(
+        &self,
+        message: &Message,
+        allows: &mut dyn FnMut(&CurvePublic) -> bool,
+    ) -> usize {
+        self.table.publish(message, allows)
     }
 
     /// Whether the topic has a subscriber; otherwise messages need not be encoded.
@@ -366,7 +376,7 @@ impl Table {
         }
     }
 
-    fn publish(&self, message: &Message) -> usize {
+    fn publish(&self, message: &Message, allows: &mut dyn FnMut(&CurvePublic) -> bool) -> usize {
         let state = self.state();
         let mut matching = state.matching(message.first());
         let Some(first) = matching.next() else {
@@ -378,13 +388,18 @@ impl Table {
             let seen = seen.get_or_insert_with(|| first.clone());
             seen.extend(more);
         }
-        let wanting = seen.as_ref().unwrap_or(first);
-        for number in wanting {
-            if let Some(entry) = state.subscribers.get(number) {
+        let mut count = 0;
+        for number in seen.as_ref().unwrap_or(first) {
+            let Some(entry) = state.subscribers.get(number) else {
+                continue;
+            };
+            let key = entry.peer.as_ref().and_then(|peer| peer.key.as_ref());
+            if key.is_none_or(&mut *allows) {
                 self.offer(entry, message);
+                count += 1;
             }
         }
-        wanting.len()
+        count
     }
 
     fn offer(&self, entry: &Entry, message: &Message) {
