@@ -2,6 +2,9 @@
 //! projection, and are stored, by both ways to evaluate a statement. SQLite's statement is the same
 //! with a `limit`, which is not compiled. The log is on real files at level `process`.
 //!
+//! Then a mean over a small and over a large window, evaluated at each element: its cost is that of the
+//! change, so both take about the same time.
+//!
 //! The figures are elements per second of processor time of the entire process, including the log's
 //! thread: the rate of one core, independent of other programs.
 
@@ -32,6 +35,15 @@ const REPEATS: usize = 5;
 /// The statement.
 const STATEMENT: &str = "select a, b * 2 as b, c from src where a > 10";
 
+/// The statement over windows.
+const MEAN: &str = "select null as a, avg(b) as b, null as c from src";
+/// The small window.
+const WINDOW_SMALL: usize = 100;
+/// The large window.
+const WINDOW_LARGE: usize = 100_000;
+/// The large window of a quick run, which its elements fill.
+const WINDOW_LARGE_QUICK: usize = 20_000;
+
 /// Runs the scenario.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("query", settings.seed);
@@ -60,10 +72,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let (mut compiled, mut sqlite) = (Vec::new(), Vec::new());
     for repeat in 0..REPEATS {
         (settings.progress)(&format!("log to log, {} of {REPEATS}", repeat + 1));
-        let (spent, one) = bench.pass(&format!("compiled-{repeat}"), STATEMENT, true)?;
+        let (spent, one) = bench.pass(&format!("compiled-{repeat}"), STATEMENT, 1, true)?;
         compiled.push(spent);
         let statement = format!("{STATEMENT} limit 1");
-        let (spent, other) = bench.pass(&format!("sqlite-{repeat}"), &statement, false)?;
+        let (spent, other) = bench.pass(&format!("sqlite-{repeat}"), &statement, 1, false)?;
         sqlite.push(spent);
         if one != other {
             let what = format!("the compiled path produced {one:?}, SQLite {other:?}");
@@ -84,10 +96,38 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let name = "elements a core, log to log, compiled";
     let sqlite = Reference::new("SQLite", peer);
     report.target(name, (rate, "1/s"), sqlite, Limit::AtLeast(3.0));
+    means(settings, &bench, &mut report)?;
     let floor = 1.0 / (1.0 / read.per_core(elements) + 1.0 / stored.per_core(elements));
     let floor = Reference::new("floor: read, and append", floor);
     report.target(name, (rate, "1/s"), floor, Limit::AtLeast(0.5));
     Ok(report)
+}
+
+/// The mean over a small and over a large window.
+fn means(settings: &Settings, bench: &Bench, report: &mut Report) -> Result<(), Error> {
+    let large = match settings.quick {
+        true => WINDOW_LARGE_QUICK,
+        false => WINDOW_LARGE,
+    };
+    let mut rates = [Vec::new(), Vec::new()];
+    for repeat in 0..REPEATS {
+        (settings.progress)(&format!("means, {} of {REPEATS}", repeat + 1));
+        for (rates, window) in rates.iter_mut().zip([WINDOW_SMALL, large]) {
+            let name = format!("mean-{window}-{repeat}");
+            let (spent, _) = bench.pass(&name, MEAN, window, true)?;
+            rates.push(spent.per_core(bench.elements));
+        }
+    }
+    let [small_rate, rate] = rates.map(|rates| median(rates.into_iter()));
+    let note = format!("median of {REPEATS}: an output for each element, log to log");
+    let name = format!("mean over {WINDOW_SMALL} elements");
+    report.row(&name, small_rate, "1/s", note.clone());
+    let name = format!("mean over {large} elements");
+    report.row(&name, rate, "1/s", note);
+    let small = Reference::new("the window of 100", small_rate);
+    let name = "elements a core, mean over the large window";
+    report.target(name, (rate, "1/s"), small, Limit::AtLeast(0.5));
+    Ok(())
 }
 
 struct Bench {
@@ -154,9 +194,15 @@ impl Bench {
     }
 
     /// Passes all elements through a virtual sensor into a separate stream.
-    fn pass(&self, name: &str, sql: &str, compiled: bool) -> Result<(Spent, Produced), Error> {
+    fn pass(
+        &self,
+        name: &str,
+        sql: &str,
+        window: usize,
+        compiled: bool,
+    ) -> Result<(Spent, Produced), Error> {
         let target = stream(&self.store, name)?;
-        let mut sensor = sensor(sql)?;
+        let mut sensor = sensor(sql, window)?;
         if sensor.is_compiled() != compiled {
             return Err(Error::Failed(format!("{sql:?}: {:?}", sensor.plan())));
         }
@@ -245,9 +291,9 @@ fn element(index: usize, values: Vec<Value>) -> StreamElement {
 }
 
 /// The sensor of `sql`, bound to the source.
-fn sensor(sql: &str) -> Result<VirtualSensor, Error> {
+fn sensor(sql: &str, window: usize) -> Result<VirtualSensor, Error> {
     let mut text = format!(
-        "name = \"bench\"\n[[source]]\nalias = \"src\"\nstream = \"source\"\n\
+        "name = \"bench\"\n[[source]]\nalias = \"src\"\nstream = \"source\"\nwindow = {window}\n\
          [output]\nsql = \"{sql}\"\n"
     );
     for field in three_numbers().fields {
@@ -279,8 +325,9 @@ mod tests {
 
     #[test]
     fn both_paths_are_what_they_say() {
-        assert!(sensor(STATEMENT).is_ok_and(|sensor| sensor.is_compiled()));
+        assert!(sensor(STATEMENT, 1).is_ok_and(|sensor| sensor.is_compiled()));
+        assert!(sensor(MEAN, WINDOW_LARGE).is_ok_and(|sensor| sensor.is_compiled()));
         let other = format!("{STATEMENT} limit 1");
-        assert!(sensor(&other).is_ok_and(|sensor| !sensor.is_compiled()));
+        assert!(sensor(&other, 1).is_ok_and(|sensor| !sensor.is_compiled()));
     }
 }

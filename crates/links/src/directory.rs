@@ -2,7 +2,7 @@
 //!
 //! A query is a name, a prefix ending in `*`, or empty (list all). The serialization of the answer
 //! follows after a line break: `NAME\nxml`. An answer is a sequence of structures as documents; the
-//! list of all streams leaves out the fields, so that it stays short.
+//! list of all streams leaves out the fields, so that it stays short, and streams whose source left.
 
 use bytes::Bytes;
 
@@ -42,7 +42,9 @@ pub(crate) fn answer(
     let list = what.is_empty();
     let selection: Selection = if list { "*" } else { what }.parse()?;
     let mut bytes = Vec::new();
-    for entry in entries.iter().filter(|entry| selection.takes(&entry.name)) {
+    let is_listed = |entry: &&DirectoryEntry| entry.is_present || !list;
+    let entries = entries.iter().filter(is_listed);
+    for entry in entries.filter(|entry| selection.takes(&entry.name)) {
         let schema = match list {
             true => chappe_stream::StreamSchema::default(),
             false => entry.schema.clone(),

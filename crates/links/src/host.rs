@@ -175,6 +175,9 @@ pub struct DirectoryEntry {
     pub level: Level,
     /// The source of its elements.
     pub source: Option<String>,
+    /// Whether the source is here. The list of all streams leaves out those of sources that left; by
+    /// name or prefix their stored elements can still be read.
+    pub is_present: bool,
 }
 
 impl DirectoryEntry {
@@ -187,6 +190,7 @@ impl DirectoryEntry {
             schema_version: log.schema_version(),
             level: log.log().level(),
             source: log.origin(),
+            is_present: true,
         }
     }
 }

@@ -106,7 +106,8 @@ fn quality(quality: Quality) -> &'static str {
     }
 }
 
-struct Values<'a>(&'a [Field], &'a [Value]);
+/// The values of an element as JSON, by the names of their fields.
+pub(crate) struct Values<'a>(pub(crate) &'a [Field], pub(crate) &'a [Value]);
 
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -93,7 +93,7 @@ fn projection(what: &str, query: &mut dyn Query) -> Result<(), QueryError> {
     let begin = Instant::now();
     let mut rows = 0;
     for number in 0..ELEMENTS {
-        window.push(stream.clone(), numbers(number));
+        let _ = window.push(stream.clone(), numbers(number));
         rows += query.evaluate(&[window.take_change()])?.len();
     }
     tell(what, begin, rows);
@@ -220,7 +220,7 @@ fn heart_rate() -> Result<(), Box<dyn std::error::Error>> {
             values: (0..360).map(wave).collect(),
         };
         let time = second * 1_000_000_000;
-        window.push("ecg".into(), element(time, vec![Value::Samples(samples)]));
+        let _ = window.push("ecg".into(), element(time, vec![Value::Samples(samples)]));
         let begin = Instant::now();
         query.evaluate(&[window.take_change()])?;
         times.push(begin.elapsed());

@@ -13,6 +13,7 @@ mod codec;
 pub mod compiled;
 pub mod descriptor;
 mod element;
+mod exact;
 pub mod lines;
 mod name;
 mod plan;
@@ -52,5 +53,6 @@ pub use store::{
 };
 pub use timestamp::Timestamp;
 pub use window::{
-    Arrival, Extent, LatePolicy, Slide, Window, WindowChange, WindowCounters, WindowLimits,
+    AHEAD, Arrival, EarlyPolicy, Extent, LatePolicy, Refusal, Slide, Timing, WINDOW_ELEMENTS_MAX,
+    Window, WindowChange, WindowClock, WindowCounters, WindowLimits,
 };

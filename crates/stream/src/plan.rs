@@ -71,6 +71,17 @@ impl PlannedQuery {
         }
     }
 
+    /// The same compiled statement over no elements. Only for a compiled statement.
+    pub(crate) fn fresh(&self) -> Option<Self> {
+        match &self.path {
+            Path::Compiled(query) => Some(Self {
+                plan: QueryPlan::Compiled,
+                path: Path::Compiled(Box::new(query.fresh())),
+            }),
+            Path::Sqlite(_) => None,
+        }
+    }
+
     /// The plan.
     #[must_use]
     pub fn plan(&self) -> &QueryPlan {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::compiled::aggregate::Sum;
+use crate::exact::Sum;
 use crate::store::records::{Records, Stored};
 use crate::{FieldType, StoreError, StreamLog, Timestamp};
 

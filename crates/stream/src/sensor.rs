@@ -5,15 +5,21 @@
 //! windows, and each row of the result becomes an output element:
 //!
 //! - *source time*: the row's column `source_time`, else the newest source time in the windows;
-//! - *receive time*: the newest receive time of the inputs since the last evaluation that had any;
+//! - *receive time*: the newest receive time of the inputs since the last evaluation that had any; or the
+//!   end of a turn that is evaluated as a whole, if that is later;
 //! - *quality*: the row's column `quality`, else the worst in the windows;
 //! - *key*: the row's column `key`;
 //! - *origin*: the position of the newest input, if only one stream is bound, so the newest stored
-//!   output is the position to resume from after a restart; see [`VirtualSensor::progress`].
+//!   output is the position to resume from after a restart; see [`StatementMachine::progress`].
 //!
 //! A slide of time runs on the source's clock, so the same elements give the same results. If a source
 //! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
-//! clock. A silent source produces no output.
+//! clock. A silent source produces no output, unless its slide is on the node's clock: the driver sets that
+//! clock with [`SensorCommand::Clock`], and every turn is evaluated.
+//!
+//! A source can have a window for each key. The statement is then evaluated for the key of the
+//! element, over its window, and the output has that key. A compiled statement follows each window on
+//! its own; SQLite's tables are filled with the window of the key that is evaluated.
 //!
 //! A failed evaluation is counted and reported, and the sensor continues with the next one. It
 //! deliberately does not know where elements come from or go to.
@@ -26,10 +32,11 @@ use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
 use crate::sampling::Sampler;
 use crate::sqlite::InterruptHandle;
+use crate::window::{Part, Parts, WindowShape};
 use crate::{
-    Descriptor, Extent, PlannedQuery, Position, Quality, Query, QueryError, QueryLimits, QueryPlan,
-    QuerySource, Row, Selection, Slide, StreamElement, StreamSchema, Timestamp, Window,
-    WindowChange, WindowCounters, WindowLimits,
+    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, Quality, Query,
+    QueryError, QueryLimits, QueryPlan, QuerySource, Refusal, Row, Selection, StreamElement,
+    StreamSchema, Timestamp, Value, WindowChange, WindowClock, WindowCounters, WindowLimits,
 };
 
 /// An element of a source.
@@ -60,14 +67,15 @@ pub enum SensorCommand {
         /// The stream.
         stream: Arc<str>,
     },
-    /// Elements of a bound stream that an earlier run evaluated: they fill the windows and produce
+    /// Elements of bound streams that an earlier run evaluated: they fill the windows and produce
     /// no output.
     Recall {
-        /// The stream.
-        stream: Arc<str>,
-        /// The elements, oldest first.
-        elements: Vec<Arc<StreamElement>>,
+        /// The elements, in the order of their receipt.
+        elements: Vec<SensorInput>,
     },
+    /// The node's clock shows this time now. Needed if [`crate::VirtualSensor::follows_clock`], then once a
+    /// second.
+    Clock(Timestamp),
     /// The sensor forgets everything and accepts nothing more.
     Stop,
 }
@@ -93,6 +101,15 @@ pub enum SensorEvent {
     EvaluationFailed {
         /// The reason as text.
         reason: String,
+    },
+    /// A source does not take an element, and its policy is to report it.
+    DeadLetter {
+        /// The source.
+        alias: String,
+        /// Why it does not take it.
+        reason: Refusal,
+        /// The element with its stream.
+        input: SensorInput,
     },
     /// It was stopped.
     Stopped,
@@ -163,7 +180,20 @@ pub(crate) struct StatementMachine {
     state: SensorState,
     counters: SensorCounters,
     outputs: VecDeque<SensorEvent>,
-    stalled: Timers<usize>,
+    /// The ends of turns of sources that may fall silent, by source and key.
+    stalled: Timers<(usize, Arc<str>)>,
+    /// The ends of turns of the node's clock, by source.
+    ticks: Timers<usize>,
+    /// The node's clock when it was set last.
+    clock: Option<(Instant, Timestamp)>,
+    /// Whether a source has a window for each key.
+    is_keyed: bool,
+    /// Stands for all keys.
+    no_key: Arc<str>,
+    /// The windows by key that are in SQLite's tables, by source.
+    loaded: Vec<Loaded>,
+    /// Whether the last evaluation for a key was short.
+    was_short: bool,
     received: Timestamp,
     /// The position of the newest input, if one stream alone is bound.
     newest: Option<Position>,
@@ -179,10 +209,28 @@ struct SourceState {
     bound: BTreeMap<Arc<str>, BoundSchema>,
     /// The union of the fields of the bound streams.
     schema: StreamSchema,
-    window: Window,
-    slide: Slide,
+    parts: Parts,
+    key: KeyColumn,
     /// `None` takes every element.
     sampler: Option<Sampler>,
+}
+
+/// A window that is in a table of SQLite.
+#[derive(Debug, Clone, Default)]
+struct Loaded {
+    /// The number from which its arrivals are numbered.
+    numbered_from: Option<u64>,
+    /// The numbers of the rows.
+    rows: BTreeSet<u64>,
+}
+
+/// The part of an element that chooses its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyColumn {
+    /// Nothing: there is one window.
+    None,
+    Key,
+    Field(usize),
 }
 
 #[derive(Debug, PartialEq)]
@@ -200,16 +248,28 @@ struct BoundSchema {
 impl StatementMachine {
     /// A statement that waits for its sources.
     pub(crate) fn new(descriptor: Descriptor, limits: SensorLimits) -> Self {
-        let sources = descriptor.sources.iter().map(|source| SourceState {
-            bound: BTreeMap::new(),
-            schema: StreamSchema::default(),
-            window: Window::new(source.window, source.late, limits.window),
-            slide: Slide::new(source.slide),
-            sampler: Sampler::new(source.sampling, &descriptor.name, &source.alias),
+        let sources = descriptor.sources.iter().map(|source| {
+            let shape = WindowShape {
+                extent: source.window,
+                slide: source.slide,
+                late: source.late,
+                timing: source.timing,
+            };
+            let keys = source.per.as_ref().map(|per| per.keys);
+            SourceState {
+                bound: BTreeMap::new(),
+                schema: StreamSchema::default(),
+                parts: Parts::new(shape, keys, limits.window),
+                key: KeyColumn::None,
+                sampler: Sampler::new(source.sampling, &descriptor.name, &source.alias),
+            }
         });
+        let sources: Vec<SourceState> = sources.collect();
         let mut sensor = Self {
-            sources: sources.collect(),
-            changes: vec![WindowChange::default(); descriptor.sources.len()],
+            is_keyed: sources.iter().any(|source| source.parts.is_keyed()),
+            loaded: vec![Loaded::default(); sources.len()],
+            changes: vec![WindowChange::default(); sources.len()],
+            sources,
             descriptor,
             limits,
             query: None,
@@ -217,6 +277,10 @@ impl StatementMachine {
             counters: SensorCounters::default(),
             outputs: VecDeque::new(),
             stalled: Timers::default(),
+            ticks: Timers::default(),
+            clock: None,
+            no_key: "".into(),
+            was_short: true,
             received: Timestamp(i64::MIN),
             newest: None,
             has_single_stream: false,
@@ -240,7 +304,29 @@ impl StatementMachine {
     /// Counters of the window of the source `alias`.
     pub(crate) fn window_counters(&self, alias: &str) -> Option<WindowCounters> {
         let index = self.index(alias)?;
-        Some(self.sources[index].window.counters())
+        Some(self.sources[index].parts.counters())
+    }
+
+    /// Whether a source runs on the node's clock, so that the driver has to set it.
+    pub(crate) fn follows_clock(&self) -> bool {
+        let mut sources = self.descriptor.sources.iter();
+        sources.any(|source| source.timing.clock == WindowClock::Node)
+    }
+
+    /// The number of elements in its windows.
+    pub(crate) fn held(&self) -> usize {
+        self.sources.iter().map(|source| source.parts.len()).sum()
+    }
+
+    /// The first element of `stream` that a window holds: a later run needs none before it. This
+    /// looks at each element.
+    pub(crate) fn first_held(&self, stream: &str) -> Option<Position> {
+        let bound = self
+            .sources
+            .iter()
+            .filter(|source| source.bound.contains_key(stream));
+        let firsts = bound.filter_map(|source| source.parts.first_of(stream));
+        firsts.min_by_key(|position| position.sequence)
     }
 
     /// How far each bound stream is evaluated. Later elements must be passed again after a restart;
@@ -265,14 +351,20 @@ impl StatementMachine {
     /// driver may run it on its own thread. This changes as the window fills. Preparing the statement,
     /// which each binding does, is never cheap.
     pub(crate) fn is_compiled(&self) -> bool {
-        self.query.as_ref().is_some_and(PlannedQuery::is_short)
+        self.was_short && self.query.as_ref().is_some_and(PlannedQuery::is_short)
     }
 
     /// The number of evaluations of its compiled statement that SQLite made since the last binding.
     pub(crate) fn sqlite_evaluations(&self) -> u64 {
-        self.query
-            .as_ref()
-            .map_or(0, PlannedQuery::sqlite_evaluations)
+        let queries = self.query.iter();
+        let keyed = self
+            .sources
+            .iter()
+            .flat_map(|source| source.parts.queries());
+        queries
+            .chain(keyed)
+            .map(PlannedQuery::sqlite_evaluations)
+            .sum()
     }
 
     /// A handle by which another thread stops a running evaluation. Each [`SensorEvent::Running`] and each
@@ -335,7 +427,7 @@ impl StatementMachine {
             .is_some_and(|known| known.given != given)
         {
             // Elements of the old shape do not fit the new one.
-            source.window.remove_stream(&stream);
+            source.parts.remove_stream(&stream);
         }
         source.bound.insert(
             stream,
@@ -358,10 +450,15 @@ impl StatementMachine {
         if source.bound.remove(stream).is_none() {
             return;
         }
-        source.window.remove_stream(stream);
+        source.parts.remove_stream(stream);
         if source.bound.is_empty() {
-            source.slide = Slide::new(source.slide.extent());
-            self.stalled.cancel(&index);
+            source
+                .parts
+                .all_mut()
+                .for_each(|part| part.reset_turns(true));
+            for key in source.parts.keys() {
+                self.stalled.cancel(&(index, key));
+            }
         }
         self.rebuild();
     }
@@ -369,6 +466,7 @@ impl StatementMachine {
     /// Prepares the statement again for the bound sources.
     fn rebuild(&mut self) {
         self.query = None;
+        self.was_short = true;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
         let streams: BTreeSet<&Arc<str>> = bound.collect();
         self.has_single_stream = streams.len() == 1;
@@ -383,9 +481,15 @@ impl StatementMachine {
         match prepared {
             Ok(query) => {
                 self.query = Some(query);
-                for source in &mut self.sources {
-                    source.window.report_all();
+                for part in self
+                    .sources
+                    .iter_mut()
+                    .flat_map(|source| source.parts.all_mut())
+                {
+                    part.window.report_all();
+                    part.query = None;
                 }
+                self.loaded.fill(Loaded::default());
                 self.set_state(SensorState::Running);
             }
             Err(reason) => self.set_state(SensorState::Failed(reason)),
@@ -421,8 +525,12 @@ impl StatementMachine {
                 Selection::Stream(_) => false,
             };
             if schema != state.schema {
-                state.window.reshape(&state.schema, &schema);
+                state.parts.reshape(&state.schema, &schema);
                 state.schema = schema.clone();
+            }
+            if let Some(per) = &described.per {
+                state.key =
+                    key_column(&per.column, &schema).map_err(|why| format!("{alias}: {why}"))?;
             }
             sources.push(QuerySource {
                 alias: table,
@@ -439,7 +547,7 @@ impl StatementMachine {
         // Longer ones do not fit in a table.
         let bytes_max = usize::try_from(self.limits.query.length).unwrap_or(0);
         let mut taken = false;
-        let mut due = false;
+        let mut due = Due::default();
         for index in 0..self.sources.len() {
             let source = &mut self.sources[index];
             let Some(bound) = source.bound.get_mut(&input.stream) else {
@@ -459,16 +567,31 @@ impl StatementMachine {
                 self.counters.misfits += 1;
                 continue;
             };
+            if source.parts.shape().timing.is_early(&input.element) {
+                source.parts.count_early();
+                self.refuse(index, Refusal::Early, &input);
+                continue;
+            }
             let element = match bound.fits {
                 true => input.element.clone(),
                 false => shaped(&input.element, offered, &source.schema),
             };
-            if !source.window.push(input.stream.clone(), element) {
-                continue;
+            let key = source
+                .key
+                .of(&element)
+                .unwrap_or_else(|| self.no_key.clone());
+            match source.parts.push(&key, input.stream.clone(), element) {
+                Err(refusal) => {
+                    self.refuse(index, refusal, &input);
+                    continue;
+                }
+                Ok(false) => {}
+                Ok(true) => due.add(self.is_keyed, source, &key),
             }
-            let newest = source.window.newest().unwrap_or_default();
-            due |= source.slide.is_due(newest);
-            self.watch(now, index);
+            if source.parts.shape().has_turns() {
+                due.turns.push((index, key.clone()));
+            }
+            self.watch(now, index, key);
         }
         self.counters.inputs += u64::from(taken);
         self.counters.strangers += u64::from(!taken);
@@ -476,85 +599,210 @@ impl StatementMachine {
             self.received = self.received.max(input.element.receive_time);
             self.newest = Some(input.element.position);
         }
-        if due {
-            self.evaluate();
+        self.evaluate_due(&due);
+        for (index, key) in due.turns {
+            self.close_turns(now, index, &key);
+        }
+    }
+
+    /// Reports a refused element, if its source wants that.
+    fn refuse(&mut self, index: usize, reason: Refusal, input: &SensorInput) {
+        let source = &self.descriptor.sources[index];
+        let is_reported = match reason {
+            Refusal::Late => source.late == LatePolicy::DeadLetter,
+            Refusal::Early => source.timing.early == EarlyPolicy::DeadLetter,
+            Refusal::EqualTime | Refusal::Limit => false,
+        };
+        if is_reported {
+            let (alias, input) = (source.alias.clone(), input.clone());
+            self.say(SensorEvent::DeadLetter {
+                alias,
+                reason,
+                input,
+            });
         }
     }
 
     /// Fills the windows with elements that an earlier run evaluated.
-    fn recall(&mut self, stream: &Arc<str>, elements: &[Arc<StreamElement>]) {
+    fn recall(&mut self, elements: &[SensorInput]) {
         for source in &mut self.sources {
-            let Some(bound) = source.bound.get_mut(stream) else {
-                continue;
-            };
-            let newest = elements.last().map(|element| element.position);
-            (bound.came, bound.evaluated) = (newest, newest);
-            let Ok(offered) = &bound.offered else {
-                continue;
-            };
+            let (bound, schema, key) = (&mut source.bound, &source.schema, source.key);
+            let no_key = &self.no_key;
             let sampler = source.sampler;
-            let is_sampled = |position| sampler.is_none_or(|it| it.takes(stream, position));
-            for element in elements {
-                if is_sampled(element.position) && bound.given.check(element).is_ok() {
-                    let element = match bound.fits {
-                        true => element.clone(),
-                        false => shaped(element, offered, &source.schema),
+            source.parts.uncounted(|parts| {
+                let timing = parts.shape().timing;
+                for input in elements {
+                    let Some(bound) = bound.get_mut(&input.stream) else {
+                        continue;
                     };
-                    source.window.push(stream.clone(), element);
+                    let newest = Some(input.element.position);
+                    (bound.came, bound.evaluated) = (newest, newest);
+                    let Ok(offered) = &bound.offered else {
+                        continue;
+                    };
+                    let position = input.element.position;
+                    let is_used = sampler.is_none_or(|it| it.takes(&input.stream, position))
+                        && bound.given.check(&input.element).is_ok();
+                    if !is_used || timing.is_early(&input.element) {
+                        continue;
+                    }
+                    let element = match bound.fits {
+                        true => input.element.clone(),
+                        false => shaped(&input.element, offered, schema),
+                    };
+                    let key = key.of(&element).unwrap_or_else(|| no_key.clone());
+                    let now = element.receive_time;
+                    let _ = parts.push(&key, input.stream.clone(), element);
+                    while parts.close_turn(&key, now) {}
                 }
-            }
-            if let Some(newest) = source.window.newest() {
-                source.slide.mark_evaluated(newest);
-            }
+                for part in parts.all_mut() {
+                    if let Some(newest) = part.window.newest() {
+                        part.slide.mark_evaluated(newest);
+                    }
+                    if timing.clock == WindowClock::Node {
+                        part.reset_turns(false);
+                    }
+                }
+            });
         }
     }
 
-    /// Schedules one more evaluation for a source that falls silent within a slide of time.
-    fn watch(&mut self, now: Instant, index: usize) {
-        let slide = &self.sources[index].slide;
-        let Extent::Time(length) = slide.extent() else {
+    /// Schedules the end of the turn for a source that falls silent within it.
+    fn watch(&mut self, now: Instant, index: usize, key: Arc<str>) {
+        let parts = &self.sources[index].parts;
+        let shape = parts.shape();
+        let Extent::Time(length) = shape.slide else {
             return;
         };
-        if slide.is_pending() {
-            self.stalled.set(index, now + length.saturating_mul(2));
+        if shape.timing.clock == WindowClock::Node {
+            return;
+        }
+        let wait = shape.timing.wait.unwrap_or(length);
+        if parts.get(&key).is_some_and(Part::is_pending) {
+            let end = now + length.saturating_add(wait);
+            self.stalled.set((index, key), end);
         } else {
-            self.stalled.cancel(&index);
+            self.stalled.cancel(&(index, key));
         }
     }
 
     fn timeout(&mut self, now: Instant) {
-        let mut due = false;
-        while let Some(index) = self.stalled.pop(now) {
-            let source = &mut self.sources[index];
-            if source.slide.is_pending() {
-                due = true;
-                source
-                    .slide
-                    .mark_evaluated(source.window.newest().unwrap_or_default());
+        let mut due = Due::default();
+        while let Some((index, key)) = self.stalled.pop(now) {
+            while self.sources[index].parts.end_silent_turn(&key) {
+                let source = &self.sources[index];
+                match source.parts.shape().has_turns() {
+                    true => self.evaluate_turn(index, &key),
+                    false => due.add(self.is_keyed, source, &key),
+                }
             }
         }
-        if due {
-            self.evaluate();
+        self.evaluate_due(&due);
+        while let Some(index) = self.ticks.pop(now) {
+            self.tick(now, index);
         }
     }
 
-    fn evaluate(&mut self) {
-        let Some(query) = &mut self.query else {
+    /// The node's clock.
+    fn time(&self, now: Instant) -> Option<Timestamp> {
+        let (at, time) = self.clock?;
+        let since = i64::try_from((now - at).as_nanos()).unwrap_or(i64::MAX);
+        Some(Timestamp(time.0.saturating_add(since)))
+    }
+
+    fn set_clock(&mut self, now: Instant, time: Timestamp) {
+        self.clock = Some((now, time));
+        for index in 0..self.sources.len() {
+            let parts = &mut self.sources[index].parts;
+            if parts.shape().timing.clock == WindowClock::Node {
+                parts.all_mut().for_each(|part| part.follow_clock(time));
+                self.tick(now, index);
+            }
+        }
+    }
+
+    /// Closes turns of the node's clock, and schedules the end of the next.
+    fn tick(&mut self, now: Instant, index: usize) {
+        let keys = self.sources[index].parts.keys();
+        for key in keys {
+            self.close_turns(now, index, &key);
+        }
+        let shape = self.sources[index].parts.shape();
+        if let (Extent::Time(length), Some(time)) = (shape.slide, self.time(now)) {
+            let wait = shape.timing.wait.unwrap_or_default();
+            let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+            let since = time
+                .0
+                .saturating_sub(ns(wait))
+                .rem_euclid(ns(length).max(1));
+            let rest = length.saturating_sub(Duration::from_nanos(since.unsigned_abs()));
+            self.ticks.set(index, now + rest);
+        }
+    }
+
+    /// Evaluates each turn of a key that has ended.
+    fn close_turns(&mut self, now: Instant, index: usize, key: &Arc<str>) {
+        // Without a clock, the newest receipt stands for it.
+        let time = self.time(now).unwrap_or(self.received);
+        while self.sources[index].parts.close_turn(key, time) {
+            self.evaluate_turn(index, key);
+        }
+    }
+
+    fn evaluate_turn(&mut self, index: usize, key: &Arc<str>) {
+        let mut due = Due::default();
+        due.add(self.is_keyed, &self.sources[index], key);
+        self.evaluate_due(&due);
+    }
+
+    fn evaluate_due(&mut self, due: &Due) {
+        match due.all {
+            true => self.evaluate_all(),
+            false => due.keys.iter().for_each(|key| self.evaluate(key)),
+        }
+    }
+
+    /// Evaluates the statement for each key.
+    fn evaluate_all(&mut self) {
+        if !self.is_keyed {
+            return self.evaluate(&self.no_key.clone());
+        }
+        let keyed = self.sources.iter().filter(|source| source.parts.is_keyed());
+        let keys: BTreeSet<Arc<str>> = keyed.flat_map(|source| source.parts.keys()).collect();
+        keys.iter().for_each(|key| self.evaluate(key));
+    }
+
+    /// Evaluates the statement over the windows of a key.
+    fn evaluate(&mut self, key: &Arc<str>) {
+        let Some(mut query) = self.query.take() else {
             return;
         };
-        for (source, change) in self.sources.iter_mut().zip(&mut self.changes) {
-            source.window.take_change_into(change);
-        }
         self.counters.evaluations += 1;
         for source in &mut self.sources {
             for bound in source.bound.values_mut() {
                 bound.evaluated = bound.came;
             }
         }
-        match query.evaluate(&self.changes) {
+        let result = match self.is_keyed {
+            false => {
+                for (source, change) in self.sources.iter_mut().zip(&mut self.changes) {
+                    if let Some(part) = source.parts.get_mut(key) {
+                        part.window.take_change_into(change);
+                    }
+                }
+                query.evaluate(&self.changes)
+            }
+            true if *query.plan() == QueryPlan::Compiled => self.evaluate_compiled(&query, key),
+            true => {
+                self.load(key);
+                query.evaluate(&self.changes)
+            }
+        };
+        self.query = Some(query);
+        match result {
             Ok(rows) => {
                 self.last_failure = None;
-                let results = rows.into_iter().map(|row| self.element(row));
+                let results = rows.into_iter().map(|row| self.element(row, key));
                 self.say_results(results.collect());
             }
             Err(error) => self.failed(&error),
@@ -584,6 +832,61 @@ impl StatementMachine {
         self.outputs.extend(events);
     }
 
+    /// Evaluates a compiled statement, which has one source, over the window of a key.
+    fn evaluate_compiled(
+        &mut self,
+        query: &PlannedQuery,
+        key: &Arc<str>,
+    ) -> Result<Vec<Row>, QueryError> {
+        let part = self
+            .sources
+            .first_mut()
+            .and_then(|source| source.parts.get_mut(key));
+        let (Some(part), Some(change)) = (part, self.changes.first_mut()) else {
+            return Ok(Vec::new());
+        };
+        if part.query.is_none() {
+            part.window.report_all();
+            part.query = query.fresh().map(Box::new);
+        }
+        let Some(of_key) = &mut part.query else {
+            return Ok(Vec::new());
+        };
+        part.window.take_change_into(change);
+        let result = of_key.evaluate(&self.changes);
+        self.was_short = of_key.is_short();
+        result
+    }
+
+    /// Makes the changes that fill SQLite's tables with the windows of a key.
+    fn load(&mut self, key: &Arc<str>) {
+        let sources = self.sources.iter_mut().zip(&mut self.changes);
+        for ((source, change), loaded) in sources.zip(&mut self.loaded) {
+            let is_keyed = source.parts.is_keyed();
+            let part = source.parts.get_mut(key);
+            let numbered_from = part.as_ref().map(|part| part.numbered_from);
+            let is_loaded = !is_keyed || loaded.numbered_from == numbered_from;
+            if let Some(part) = part {
+                if !is_loaded {
+                    part.window.report_all();
+                }
+                part.window.take_change_into(change);
+            }
+            if is_keyed {
+                if !is_loaded {
+                    change.removed = std::mem::take(&mut loaded.rows).into_iter().collect();
+                }
+                for number in &change.removed {
+                    loaded.rows.remove(number);
+                }
+                loaded
+                    .rows
+                    .extend(change.added.iter().map(|arrival| arrival.number));
+                loaded.numbered_from = numbered_from;
+            }
+        }
+    }
+
     fn failed(&mut self, error: &QueryError) {
         self.counters.failures += 1;
         let reason = error.to_string();
@@ -597,17 +900,28 @@ impl StatementMachine {
         }
     }
 
-    fn element(&self, row: Row) -> StreamElement {
-        let windows = || self.sources.iter().map(|source| &source.window);
-        let newest = windows().filter_map(Window::newest).max();
-        let worst = windows()
-            .map(Window::quality)
+    fn element(&self, row: Row, key: &Arc<str>) -> StreamElement {
+        let parts = || {
+            self.sources
+                .iter()
+                .filter_map(|source| source.parts.get(key))
+        };
+        let newest = parts().filter_map(Part::time).max();
+        let worst = parts()
+            .map(|part| part.window.quality())
             .fold(Quality::Good, Quality::worse);
+        // A turn that ended in silence ended after the newest receipt.
+        let has_turns = |source: &SourceState| source.parts.shape().has_turns();
+        let receive_time = match self.sources.iter().any(has_turns) {
+            true => self.received.max(newest.unwrap_or(self.received)),
+            false => self.received,
+        };
+        let of_key = || Some(key.to_string()).filter(|key| !key.is_empty());
         StreamElement {
             position: Position::default(),
             source_time: row.source_time.or(newest).unwrap_or_default(),
-            receive_time: self.received,
-            key: row.key,
+            receive_time,
+            key: row.key.or_else(of_key),
             values: row.values,
             quality: row.quality.unwrap_or(worst),
             origin: self.newest.filter(|_| self.has_single_stream),
@@ -618,10 +932,65 @@ impl StatementMachine {
         self.query = None;
         for source in &mut self.sources {
             source.bound.clear();
-            source.window.clear();
+            source.parts.clear();
         }
         self.stalled = Timers::default();
+        self.ticks = Timers::default();
         self.set_state(SensorState::Stopped);
+    }
+}
+
+/// The evaluations that an input makes due.
+#[derive(Default)]
+struct Due {
+    /// For every key.
+    all: bool,
+    keys: Vec<Arc<str>>,
+    /// Sources and keys whose turns may have ended.
+    turns: Vec<(usize, Arc<str>)>,
+}
+
+impl Due {
+    /// An evaluation for `key` of `source` is due; if that has one window for all keys, for each of them.
+    fn add(&mut self, is_keyed: bool, source: &SourceState, key: &Arc<str>) {
+        if !is_keyed || !source.parts.is_keyed() {
+            self.all = true;
+        } else if !self.keys.contains(key) {
+            self.keys.push(key.clone());
+        }
+    }
+}
+
+impl KeyColumn {
+    /// The key of an element in the shape of its source. An element without one has an empty key.
+    fn of(self, element: &StreamElement) -> Option<Arc<str>> {
+        let text = match self {
+            Self::None => return None,
+            Self::Key => return Some(element.key.as_deref()?.into()),
+            Self::Field(index) => match element.values.get(index)? {
+                Value::Text(text) => return Some(text.as_str().into()),
+                Value::Integer(number) => number.to_string(),
+                Value::Boolean(value) => value.to_string(),
+                _ => return None,
+            },
+        };
+        Some(text.into())
+    }
+}
+
+/// The column that chooses a window.
+fn key_column(name: &str, schema: &StreamSchema) -> Result<KeyColumn, String> {
+    if name == "key" {
+        return Ok(KeyColumn::Key);
+    }
+    let mut fields = schema.fields.iter();
+    let found = fields.position(|field| field.name == name);
+    let index = found.ok_or_else(|| format!("it has no field {name:?}, which `per` names"))?;
+    match schema.fields[index].field_type {
+        FieldType::Text | FieldType::Integer | FieldType::Boolean => Ok(KeyColumn::Field(index)),
+        other => Err(format!(
+            "`per` cannot be the field {name:?}, which is {other:?}"
+        )),
     }
 }
 
@@ -643,9 +1012,8 @@ impl Machine for StatementMachine {
                 schema,
             }) => self.bind(&alias, stream, schema),
             Input::Command(SensorCommand::Unbind { alias, stream }) => self.unbind(&alias, &stream),
-            Input::Command(SensorCommand::Recall { stream, elements }) => {
-                self.recall(&stream, &elements);
-            }
+            Input::Command(SensorCommand::Recall { elements }) => self.recall(&elements),
+            Input::Command(SensorCommand::Clock(time)) => self.set_clock(now, time),
             Input::Command(SensorCommand::Stop) => self.stop(),
             Input::Timeout => self.timeout(now),
         }
@@ -656,7 +1024,8 @@ impl Machine for StatementMachine {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.stalled.next()
+        let turns = [self.stalled.next(), self.ticks.next()];
+        turns.into_iter().flatten().min()
     }
 }
 

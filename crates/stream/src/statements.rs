@@ -112,6 +112,27 @@ impl VirtualSensor {
         machines.find_map(|machine| machine.window_counters(alias))
     }
 
+    /// Whether a window is on the node's clock, which [`SensorCommand::Clock`] sets.
+    #[must_use]
+    pub fn follows_clock(&self) -> bool {
+        self.machines().any(StatementMachine::follows_clock)
+    }
+
+    /// The number of elements that its windows hold.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.machines().map(StatementMachine::held).sum()
+    }
+
+    /// The position of the first element of `stream` that a window holds.
+    #[must_use]
+    pub fn first_held(&self, stream: &str) -> Option<Position> {
+        let firsts = self
+            .machines()
+            .filter_map(|machine| machine.first_held(stream));
+        firsts.min_by_key(|position| position.sequence)
+    }
+
     /// How far each bound stream is evaluated by every statement that has evaluated any of it. Later
     /// elements must be passed again after a restart; earlier ones are passed by
     /// [`SensorCommand::Recall`], as far back as its windows reach.
@@ -201,6 +222,7 @@ impl VirtualSensor {
         while let Some(Output::Event(event)) = self.statements[index].machine.poll_output() {
             match event {
                 SensorEvent::Output(element) => self.pass(index, element),
+                SensorEvent::DeadLetter { .. } => self.events.push_back(event),
                 SensorEvent::EvaluationFailed { reason } => {
                     let reason = match self.statements.len() {
                         1 => reason,

@@ -10,13 +10,22 @@
 //! [`WindowLimits::late_in_a_row`] dropped elements in a row, the window is reset to the source's new
 //! time, and the reset is counted.
 //!
+//! `turns.rs` holds elements back until their turn of time closes, with windows on the node's clock
+//! ([`WindowClock::Node`]) or with a time to wait for late elements ([`Timing::wait`]). `parts.rs`
+//! keeps a window for each key.
+//!
 //! It deliberately does not know SQL, and evaluates nothing: it reports added and removed elements.
 
+mod parts;
+mod turns;
+
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Quality, StreamElement, StreamSchema, Timestamp, Value};
+pub(crate) use parts::{Part, Parts, WindowShape};
 
 /// How much a window or a slide spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +44,118 @@ pub enum LatePolicy {
     Insert,
     /// Dropped and counted.
     Drop,
+    /// As `Drop`, and reported, so that it can be stored elsewhere.
+    DeadLetter,
 }
+
+/// The treatment of elements that are too far ahead of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EarlyPolicy {
+    /// Dropped and counted.
+    #[default]
+    Drop,
+    /// As `Drop`, and reported, so that it can be stored elsewhere.
+    DeadLetter,
+}
+
+/// The clock of a window and of its slide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WindowClock {
+    /// The source times of its elements. The window of a silent source does not change.
+    #[default]
+    Source,
+    /// The node's clock: an element has the time of its receipt, and each turn is evaluated when it ends,
+    /// with or without elements.
+    Node,
+}
+
+impl WindowClock {
+    /// The time of an element on this clock.
+    #[must_use]
+    pub fn time_of(self, element: &StreamElement) -> Timestamp {
+        match self {
+            Self::Source => element.source_time,
+            Self::Node => element.receive_time,
+        }
+    }
+}
+
+/// The use of time by a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// The clock.
+    pub clock: WindowClock,
+    /// If set, or if the clock is the node's: a turn of time is evaluated as a whole, this long after its
+    /// end. Otherwise it is evaluated at its first element.
+    pub wait: Option<Duration>,
+    /// How far a source time may be after the time of receipt.
+    pub ahead: Duration,
+    /// The treatment of elements that are further ahead.
+    pub early: EarlyPolicy,
+    /// Whether only the first of several elements of a stream with equal times is used.
+    pub unique_times: bool,
+}
+
+/// Default of [`Timing::ahead`]. One minute: clocks that are set by hand are wrong by less.
+pub const AHEAD: Duration = Duration::from_secs(60);
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            clock: WindowClock::Source,
+            wait: None,
+            ahead: AHEAD,
+            early: EarlyPolicy::Drop,
+            unique_times: false,
+        }
+    }
+}
+
+impl Timing {
+    /// Whether an element is too far ahead. A receipt without a time does not count.
+    #[must_use]
+    pub fn is_early(&self, element: &StreamElement) -> bool {
+        self.clock == WindowClock::Source
+            && element.source_time.0 > {
+                let ahead = i64::try_from(self.ahead.as_nanos()).unwrap_or(i64::MAX);
+                element.receive_time.0.saturating_add(ahead)
+            }
+    }
+}
+
+/// Why a window does not take an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is late.
+    Late,
+    /// Its source time is too far ahead.
+    Early,
+    /// The stream has another element of the same time.
+    EqualTime,
+    /// The window is at a limit, and all its other elements are newer.
+    Limit,
+}
+
+impl Refusal {
+    /// Its name in counters and dead letters.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Early => "early",
+            Self::EqualTime => "equal_time",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+/// Most elements of a window. 100,000: eleven minutes at 150 elements a second, some 30 MB of small ones.
+pub const WINDOW_ELEMENTS_MAX: usize = 100_000;
 
 /// Bounds of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// Most elements. 100,000: eleven minutes at 150 elements a second, some 30 MB of small ones.
+    /// Most elements, of all keys together: [`WINDOW_ELEMENTS_MAX`].
     pub elements: usize,
     /// Most bytes, by [`StreamElement::size_bytes`]. 32 MiB: an hour of a 500 Hz waveform is 15 MB.
     pub bytes: usize,
@@ -52,7 +167,7 @@ pub struct WindowLimits {
 impl Default for WindowLimits {
     fn default() -> Self {
         Self {
-            elements: 100_000,
+            elements: WINDOW_ELEMENTS_MAX,
             bytes: 32 << 20,
             late_in_a_row: 64,
         }
@@ -74,6 +189,29 @@ pub struct WindowCounters {
     pub over_bytes: u64,
     /// Resets because the source's clock was set back.
     pub resets: u64,
+    /// Elements dropped because their source time was too far ahead.
+    pub early_dropped: u64,
+    /// Elements dropped because the stream had another of the same time.
+    pub equal_times: u64,
+    /// Keys whose windows were dropped at a limit, least recently used first.
+    pub keys_dropped: u64,
+    /// Turns of the node's clock that were not evaluated because too many had passed.
+    pub turns_skipped: u64,
+}
+
+impl AddAssign for WindowCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.late_inserted += other.late_inserted;
+        self.late_dropped += other.late_dropped;
+        self.over_elements += other.over_elements;
+        self.over_bytes += other.over_bytes;
+        self.resets += other.resets;
+        self.early_dropped += other.early_dropped;
+        self.equal_times += other.equal_times;
+        self.keys_dropped += other.keys_dropped;
+        self.turns_skipped += other.turns_skipped;
+    }
 }
 
 /// An element in a window.
@@ -105,6 +243,8 @@ pub struct Window {
     extent: Extent,
     late: LatePolicy,
     limits: WindowLimits,
+    clock: WindowClock,
+    has_unique_times: bool,
     held: BTreeMap<(Timestamp, u64), Held>,
     bytes: usize,
     newest: Option<Timestamp>,
@@ -134,6 +274,8 @@ impl Window {
             extent,
             late,
             limits,
+            clock: WindowClock::Source,
+            has_unique_times: false,
             held: BTreeMap::new(),
             bytes: 0,
             newest: None,
@@ -147,15 +289,37 @@ impl Window {
         }
     }
 
-    /// Adds an element of `stream`; returns whether it entered the window.
-    pub fn push(&mut self, stream: Arc<str>, element: Arc<StreamElement>) -> bool {
-        let time = element.source_time;
+    /// The window with this use of time, except what [`Timing::wait`] and [`Timing::ahead`] say: they
+    /// concern elements before they reach a window.
+    #[must_use]
+    pub fn timed(mut self, timing: &Timing) -> Self {
+        self.clock = timing.clock;
+        self.has_unique_times = timing.unique_times;
+        self
+    }
+
+    /// An empty window whose arrivals are numbered from `first`.
+    pub(crate) fn numbered_from(mut self, first: u64) -> Self {
+        (self.next, self.seen) = (first, first);
+        self
+    }
+
+    /// Adds an element of `stream`.
+    ///
+    /// # Errors
+    /// Why it did not enter the window.
+    pub fn push(&mut self, stream: Arc<str>, element: Arc<StreamElement>) -> Result<(), Refusal> {
+        let time = self.clock.time_of(&element);
+        if self.has_unique_times && self.has(time, &stream) {
+            self.counters.equal_times += 1;
+            return Err(Refusal::EqualTime);
+        }
         let late = self.newest.is_some_and(|newest| time < newest);
         if late && !self.reaches(time) {
             self.counters.late_dropped += 1;
             self.late_in_a_row += 1;
             if self.late_in_a_row < self.limits.late_in_a_row {
-                return false;
+                return Err(Refusal::Late);
             }
             self.counters.late_dropped -= 1;
             self.counters.resets += 1;
@@ -179,7 +343,19 @@ impl Window {
         let stays = self.held.contains_key(&(time, number));
         self.counters.accepted += u64::from(stays);
         self.counters.late_inserted += u64::from(stays && late && self.newest != Some(time));
-        stays
+        if stays { Ok(()) } else { Err(Refusal::Limit) }
+    }
+
+    /// Whether it has an element of `stream` with this time.
+    pub(crate) fn has(&self, time: Timestamp, stream: &str) -> bool {
+        let mut equal = self.held.range((time, 0)..=(time, u64::MAX));
+        equal.any(|(_, held)| &*held.arrival.stream == stream)
+    }
+
+    /// Makes `time` the newest, as an element of this time would.
+    pub(crate) fn advance(&mut self, time: Timestamp) {
+        self.newest = self.newest.max(Some(time));
+        self.shrink();
     }
 
     /// The change since the last call.
@@ -309,9 +485,13 @@ impl Window {
         self.counters
     }
 
+    pub(crate) fn set_counters(&mut self, counters: WindowCounters) {
+        self.counters = counters;
+    }
+
     /// Whether a late element of `time` would enter the window.
-    fn reaches(&self, time: Timestamp) -> bool {
-        if self.late == LatePolicy::Drop {
+    pub(crate) fn reaches(&self, time: Timestamp) -> bool {
+        if self.late != LatePolicy::Insert {
             return false;
         }
         match self.extent {

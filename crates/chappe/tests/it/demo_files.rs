@@ -135,7 +135,7 @@ fn compute(
     let mut window = Window::new(source.window, LatePolicy::Insert, WindowLimits::default());
     let stream: Arc<str> = Arc::from("demo");
     for element in elements {
-        window.push(stream.clone(), Arc::new(element));
+        window.push(stream.clone(), Arc::new(element)).unwrap();
     }
     sqlite
         .evaluate(&[window.take_change()])

@@ -4,7 +4,10 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use chappe_stream::descriptor::{Command, FieldInput, Source};
-use chappe_stream::{BindingPolicy, Descriptor, LatePolicy, Retention, Selection, Value};
+use chappe_stream::{
+    AHEAD, BindingPolicy, Descriptor, EarlyPolicy, LatePolicy, Retention, Selection, Value,
+    WindowClock,
+};
 
 use super::model::{
     Address, Extent, GsnDescriptor, History, OutputField, Place, ProcessingClass,
@@ -81,6 +84,17 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
             .push(("allow-nulls".to_owned(), "false".to_owned()));
         report.taken(NOWHERE, "output.nulls");
     }
+    let period = period(descriptor)?;
+    if let Some(period) = period {
+        class.name = "ch.epfl.gsn.vsensor.ClockedBridgeVirtualSensor".to_owned();
+        let period = period.as_millis().to_string();
+        class.parameters.push(("rate".to_owned(), period));
+        report.changed(
+            NOWHERE,
+            "source.clock",
+            "the class ClockedBridgeVirtualSensor",
+        );
+    }
     let mut streams = Vec::new();
     for (index, statement) in descriptor.statements.iter().enumerate() {
         let mut sources = Vec::new();
@@ -89,7 +103,11 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
                 1 => format!("source[{position}]"),
                 _ => format!("statement[{index}].source[{position}]"),
             };
-            sources.push(source(of_statement, &key, &mut report)?);
+            let mut source = source(of_statement, &key, &mut report)?;
+            if period.is_some() {
+                source.slide = None;
+            }
+            sources.push(source);
         }
         report.changed(NOWHERE, "sql", "in H2's SQL, as far as it differs");
         streams.push(Stream {
@@ -119,6 +137,24 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
         ..GsnDescriptor::default()
     };
     Ok((made, report))
+}
+
+/// The period of a sensor whose sources are all evaluated in it by the node's clock.
+fn period(descriptor: &Descriptor) -> Result<Option<Duration>, ExportError> {
+    let mut sources = descriptor.sources.iter();
+    let of = |source: &Source| match (source.timing.clock, source.slide) {
+        (WindowClock::Node, chappe_stream::Extent::Time(period)) => Some(period),
+        _ => None,
+    };
+    let first = sources.next().and_then(of);
+    match sources.all(|source| of(source) == first) {
+        true => Ok(first),
+        false => Err(ExportError {
+            key: "source.clock".to_owned(),
+            message: "GSN's clock is that of the class: all sources need the same clock and slide"
+                .to_owned(),
+        }),
+    }
 }
 
 fn value_text(value: &Value) -> String {
@@ -227,8 +263,41 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
     if source.policy == BindingPolicy::All {
         report.ignored(NOWHERE, format!("{key}.bind"), "a source has one stream");
     }
-    if source.late == LatePolicy::Drop {
-        report.taken(NOWHERE, format!("{key}.late"));
+    let timing = &source.timing;
+    match source.late {
+        LatePolicy::Insert => {}
+        LatePolicy::Drop => report.taken(NOWHERE, format!("{key}.late")),
+        LatePolicy::DeadLetter => {
+            report.changed(NOWHERE, format!("{key}.late"), "dropped, not stored");
+        }
+    }
+    let is_source = timing.clock == WindowClock::Source;
+    for (is_given, name, reason) in [
+        (
+            timing.wait.is_some() && is_source,
+            "wait",
+            "GSN does not wait",
+        ),
+        (timing.ahead != AHEAD, "ahead", "GSN takes any time"),
+        (
+            timing.early != EarlyPolicy::Drop,
+            "early",
+            "GSN takes any time",
+        ),
+        (
+            timing.unique_times,
+            "unique_times",
+            "the sensor that is read decides",
+        ),
+    ] {
+        if is_given {
+            report.ignored(NOWHERE, format!("{key}.{name}"), reason);
+        }
+    }
+    let order_key = source.per.as_ref().map(|per| per.column.clone());
+    if order_key.is_some() {
+        let reason = "partial-order-key: one window for all keys";
+        report.changed(NOWHERE, format!("{key}.per"), reason);
     }
     if source.sampling < 1.0 {
         let reason = "GSN selects by the time of an element";
@@ -258,6 +327,7 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
         }),
         addresses: vec![Address {
             wrapper: "local".to_owned(),
+            order_key,
             predicates: vec![("name".to_owned(), stream.clone())],
             ..Address::default()
         }],

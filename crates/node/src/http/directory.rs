@@ -52,10 +52,12 @@ pub(crate) struct StreamDescription {
     last: u64,
     /// Its source.
     source: String,
+    /// Whether its source is here. The list of all streams has only these.
+    present: bool,
 }
 
 impl StreamDescription {
-    fn of(entry: &Entry) -> Self {
+    fn of(app: &App, entry: &Entry) -> Self {
         let schema = entry.log.schema();
         let log = entry.log.log();
         Self {
@@ -68,6 +70,7 @@ impl StreamDescription {
             first: log.first(),
             last: log.last(),
             source: entry.source(),
+            present: app.registrar.is_registered(&entry.key()),
         }
     }
 }
@@ -77,7 +80,7 @@ impl StreamDescription {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DirectoryParams {
-    /// Only this stream, or all streams with a prefix: `PREFIX*`.
+    /// Only this stream, or all streams with a prefix: `PREFIX*`, even if their source left.
     streams: Option<String>,
     /// xml, postcard or message_pack: the formats of links between nodes, instead of JSON.
     serialization: Option<String>,
@@ -111,7 +114,9 @@ pub(super) async fn list(
     }
     let mut entries = app.catalogue.entries();
     entries.retain(|entry| view.has(entry));
-    if !streams.is_empty() {
+    if streams.is_empty() {
+        entries.retain(|entry| app.registrar.is_registered(&entry.key()));
+    } else {
         let selection: Selection = streams
             .parse()
             .map_err(|error: LinkError| Problem::bad_request(error.to_string()))?;
@@ -121,7 +126,7 @@ pub(super) async fn list(
     let (entries, next) = Paging { limit, cursor }.cut(entries, |entry| &entry.name)?;
     let streams = entries
         .iter()
-        .map(|entry| StreamDescription::of(entry))
+        .map(|entry| StreamDescription::of(&app, entry))
         .collect();
     Ok(Json(Directory { streams, next }).into_response())
 }
@@ -136,5 +141,5 @@ pub(super) async fn one(
     Name(name): Name,
 ) -> Result<Json<StreamDescription>, Problem> {
     let entry = find(&app, &caller, &name)?;
-    Ok(Json(StreamDescription::of(&entry)))
+    Ok(Json(StreamDescription::of(&app, &entry)))
 }

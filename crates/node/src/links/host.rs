@@ -182,7 +182,10 @@ impl LinkHost for Host {
         entries
             .iter()
             .filter(|entry| entry.name != AUDIT)
-            .map(|entry| DirectoryEntry::of(&entry.log))
+            .map(|entry| DirectoryEntry {
+                is_present: app.registrar.is_registered(&entry.key()),
+                ..DirectoryEntry::of(&entry.log)
+            })
             .collect()
     }
 

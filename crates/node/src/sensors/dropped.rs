@@ -2,9 +2,18 @@
 
 use chappe_stream::VirtualSensor;
 
-/// Reasons counted per window: the element was late, or the window reached a size limit and removed
-/// elements early.
-const WINDOW_REASONS: [&str; 3] = ["late", "window_elements", "window_bytes"];
+/// Reasons counted per source: the element was late, its time was too far ahead, or another element of
+/// its stream had the same time; the window reached a size limit and removed elements early; a key's
+/// whole window was removed at a limit; turns of the node's clock passed unevaluated.
+const WINDOW_REASONS: [&str; 7] = [
+    "late",
+    "early",
+    "equal_time",
+    "window_elements",
+    "window_bytes",
+    "window_keys",
+    "turns_skipped",
+];
 /// Reasons counted per sensor: the element's structure differs from the bound schema or is too long for
 /// a table, its stream is no longer bound, or the source's sampling left it out; and of results: they
 /// came too soon, after the last of the statement, at the time of an earlier one, or with a null.
@@ -21,7 +30,7 @@ const SENSOR_REASONS: [&str; 7] = [
 /// The last known counters of a sensor.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    of_windows: Vec<[u64; 3]>,
+    of_windows: Vec<[u64; WINDOW_REASONS.len()]>,
     of_sensor: [u64; SENSOR_REASONS.len()],
 }
 
@@ -46,12 +55,16 @@ impl Dropped {
                 continue;
             };
             if self.of_windows.len() <= index {
-                self.of_windows.push([0; 3]);
+                self.of_windows.push([0; WINDOW_REASONS.len()]);
             }
             let now = [
                 counters.late_dropped,
+                counters.early_dropped,
+                counters.equal_times,
                 counters.over_elements,
                 counters.over_bytes,
+                counters.keys_dropped,
+                counters.turns_skipped,
             ];
             let before = std::mem::replace(&mut self.of_windows[index], now);
             drops.extend(since(WINDOW_REASONS, before, now, Some(alias)));

@@ -5,26 +5,26 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use chappe_log::Error;
 use chappe_machine::Input;
 use chappe_stream::{
-    Epoch, Extent, Position, SensorCommand, StoreError, StreamElement, StreamFollower, StreamLog,
+    Epoch, Extent, Position, SensorCommand, SensorInput, StoreError, StreamElement, StreamFollower,
+    StreamLog, WINDOW_ELEMENTS_MAX,
 };
 
-use super::progress::Evaluated;
+use super::progress::{Evaluated, Held};
 use super::run::{Running, SensorMachineInput};
 
-/// Evaluated elements that are recalled into the windows; reason: the size of a usual window.
-const RECALLED_MAX: u64 = 65_536;
-/// Elements read per step of a recall.
-const RECALL_STEP: u64 = 1_024;
+/// Most evaluated elements of a stream that are read again for the windows: those that a full window
+/// holds, and twice as many that it does not hold, because they were late, or because it has moved on
+/// since its first element was recorded.
+const RECALLED_MAX: u64 = 3 * WINDOW_ELEMENTS_MAX as u64;
 
 impl Running {
     /// Follows exactly the bound streams, each from its last position in this or an earlier run,
     /// otherwise from now on. Returns the earlier elements that the windows must hold.
-    pub(super) async fn follow_bound(&mut self) -> Vec<SensorMachineInput> {
+    pub(super) async fn follow_bound(&mut self) -> Option<SensorMachineInput> {
         let mut wanted: Vec<String> = Vec::new();
         for binding in &self.bindings {
             wanted.extend(binding.bound().map(|bound| bound.candidate.stream.clone()));
@@ -54,8 +54,9 @@ impl Running {
                     next
                 }
                 Some(Ok(next)) => {
-                    let first = evaluated.map_or(next, |evaluated| evaluated.first);
-                    recalled.extend(self.recall(&stream, log, first..next).await);
+                    if let Some(evaluated) = evaluated {
+                        recalled.extend(self.recall(&stream, log, evaluated, next).await);
+                    }
                     next
                 }
                 Some(Err(rollback)) => {
@@ -69,7 +70,10 @@ impl Running {
             };
             self.followers.insert(stream.into(), follower);
         }
-        recalled
+        // Several streams of a window are received in this order.
+        recalled.sort_by_key(|input: &SensorInput| input.element.receive_time);
+        let elements = Some(recalled).filter(|elements| !elements.is_empty())?;
+        Some(Input::Command(SensorCommand::Recall { elements }))
     }
 
     /// The progress of an earlier run on a stream.
@@ -87,83 +91,97 @@ impl Running {
         Some(Evaluated { at, ..recorded })
     }
 
-    /// Reads recently evaluated elements back into the windows.
+    /// Reads evaluated elements before `next` again that windows hold.
     async fn recall(
         &mut self,
         stream: &str,
         log: &StreamLog,
-        evaluated: Range<u64>,
-    ) -> Option<SensorMachineInput> {
-        if evaluated.is_empty() {
-            return None;
-        }
-        let bindings = self.descriptor.sources.iter().zip(&self.bindings);
-        let bound = bindings.filter(|(_, binding)| {
-            let mut bound = binding.bound();
-            bound.any(|bound| bound.candidate.stream == stream)
-        });
-        let (mut elements, mut age) = (1, Duration::ZERO);
-        for (source, _) in bound {
-            match source.window {
-                Extent::Count(count) => elements = elements.max(count as u64),
-                Extent::Time(length) => age = age.max(length),
-            }
+        evaluated: Evaluated,
+        next: u64,
+    ) -> Vec<SensorInput> {
+        let first = log.log().first().max(evaluated.first);
+        let from = match evaluated.held {
+            held if held.shape == self.shape => held.first,
+            // Other windows than before, or none recorded yet.
+            _ => next.saturating_sub(self.reach()),
+        };
+        let from = from.max(first);
+        let bounded = from.max(next.saturating_sub(RECALLED_MAX));
+        if bounded > from {
+            let detail = format!("{} elements of {stream}", bounded - from);
+            self.drop("not_recalled", detail);
         }
         let log = log.clone();
-        let read =
-            tokio::task::spawn_blocking(move || before(&log, evaluated, elements, age)).await;
-        let elements = read.ok()?;
-        Some(Input::Command(SensorCommand::Recall {
-            stream: stream.into(),
-            elements: elements.into_iter().map(Arc::new).collect(),
-        }))
+        let read = tokio::task::spawn_blocking(move || read(&log, bounded..next)).await;
+        let stream: Arc<str> = stream.into();
+        let inputs = read.unwrap_or_default().into_iter().map(|element| {
+            let (stream, element) = (stream.clone(), Arc::new(element));
+            SensorInput { stream, element }
+        });
+        inputs.collect()
+    }
+
+    /// The number of elements of a stream that its windows may hold, with as many late ones.
+    fn reach(&self) -> u64 {
+        let sources = self.descriptor.sources.iter();
+        let reach = sources.map(|source| match (source.window, &source.per) {
+            (Extent::Count(count), None) if !source.has_turns() => {
+                2 * count as u64 + UNRECORDED_MAX
+            }
+            _ => RECALLED_MAX,
+        });
+        reach.max().unwrap_or(0)
+    }
+
+    /// Records from which element on each stream is needed after a restart, once many before it are not.
+    /// Runs once a second, because it looks at each element of the windows.
+    pub(super) fn record_held(&mut self) {
+        let Some(machine) = &self.machine else {
+            return;
+        };
+        let elements = machine.held() as u64;
+        for stream in self.followers.keys() {
+            let Some(known) = self.progress.of(stream) else {
+                continue;
+            };
+            let next = known.at.sequence + 1;
+            let recorded = match known.held.shape == self.shape {
+                true => known.held.first,
+                false => known.first,
+            };
+            if next.saturating_sub(recorded) > 2 * elements + UNRECORDED_MAX {
+                let first = machine.first_held(stream).map(|first| first.sequence);
+                let held = Held {
+                    shape: self.shape,
+                    first: first.unwrap_or(next).min(next),
+                };
+                self.progress.note_held(stream, held);
+            }
+        }
     }
 }
 
-/// The newest of the evaluated elements that a window of this many elements or this length holds.
-fn before(
-    log: &StreamLog,
-    evaluated: Range<u64>,
-    elements: u64,
-    age: Duration,
-) -> Vec<StreamElement> {
-    let next = evaluated.end;
-    let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-    let first = log.log().first().max(evaluated.start);
-    let mut from = next.saturating_sub(elements.min(RECALLED_MAX)).max(first);
-    let read = |from: u64| {
-        let mut found = Vec::new();
-        let mut at = from;
-        while at < next {
-            let count = usize::try_from(next - at).unwrap_or(usize::MAX);
-            match log.read(at, count) {
-                Ok(read) => {
-                    let Some(last) = read.last() else { break };
-                    at = last.position.sequence + 1;
-                    found.extend(read);
-                }
-                Err(StoreError::Log(Error::Gap { next, .. })) => at = next,
-                Err(_) => break,
+/// Elements before the windows that may be read again after a restart, in addition to twice as many as
+/// the windows hold; reason: they are read in milliseconds.
+const UNRECORDED_MAX: u64 = 4_096;
+
+/// The elements of these numbers that exist.
+fn read(log: &StreamLog, numbers: Range<u64>) -> Vec<StreamElement> {
+    let mut found = Vec::new();
+    let mut at = numbers.start;
+    while at < numbers.end {
+        let count = usize::try_from(numbers.end - at).unwrap_or(usize::MAX);
+        match log.read(at, count) {
+            Ok(read) => {
+                let Some(last) = read.last() else { break };
+                at = last.position.sequence + 1;
+                found.extend(read);
             }
+            Err(StoreError::Log(Error::Gap { next, .. })) => at = next,
+            Err(_) => break,
         }
-        found
-    };
-    loop {
-        let found = read(from);
-        let times = || found.iter().map(|element| element.source_time.0);
-        let reached = match (times().next(), times().max()) {
-            (Some(oldest), Some(newest)) => newest.saturating_sub(oldest) >= age,
-            _ => true,
-        };
-        let enough = next - from >= RECALLED_MAX;
-        if reached || enough || from == first {
-            return found;
-        }
-        // Double the distance.
-        from = from
-            .saturating_sub((next - from).max(RECALL_STEP))
-            .max(first);
     }
+    found
 }
 
 /// The next elements of any stream. The search starts after the stream `last`, so that none starves.

@@ -4,6 +4,7 @@
 //! one is reported with line, key and hint, while the sensor keeps running unchanged.
 
 mod candidates;
+mod dead_letters;
 mod dropped;
 mod facts;
 mod files;

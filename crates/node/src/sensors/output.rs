@@ -80,6 +80,7 @@ impl Running {
     /// Runs once a second, so that progress without outputs is stored as well.
     pub(super) fn flush_progress(&mut self) {
         self.settle();
+        self.record_held();
         self.store_progress();
         self.show_progress();
     }
@@ -92,7 +93,8 @@ impl Running {
         let evaluated = || machine.progress();
         self.progress
             .note(evaluated().map(|(name, at)| (&**name, at)));
-        if !evaluated().all(|(_, at)| Some(at) == self.last_position) {
+        let is_carried = evaluated().all(|(_, at)| Some(at) == self.last_position);
+        if !is_carried || self.progress.has_new_held() {
             let stored = self.progress.flush(self.rollbacks_seen);
             self.on_progress_stored(stored);
         }

@@ -14,11 +14,26 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of positions kept for a sensor; reason: a thousand rebindings are enough history.
 const STREAMS_MAX: usize = 1_024;
 /// The version of the record.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The version without the first elements held.
+const FORMAT_WITHOUT_HELD: u8 = 1;
 
-/// The stored record: name, epoch, sequence, first.
+/// The stored record: name, epoch, sequence, first, held.
 #[derive(Serialize, Deserialize)]
-struct Record(Vec<(String, u64, u64, u64)>);
+struct Record(Vec<(String, u64, u64, u64, Held)>);
+
+/// The stored record of [`FORMAT_WITHOUT_HELD`].
+#[derive(Deserialize)]
+struct RecordWithoutHeld(Vec<(String, u64, u64, u64)>);
+
+/// The elements that windows hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Held {
+    /// Stands for the windows; see [`super::run::Running::shape`].
+    pub(super) shape: u64,
+    /// These windows hold no element before this number.
+    pub(super) first: u64,
+}
 
 /// The evaluated part of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +42,8 @@ pub(super) struct Evaluated {
     pub(super) at: Position,
     /// The number of the first element ever evaluated; windows hold no earlier one.
     pub(super) first: u64,
+    /// What windows hold of it.
+    pub(super) held: Held,
 }
 
 /// The progress of one sensor.
@@ -47,13 +64,20 @@ impl Progress {
         // The record of a newer program is ignored.
         let known = record.and_then(|bytes| match bytes.split_first() {
             Some((&FORMAT, bytes)) => postcard::from_bytes::<Record>(bytes).ok(),
+            Some((&FORMAT_WITHOUT_HELD, bytes)) => {
+                let record = postcard::from_bytes::<RecordWithoutHeld>(bytes).ok();
+                let with_held = |(name, epoch, sequence, first)| {
+                    (name, epoch, sequence, first, Held::default())
+                };
+                record.map(|record| Record(record.0.into_iter().map(with_held).collect()))
+            }
             _ => None,
         });
         let positions = known.into_iter().flat_map(|record| record.0);
-        let stored = positions.map(|(name, epoch, sequence, first)| {
+        let stored = positions.map(|(name, epoch, sequence, first, held)| {
             let epoch = Epoch(epoch);
             let at = Position { epoch, sequence };
-            (name, Evaluated { at, first })
+            (name, Evaluated { at, first, held })
         });
         let stored: BTreeMap<_, _> = stored.collect();
         Ok(Self {
@@ -80,8 +104,9 @@ impl Progress {
         at: Position,
     ) -> Result<(), Error> {
         let first = at.sequence + 1;
+        let held = Held::default();
         self.known
-            .insert(stream.to_owned(), Evaluated { at, first });
+            .insert(stream.to_owned(), Evaluated { at, first, held });
         self.store(rollbacks_seen)
     }
 
@@ -92,6 +117,23 @@ impl Progress {
                 known.at = at;
             }
         }
+    }
+
+    /// Records what windows hold of a stream.
+    pub(super) fn note_held(&mut self, stream: &str, held: Held) {
+        if let Some(known) = self.known.get_mut(stream) {
+            known.held = held;
+        }
+    }
+
+    /// Whether [`Self::note_held`] recorded something that is not stored yet.
+    pub(super) fn has_new_held(&self) -> bool {
+        let mut known = self.known.iter();
+        known.any(|(stream, known)| {
+            self.stored
+                .get(stream)
+                .is_some_and(|stored| stored.held != known.held)
+        })
     }
 
     /// Appends the recorded positions after everything queued before.
@@ -112,9 +154,15 @@ impl Progress {
         while positions.len() > STREAMS_MAX {
             positions.pop_first();
         }
-        let flat = positions
-            .iter()
-            .map(|(name, it)| (name.clone(), it.at.epoch.0, it.at.sequence, it.first));
+        let flat = positions.iter().map(|(name, it)| {
+            (
+                name.clone(),
+                it.at.epoch.0,
+                it.at.sequence,
+                it.first,
+                it.held,
+            )
+        });
         let record = Record(flat.collect());
         let mut bytes = vec![FORMAT];
         // Plain data always encodes.
@@ -193,7 +241,8 @@ mod tests {
         progress.roll_back();
         assert_eq!(progress.of("a").unwrap().at, at(9));
         let again = open();
-        let of = |at, first| Some(Evaluated { at, first });
+        let held = Held::default();
+        let of = |at, first| Some(Evaluated { at, first, held });
         assert_eq!(again.of("a"), of(at(9), 4));
         assert_eq!(again.of("b"), of(at(9), 9));
         assert_eq!(again.of("c"), None);

@@ -10,6 +10,7 @@
 //! windows restored.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,11 +21,13 @@ use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
     Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent, SensorInput,
     SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema, VirtualSensor,
+    WindowClock,
 };
 use chappe_transport::{Clock, Hop};
 use tokio::sync::watch;
 
 use super::candidates::{self, candidates, sensor_entity, sensor_key};
+use super::dead_letters;
 use super::dropped::Dropped;
 use super::facts;
 use super::follow::next_batch;
@@ -55,7 +58,13 @@ pub(super) type SensorMachineInput = Input<SensorInput, SensorCommand>;
 pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Sensor {
     let extents = descriptor.sources.iter().map(|source| {
         let (window, slide) = (extent(source.window), extent(source.slide));
-        format!("{}: {window} every {slide}", source.alias)
+        let per = source.per.as_ref();
+        let per = per.map_or(String::new(), |per| format!(" per {}", per.column));
+        let clock = match source.timing.clock {
+            WindowClock::Source => "",
+            WindowClock::Node => " of the node's clock",
+        };
+        format!("{}: {window}{per} every {slide}{clock}", source.alias)
     });
     let source = |source: &chappe_stream::descriptor::Source| {
         let (query, stream) = match &source.selection {
@@ -87,6 +96,16 @@ pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Senso
         toml: toml.to_owned(),
         ..Sensor::default()
     }
+}
+
+/// A number that differs for other windows; another release may give another number.
+fn shape(descriptor: &Descriptor) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for source in &descriptor.sources {
+        let shape = (source.window, source.slide, source.late, source.timing);
+        format!("{} {shape:?} {:?}", source.alias, source.per).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn extent(extent: Extent) -> String {
@@ -129,6 +148,10 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         Ok(entry) => entry,
         Err(error) => return fail(&app, &name, error.to_string()),
     };
+    let letters = match dead_letters::open(&app, &descriptor).await {
+        Ok(letters) => letters,
+        Err(error) => return fail(&app, &name, error.to_string()),
+    };
     let progress = match open_progress(&app, &entry, &descriptor).await {
         Ok(progress) => progress,
         Err(error) => return fail(&app, &name, error.to_string()),
@@ -148,6 +171,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     let running = Running {
         reads_uncommitted: level != Level::Memory,
         progress,
+        shape: shape(&descriptor),
         rollbacks_seen: 0,
         last_position: None,
         must_rebind: false,
@@ -158,6 +182,7 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         )),
         slow_evaluations: 0,
         dropped: Dropped::default(),
+        dead_letters: letters.clone(),
         offered: VecDeque::new(),
         followers: BTreeMap::new(),
         last_stream: "".into(),
@@ -171,7 +196,9 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         () = running.follow(feed) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
-    app.registrar.remove(vec![own, entry.key()]).await;
+    let letters = letters.map(|letters| letters.key());
+    let keys = [own, entry.key()].into_iter().chain(letters);
+    app.registrar.remove(keys.collect()).await;
 }
 
 /// The registry entities of a sensor and its stream.
@@ -208,12 +235,16 @@ pub(super) struct Running {
     pub(super) slow_evaluations: u32,
     /// The reported counts of unused elements.
     pub(super) dropped: Dropped,
+    /// The stream of refused elements, if a source wants it.
+    pub(super) dead_letters: Option<Arc<Entry>>,
     /// Whether it reads elements before they are durable. False at level `memory`, where outputs
     /// would be acknowledged before their inputs are stored.
     pub(super) reads_uncommitted: bool,
     /// Appended batches of the output that are not yet acknowledged.
     pub(super) offered: VecDeque<Appended>,
     pub(super) progress: Progress,
+    /// Stands for the windows of the descriptor.
+    pub(super) shape: u64,
     /// Number of rollbacks of the log before the last elements were read.
     pub(super) rollbacks_seen: u64,
     /// The input position that the last output carries.
@@ -306,8 +337,23 @@ impl Running {
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
                     self.feed(stream, batch).await;
                 }
-                _ = flush.tick() => self.flush_progress(),
+                _ = flush.tick() => {
+                    self.flush_progress();
+                    self.set_clock().await;
+                }
             }
+        }
+    }
+
+    /// Sets the machine's clock, if it has a source that runs on it.
+    async fn set_clock(&mut self) {
+        if self
+            .machine
+            .as_ref()
+            .is_some_and(VirtualSensor::follows_clock)
+        {
+            let clock = SensorCommand::Clock(clock::now());
+            self.step(vec![Input::Command(clock)]).await;
         }
     }
 
@@ -531,10 +577,18 @@ impl Running {
     }
 
     async fn handle_events(&mut self, events: Vec<SensorEvent>) {
-        let mut outputs = Vec::new();
+        let (mut outputs, mut letters) = (Vec::new(), Vec::new());
         for event in events {
             match event {
                 SensorEvent::Output(element) => outputs.push(element),
+                SensorEvent::DeadLetter {
+                    alias,
+                    reason,
+                    input,
+                } => {
+                    let schema = self.bound_schema(&input.stream);
+                    letters.push(dead_letters::letter(alias, reason, &input, schema));
+                }
                 SensorEvent::Running => self.set_state(SensorState::Running, None),
                 SensorEvent::Waiting { .. } => self.set_state(SensorState::Waiting, None),
                 SensorEvent::Failed { reason } => self.set_state(SensorState::Failed, Some(reason)),
@@ -546,6 +600,7 @@ impl Running {
                 SensorEvent::Stopped => {}
             }
         }
+        self.store_letters(letters).await;
         if !outputs.is_empty() {
             self.offer(outputs).await;
         }
@@ -608,8 +663,12 @@ impl Running {
     }
 }
 
+/// Whether an input may take long, as preparing the statement does.
 fn is_command(input: &SensorMachineInput) -> bool {
-    matches!(input, Input::Command(_))
+    match input {
+        Input::Command(command) => !matches!(command, SensorCommand::Clock(_)),
+        _ => false,
+    }
 }
 
 fn evaluate(

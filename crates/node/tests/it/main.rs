@@ -26,6 +26,7 @@ mod roles;
 mod sensor_drops;
 mod sensor_restart;
 mod sensor_schema;
+mod sensor_windows;
 mod strange_endpoints;
 mod stream_removal;
 mod tls;

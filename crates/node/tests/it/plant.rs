@@ -107,6 +107,21 @@ fn a_device_becomes_streams_and_sensors_follow_it() {
             200,
             "its elements stay"
         );
+        let named = |directory: &Value| {
+            let streams = directory["streams"].as_array().unwrap().iter();
+            streams
+                .filter(|one| one["name"] == stream.as_str())
+                .map(|one| one["present"].clone())
+                .collect::<Vec<_>>()
+        };
+        let list = get(&node, "/api/v1/directory").await.json();
+        assert_eq!(named(&list), [Value::Null; 0], "its source left");
+        let by_name = get(&node, &format!("/api/v1/directory?streams={stream}"))
+            .await
+            .json();
+        assert_eq!(named(&by_name), [false]);
+        let documents = get(&node, "/api/v1/directory?serialization=xml").await.body;
+        assert!(!documents.contains(&stream), "{documents}");
 
         let second = device(directory.path(), &second_name, &property, "127.0.9.2");
         let running = until(&node, &sensor_path, |sensor| {

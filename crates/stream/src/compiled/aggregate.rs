@@ -1,11 +1,17 @@
-//! Aggregates over the rows of a window, added up as SQLite adds: in the order of arrival, reals by
-//! the summation of Kahan, Babuška and Neumaier.
+//! Aggregates over the rows of a window.
+//!
+//! An aggregate's input from a row is computed once, when the row enters the window ([`Cells`]), and the
+//! aggregate follows the window: a row that enters is added, one that leaves is taken away. So an
+//! evaluation costs the change and not the length of the window. Sums are exact (`crate::exact`), so a
+//! running sum is the sum of the window to the bit. The least and the greatest are the ends of a queue
+//! of the rows that may still become it.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::datum::{Datum, Evaluated, NotCompilable};
 use super::expression::{Expression, Scope};
+use crate::exact::{Deviation, Moments, Sum};
 
 /// An aggregate.
 #[derive(Debug, Clone)]
@@ -26,47 +32,185 @@ pub(super) enum Cell {
     Real(f64),
 }
 
-/// The cells of a window, oldest first.
+/// The cells of a window by arrival, oldest first, with the aggregates over them.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
-    /// The cells of each aggregate.
-    columns: Vec<VecDeque<Cell>>,
-    /// The number of rows.
-    rows: usize,
+    columns: Vec<Column>,
+    /// The numbers of the rows, ascending.
+    rows: VecDeque<u64>,
+}
+
+/// The cells of one aggregate, and the aggregate.
+#[derive(Debug)]
+struct Column {
+    cells: VecDeque<Cell>,
+    running: Running,
+}
+
+/// An aggregate that follows a window.
+#[derive(Debug)]
+enum Running {
+    Count(i64),
+    Sum(AggregateKind, Sum),
+    Deviation(Deviation, Moments),
+    /// Rows that are, or may become, the first of the extremes: none is better than the one before.
+    Extreme(Ordering, VecDeque<(u64, Cell)>),
 }
 
 impl Cells {
+    /// No rows, for these aggregates.
+    pub(super) fn new(aggregates: &[Aggregate]) -> Self {
+        let column = |aggregate: &Aggregate| Column {
+            cells: VecDeque::new(),
+            running: Running::new(aggregate.kind),
+        };
+        Self {
+            columns: aggregates.iter().map(column).collect(),
+            rows: VecDeque::new(),
+        }
+    }
+
     pub(super) fn rows(&self) -> usize {
-        self.rows
+        self.rows.len()
     }
 
-    pub(super) fn column(&self, aggregate: usize) -> impl Iterator<Item = Cell> {
-        self.columns.get(aggregate).into_iter().flatten().copied()
-    }
-
-    /// Adds the cells of a row.
-    pub(super) fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
-        for (index, cell) in row.into_iter().enumerate() {
-            if self.columns.len() == index {
-                self.columns.push(VecDeque::new());
-            }
-            self.columns[index].push_back(cell);
+    /// Adds the cells of the row `number`, which is newer than all others.
+    pub(super) fn push(
+        &mut self,
+        number: u64,
+        row: impl IntoIterator<Item = Cell>,
+    ) -> Result<(), NotCompilable> {
+        self.rows.push_back(number);
+        for (column, cell) in self.columns.iter_mut().zip(row) {
+            column.cells.push_back(cell);
+            column.running.add(number, cell)?;
         }
-        self.rows += 1;
+        Ok(())
     }
 
-    /// Removes the oldest row.
-    pub(super) fn pop(&mut self) {
-        self.rows = self.rows.saturating_sub(1);
+    /// Removes the row at a place.
+    pub(super) fn remove(&mut self, at: usize) -> Result<(), NotCompilable> {
+        let Some(number) = self.rows.remove(at) else {
+            return Ok(());
+        };
         for column in &mut self.columns {
-            column.pop_front();
+            if let Some(cell) = column.cells.remove(at)
+                && !column.running.remove(number, cell, at == 0)
+            {
+                column.running.restart();
+                for (number, cell) in self.rows.iter().zip(&column.cells) {
+                    column.running.add(*number, *cell)?;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Removes all rows.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.rows.clear();
+        for column in &mut self.columns {
+            column.cells.clear();
+            column.running.restart();
+        }
     }
+
+    /// The result of each aggregate.
+    pub(super) fn results(&self) -> Result<Vec<Datum<'static>>, NotCompilable> {
+        let columns = self.columns.iter();
+        columns.map(|column| column.running.result()).collect()
+    }
+}
+
+impl Running {
+    fn new(kind: AggregateKind) -> Self {
+        match kind {
+            AggregateKind::Rows | AggregateKind::Count => Self::Count(0),
+            AggregateKind::Extreme(wanted) => Self::Extreme(wanted, VecDeque::new()),
+            AggregateKind::Deviation(which) => Self::Deviation(which, Moments::default()),
+            kind => Self::Sum(kind, Sum::default()),
+        }
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Self::Count(count) => *count = 0,
+            Self::Sum(_, sum) => *sum = Sum::default(),
+            Self::Deviation(_, moments) => *moments = Moments::default(),
+            Self::Extreme(_, queue) => queue.clear(),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, number: u64, cell: Cell) -> Result<(), NotCompilable> {
+        match (self, cell) {
+            (_, Cell::Nothing) => {}
+            (Self::Count(count), _) => *count += 1,
+            (Self::Sum(_, sum), Cell::Integer(value)) => sum.add_integer(value),
+            (Self::Sum(_, sum), Cell::Real(value)) => sum.add_real(value),
+            (Self::Deviation(_, moments), Cell::Integer(value)) => moments.add(value as f64),
+            (Self::Deviation(_, moments), Cell::Real(value)) => moments.add(value),
+            (Self::Extreme(wanted, queue), cell) => {
+                while let Some((_, last)) = queue.back()
+                    && cell.order(*last)? == *wanted
+                {
+                    queue.pop_back();
+                }
+                queue.push_back((number, cell));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a row away, the first or another; returns whether that was possible without the others.
+    #[inline]
+    fn remove(&mut self, number: u64, cell: Cell, is_first: bool) -> bool {
+        match (self, cell) {
+            (_, Cell::Nothing) => {}
+            (Self::Count(count), _) => *count -= 1,
+            (Self::Sum(_, sum), Cell::Integer(value)) => sum.remove_integer(value),
+            (Self::Sum(_, sum), Cell::Real(value)) => sum.remove_real(value),
+            (Self::Deviation(_, moments), Cell::Integer(value)) => moments.remove(value as f64),
+            (Self::Deviation(_, moments), Cell::Real(value)) => moments.remove(value),
+            (Self::Extreme(_, queue), _) if is_first => {
+                if queue.front().is_some_and(|(first, _)| *first == number) {
+                    queue.pop_front();
+                }
+            }
+            // In the queue, it may have kept earlier ones out.
+            (Self::Extreme(_, queue), _) => {
+                return queue.binary_search_by_key(&number, |(it, _)| *it).is_err();
+            }
+        }
+        true
+    }
+
+    fn result(&self) -> Evaluated<'static> {
+        Ok(match self {
+            Self::Count(count) => Datum::Integer(*count),
+            Self::Sum(kind, sum) => return result_of_sum(*kind, sum),
+            Self::Deviation(which, moments) => result_of_moments(*which, moments),
+            Self::Extreme(_, queue) => {
+                let first = queue.front();
+                first.map_or(Datum::Null, |(_, cell)| cell.datum())
+            }
+        })
+    }
+}
+
+fn result_of_sum<'v>(kind: AggregateKind, sum: &Sum) -> Evaluated<'v> {
+    Ok(match kind {
+        AggregateKind::Total => Datum::real(sum.total()),
+        _ if sum.count() == 0 => Datum::Null,
+        AggregateKind::Average => Datum::real(sum.total() / sum.count() as f64),
+        _ if sum.has_reals() => Datum::real(sum.total()),
+        // Beyond 64 bits: SQLite says so.
+        _ => Datum::Integer(sum.integer().ok_or(NotCompilable)?),
+    })
+}
+
+fn result_of_moments<'v>(which: Deviation, moments: &Moments) -> Datum<'v> {
+    moments.finish(which).map_or(Datum::Null, Datum::real)
 }
 
 impl Aggregate {
@@ -93,6 +237,15 @@ impl Cell {
             Self::Real(number) => Datum::Real(number),
         }
     }
+
+    #[inline]
+    fn order(self, other: Self) -> Result<Ordering, NotCompilable> {
+        match (self, other) {
+            (Self::Real(one), Self::Real(two)) => one.partial_cmp(&two).ok_or(NotCompilable),
+            (Self::Integer(one), Self::Integer(two)) => Ok(one.cmp(&two)),
+            (one, two) => one.datum().order(&two.datum()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,13 +259,16 @@ pub(super) enum AggregateKind {
     /// The sum; zero without values, always real.
     Total,
     Average,
+    /// A variance or a standard deviation.
+    Deviation(Deviation),
     Extreme(Ordering),
 }
 
-/// An aggregate during its evaluation.
+/// An aggregate during one evaluation over all rows, where no cells are kept.
 pub(super) enum Accumulator<'v> {
     Count(i64),
     Sum(AggregateKind, Sum),
+    Deviation(Deviation, Moments),
     Extreme(Ordering, Datum<'v>),
 }
 
@@ -121,6 +277,7 @@ impl<'v> Accumulator<'v> {
         match kind {
             AggregateKind::Rows | AggregateKind::Count => Self::Count(0),
             AggregateKind::Extreme(wanted) => Self::Extreme(wanted, Datum::Null),
+            AggregateKind::Deviation(which) => Self::Deviation(which, Moments::default()),
             kind => Self::Sum(kind, Sum::default()),
         }
     }
@@ -140,8 +297,13 @@ impl<'v> Accumulator<'v> {
         match self {
             Self::Count(count) => *count += 1,
             Self::Sum(_, sum) => match value {
-                Datum::Integer(number) => sum.add_integer(number)?,
+                Datum::Integer(number) => sum.add_integer(number),
                 Datum::Real(number) => sum.add_real(number),
+                _ => return Err(NotCompilable),
+            },
+            Self::Deviation(_, moments) => match value {
+                Datum::Integer(number) => moments.add(number as f64),
+                Datum::Real(number) => moments.add(number),
                 _ => return Err(NotCompilable),
             },
             Self::Extreme(wanted, best) => {
@@ -153,155 +315,13 @@ impl<'v> Accumulator<'v> {
         Ok(())
     }
 
-    /// Adds cells, as [`Self::row`] and [`Self::add`] would.
-    pub(super) fn add_cells(
-        &mut self,
-        cells: impl Iterator<Item = Cell>,
-    ) -> Result<(), NotCompilable> {
-        match self {
-            Self::Count(count) => {
-                let counted = cells.filter(|cell| !matches!(cell, Cell::Nothing)).count();
-                *count += i64::try_from(counted).unwrap_or(i64::MAX);
-                Ok(())
-            }
-            Self::Sum(_, sum) => {
-                let mut whole = std::mem::take(sum);
-                for cell in cells {
-                    match cell {
-                        Cell::Nothing => {}
-                        Cell::Integer(number) => whole.add_integer(number)?,
-                        Cell::Real(number) => whole.add_real(number),
-                    }
-                }
-                *sum = whole;
-                Ok(())
-            }
-            Self::Extreme(wanted, _) => {
-                let best = extreme(*wanted, cells)?;
-                self.add(best.datum())
-            }
-        }
-    }
-
     /// The result.
     pub(super) fn finish(self) -> Evaluated<'v> {
         Ok(match self {
             Self::Count(count) => Datum::Integer(count),
             Self::Extreme(_, best) => best,
-            Self::Sum(AggregateKind::Total, sum) => Datum::real(sum.total()),
-            Self::Sum(_, sum) if sum.count == 0 => Datum::Null,
-            Self::Sum(AggregateKind::Average, sum) => Datum::real(sum.total() / sum.count as f64),
-            Self::Sum(_, sum) => match sum.real {
-                None => Datum::Integer(sum.integer),
-                Some(_) => Datum::real(sum.total()),
-            },
+            Self::Sum(kind, sum) => return result_of_sum(kind, &sum),
+            Self::Deviation(which, moments) => result_of_moments(which, &moments),
         })
-    }
-}
-
-/// The first of the least values, or the first of the greatest.
-fn extreme(wanted: Ordering, cells: impl Iterator<Item = Cell>) -> Result<Cell, NotCompilable> {
-    let mut best = Cell::Nothing;
-    for cell in cells {
-        let better = match (cell, best) {
-            (Cell::Nothing, _) => false,
-            (_, Cell::Nothing) => true,
-            (Cell::Real(one), Cell::Real(best)) if wanted.is_lt() => one < best,
-            (Cell::Real(one), Cell::Real(best)) => one > best,
-            (Cell::Integer(one), Cell::Integer(best)) => one.cmp(&best) == wanted,
-            (one, best) => one.datum().order(&best.datum())? == wanted,
-        };
-        if better {
-            best = cell;
-        }
-    }
-    Ok(best)
-}
-
-/// A sum: of integers until a real is added.
-#[derive(Debug, Default)]
-pub(crate) struct Sum {
-    count: i64,
-    integer: i64,
-    real: Option<Compensated>,
-}
-
-/// A sum of reals, with what was lost by rounding.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Compensated {
-    sum: f64,
-    error: f64,
-}
-
-/// Integers from here on are added in two parts, each exact as a double.
-const LARGE: u64 = 1 << 52;
-
-impl Sum {
-    pub(crate) fn add_integer(&mut self, number: i64) -> Result<(), NotCompilable> {
-        self.count += 1;
-        match &mut self.real {
-            // Whether a sum that is too large is an error depends on later values: SQLite decides.
-            None => self.integer = self.integer.checked_add(number).ok_or(NotCompilable)?,
-            Some(real) => real.add_integer(number),
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn add_real(&mut self, number: f64) {
-        self.count += 1;
-        let integer = self.integer;
-        let real = self
-            .real
-            .get_or_insert_with(|| Compensated::from_integer(integer));
-        real.add(number);
-    }
-
-    pub(crate) fn total(&self) -> f64 {
-        match self.real {
-            None => self.integer as f64,
-            Some(real) => real.total(),
-        }
-    }
-}
-
-impl Compensated {
-    fn from_integer(number: i64) -> Self {
-        let low = if number.unsigned_abs() >= LARGE {
-            number % 16384
-        } else {
-            0
-        };
-        Self {
-            sum: (number - low) as f64,
-            error: low as f64,
-        }
-    }
-
-    fn add_integer(&mut self, number: i64) {
-        if number.unsigned_abs() >= LARGE {
-            let low = number % 16384;
-            self.add((number - low) as f64);
-            self.add(low as f64);
-        } else {
-            self.add(number as f64);
-        }
-    }
-
-    pub(crate) fn total(&self) -> f64 {
-        match self.error.is_finite() {
-            true => self.sum + self.error,
-            false => self.sum,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn add(&mut self, number: f64) {
-        let sum = self.sum + number;
-        self.error += match self.sum.abs() > number.abs() {
-            true => (self.sum - sum) + number,
-            false => (number - sum) + self.sum,
-        };
-        self.sum = sum;
     }
 }

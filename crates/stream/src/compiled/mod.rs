@@ -17,10 +17,10 @@
 //!   ([`CompiledQuery::sqlite_evaluations`]).
 //! - A property test compares both paths (`tests/compiled_like_sqlite.rs`).
 //!
-//! An aggregate's input from a row is computed once; the aggregate is summed from the start at each
-//! evaluation: a running sum of doubles would differ from SQLite's.
+//! Aggregates follow the window: an evaluation costs the change, not the length of the window. Sums are
+//! exact on both paths, so a running one differs in no bit.
 
-pub(crate) mod aggregate;
+mod aggregate;
 mod datum;
 mod expression;
 mod like;
@@ -34,7 +34,7 @@ use crate::sqlite::{SqliteQuery, Targets, limit, row_bytes};
 use crate::{
     Arrival, Query, QueryError, QueryLimits, QuerySource, Row, StreamSchema, WindowChange,
 };
-use aggregate::{Accumulator, Cell, Cells};
+use aggregate::{Accumulator, Aggregate, Cell, Cells};
 use datum::{Datum, NotCompilable};
 use expression::{Expression, Scope};
 use resolve::Program;
@@ -47,8 +47,9 @@ const STEPS_A_NODE: u64 = 8;
 /// that might exceed SQLite's limit are left to SQLite.
 const TABLE_ROW_BYTES: usize = 8 << 10;
 
-/// Most aggregates whose inputs from each row are kept; reason: 16 bytes each, 13 MB for a window
-/// of 100,000 elements.
+/// Most aggregates that follow the window, with their inputs from each row; reason: 16 to 40 bytes each
+/// in a row, at most 32 MB for a window of 100,000 elements. A statement with more is evaluated over the
+/// whole window each time.
 const CELLS_A_ROW_MAX: usize = 8;
 
 /// A compiled statement over the window of one source.
@@ -123,9 +124,11 @@ impl CompiledQuery {
         if uncertain.iter().any(is_constant) {
             return Err("it has a computation with constants that may fail".into());
         }
-        let keeps_cells = program.aggregates.as_ref().is_some_and(|aggregates| {
+        let keeps_cells = |aggregates: &&Vec<Aggregate>| {
             aggregates.len() <= CELLS_A_ROW_MAX && aggregates.iter().all(|one| one.fits_cells)
-        });
+        };
+        let cells = program.aggregates.as_ref().filter(keeps_cells);
+        let cells = cells.map(|aggregates| Cells::new(aggregates));
         let (uncertain_totals, uncertain) = uncertain.into_iter().partition(has_aggregate);
         Ok(Self {
             program,
@@ -136,7 +139,7 @@ impl CompiledQuery {
             cost_a_row: nodes + 4,
             fields: source.schema.fields.len(),
             held: VecDeque::new(),
-            cells: keeps_cells.then(Cells::default),
+            cells,
             sqlite: SqliteFallback {
                 sources: sources.to_vec(),
                 statement: statement.to_owned(),
@@ -149,16 +152,47 @@ impl CompiledQuery {
         })
     }
 
+    /// The same statement over no elements.
+    pub(crate) fn fresh(&self) -> Self {
+        let aggregates = self.program.aggregates.as_deref();
+        Self {
+            program: self.program.clone(),
+            uncertain: self.uncertain.clone(),
+            uncertain_totals: self.uncertain_totals.clone(),
+            targets: self.targets.clone(),
+            limits: self.limits,
+            cost_a_row: self.cost_a_row,
+            fields: self.fields,
+            held: VecDeque::new(),
+            cells: aggregates.filter(|_| self.cells.is_some()).map(Cells::new),
+            sqlite: SqliteFallback {
+                sources: self.sqlite.sources.clone(),
+                statement: self.sqlite.statement.clone(),
+                output: self.sqlite.output.clone(),
+                query: None,
+                fed: BTreeSet::new(),
+                stale: BTreeSet::new(),
+                evaluations: 0,
+            },
+        }
+    }
+
     /// The number of evaluations that SQLite made, because the compiled path could not.
     #[must_use]
     pub fn sqlite_evaluations(&self) -> u64 {
         self.sqlite.evaluations
     }
 
-    /// Approximate operations of an evaluation of the current window, of some ten nanoseconds each.
+    /// Approximate operations of an evaluation of the current window, of some ten nanoseconds each:
+    /// aggregates that follow the window cost the rows that are new.
     #[must_use]
     pub fn cost(&self) -> u64 {
-        let rows = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
+        let known = self.cells.as_ref().map_or(0, Cells::rows);
+        self.cost_of(self.held.len().saturating_sub(known))
+    }
+
+    fn cost_of(&self, rows: usize) -> u64 {
+        let rows = u64::try_from(rows).unwrap_or(u64::MAX);
         rows.saturating_add(1).saturating_mul(self.cost_a_row)
     }
 
@@ -175,12 +209,12 @@ impl CompiledQuery {
             match self.held.front() {
                 Some(first) if first.number == *number => {
                     self.held.pop_front();
-                    self.cells.iter_mut().for_each(Cells::pop);
+                    self.forget(0);
                 }
                 _ => {
                     if let Ok(at) = self.held.binary_search_by_key(number, |a| a.number) {
                         self.held.remove(at);
-                        self.cells.iter_mut().for_each(Cells::clear);
+                        self.forget(at);
                     }
                 }
             }
@@ -204,9 +238,19 @@ impl CompiledQuery {
         }
     }
 
+    /// Takes a removed row out of the aggregates.
+    fn forget(&mut self, at: usize) {
+        if let Some(cells) = &mut self.cells
+            && cells.remove(at).is_err()
+        {
+            cells.clear();
+        }
+    }
+
     /// The result rows for the current window.
     fn rows(&mut self) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
-        if self.cost().saturating_mul(STEPS_A_NODE) > self.limits.steps {
+        let steps = self.cost_of(self.held.len());
+        if steps.saturating_mul(STEPS_A_NODE) > self.limits.steps {
             return Err(NotCompilable);
         }
         match &self.program.aggregates {
@@ -249,38 +293,17 @@ impl CompiledQuery {
         cells: Option<&mut Cells>,
     ) -> Result<Result<Vec<Row>, QueryError>, NotCompilable> {
         let aggregates = self.program.aggregates.as_deref().unwrap_or_default();
-        let made = aggregates.iter().map(|one| Accumulator::new(one.kind));
-        let mut accumulators: Vec<Accumulator<'_>> = made.collect();
-        if let Some(cells) = cells {
-            for arrival in self.held.range(cells.rows()..) {
-                let scope = self.scope(Some(arrival), &[]);
-                let mut row = [Cell::Nothing; CELLS_A_ROW_MAX];
-                if self.counts(scope)? {
-                    for (cell, aggregate) in row.iter_mut().zip(aggregates) {
-                        *cell = aggregate.cell(scope)?;
-                    }
+        let results = match cells {
+            Some(cells) => {
+                let followed = self.follow(aggregates, cells);
+                if followed.is_err() {
+                    // A row may have been added in part.
+                    cells.clear();
                 }
-                cells.push(row.into_iter().take(aggregates.len()));
+                followed?
             }
-            for (index, accumulator) in accumulators.iter_mut().enumerate() {
-                accumulator.add_cells(cells.column(index))?;
-            }
-        } else {
-            for arrival in &self.held {
-                let scope = self.scope(Some(arrival), &[]);
-                if !self.counts(scope)? {
-                    continue;
-                }
-                for (accumulator, aggregate) in accumulators.iter_mut().zip(aggregates) {
-                    match &aggregate.argument {
-                        None => accumulator.row(),
-                        Some(argument) => accumulator.add(argument.evaluate(scope)?)?,
-                    }
-                }
-            }
-        }
-        let results = accumulators.into_iter().map(Accumulator::finish);
-        let results = results.collect::<Result<Vec<_>, _>>()?;
+            None => self.aggregate(aggregates)?,
+        };
         let scope = self.scope(None, &results);
         for expression in &self.uncertain_totals {
             expression.evaluate(scope)?;
@@ -296,6 +319,47 @@ impl CompiledQuery {
             return Ok(Err(limit("rows", 0)));
         }
         Ok(Ok(vec![row]))
+    }
+
+    /// Adds the rows that are not yet in `cells`; returns the aggregates.
+    fn follow(
+        &self,
+        aggregates: &[Aggregate],
+        cells: &mut Cells,
+    ) -> Result<Vec<Datum<'static>>, NotCompilable> {
+        for arrival in self.held.range(cells.rows()..) {
+            let scope = self.scope(Some(arrival), &[]);
+            let mut row = [Cell::Nothing; CELLS_A_ROW_MAX];
+            if self.counts(scope)? {
+                for (cell, aggregate) in row.iter_mut().zip(aggregates) {
+                    *cell = aggregate.cell(scope)?;
+                }
+            }
+            cells.push(arrival.number, row)?;
+        }
+        cells.results()
+    }
+
+    /// The aggregates over all rows.
+    fn aggregate<'s>(
+        &'s self,
+        aggregates: &'s [Aggregate],
+    ) -> Result<Vec<Datum<'s>>, NotCompilable> {
+        let made = aggregates.iter().map(|one| Accumulator::new(one.kind));
+        let mut accumulators: Vec<Accumulator<'_>> = made.collect();
+        for arrival in &self.held {
+            let scope = self.scope(Some(arrival), &[]);
+            if !self.counts(scope)? {
+                continue;
+            }
+            for (accumulator, aggregate) in accumulators.iter_mut().zip(aggregates) {
+                match &aggregate.argument {
+                    None => accumulator.row(),
+                    Some(argument) => accumulator.add(argument.evaluate(scope)?)?,
+                }
+            }
+        }
+        accumulators.into_iter().map(Accumulator::finish).collect()
     }
 
     fn scope<'s>(&self, row: Option<&'s Arrival>, aggregates: &'s [Datum<'s>]) -> Scope<'s> {

@@ -8,6 +8,7 @@ use super::aggregate::{Aggregate, AggregateKind};
 use super::expression::{Arithmetic, CastTo, Column, Comparison, Expression};
 use super::like::Pattern;
 use super::syntax::{Item, Select, Syntax};
+use crate::exact::Deviation;
 use crate::sqlite::{MATHEMATICS, MATHEMATICS_OF_TWO};
 use crate::{FieldType, QuerySource, RESERVED_COLUMNS, Value, column_name};
 
@@ -60,6 +61,7 @@ struct Known {
 type Resolved = Result<Known, String>;
 
 /// The result of a statement.
+#[derive(Clone)]
 pub(super) struct Program {
     /// An expression for each column of the result.
     pub(super) columns: Vec<Expression>,
@@ -480,6 +482,9 @@ impl Resolver<'_> {
     }
 
     fn call_of_one(&mut self, name: &str, inner: &Syntax) -> Resolved {
+        if let Some(which) = Deviation::of(name) {
+            return self.aggregate(AggregateKind::Deviation(which), Some(inner));
+        }
         match name {
             "abs" => {
                 let inner = self.within(inner, NUMBER, name)?;
@@ -534,7 +539,9 @@ impl Resolver<'_> {
         let kinds = match kind {
             AggregateKind::Rows | AggregateKind::Count => INTEGER,
             AggregateKind::Sum => NUMBER,
-            AggregateKind::Total | AggregateKind::Average => NULL.or(REAL),
+            AggregateKind::Total | AggregateKind::Average | AggregateKind::Deviation(_) => {
+                NULL.or(REAL)
+            }
             AggregateKind::Extreme(_) => kinds.or(NULL),
         };
         let expression = Expression::Aggregate(self.aggregates.len());

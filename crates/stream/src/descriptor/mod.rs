@@ -44,7 +44,10 @@ pub use error::{DescriptorError, DescriptorFault};
 pub use raw::descriptor_json_schema;
 pub use statement::WRAPPER;
 
-use crate::{BindingPolicy, Extent, LatePolicy, Retention, StreamSchema, Value};
+use crate::{
+    BindingPolicy, EarlyPolicy, Extent, LatePolicy, Retention, StreamSchema, Timing, Value,
+    WindowClock,
+};
 
 /// Maximum number of sources of a statement. 16: SQLite joins at most 64 tables, a person far
 /// fewer.
@@ -52,6 +55,13 @@ pub const SOURCES_MAX: usize = 16;
 
 /// Maximum number of statements of a virtual sensor. 64: descriptors with 44 are in use.
 pub const STATEMENTS_MAX: usize = 64;
+
+/// Maximum number of keys of a source with a window for each. 100,000: as many as there may be elements
+/// in all its windows.
+pub const KEYS_MAX: usize = crate::WINDOW_ELEMENTS_MAX;
+
+/// Number of keys of such a source by default. 1,000: beds of a large hospital, or nodes of a site.
+pub const KEYS: usize = 1_000;
 
 /// Maximum length of a descriptor in bytes. 256 KiB: the statement has at most 32.
 pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
@@ -113,6 +123,28 @@ pub struct Source {
     pub slide: Extent,
     /// The treatment of late elements.
     pub late: LatePolicy,
+    /// The use of time.
+    pub timing: Timing,
+    /// A window for each key, if given.
+    pub per: Option<PerKey>,
+}
+
+impl Source {
+    /// Whether turns of its slide are evaluated as a whole, so that elements wait for their end.
+    #[must_use]
+    pub fn has_turns(&self) -> bool {
+        let is_of_time = matches!(self.slide, Extent::Time(_));
+        is_of_time && (self.timing.clock == WindowClock::Node || self.timing.wait.is_some())
+    }
+}
+
+/// A window for each key of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerKey {
+    /// The column whose value is the key: `key`, or a field of type text, integer or boolean.
+    pub column: String,
+    /// Most keys; of more, the least recently used is dropped with its window.
+    pub keys: usize,
 }
 
 /// The streams of a source.
@@ -173,6 +205,17 @@ impl Source {
 }
 
 impl Descriptor {
+    /// The name of the stream of dead letters, if a source wants one.
+    #[must_use]
+    pub fn dead_letters(&self) -> Option<String> {
+        let wants = |source: &Source| {
+            source.late == LatePolicy::DeadLetter || source.timing.early == EarlyPolicy::DeadLetter
+        };
+        let stream = &self.output.stream;
+        let wanted = self.sources.iter().any(wants);
+        wanted.then(|| format!("{stream}.dead-letters"))
+    }
+
     /// Reads a descriptor; `file` names it in errors.
     ///
     /// # Errors

@@ -17,11 +17,13 @@ use super::about::{self, RawCommand, RawFact};
 use super::error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 use super::statement::{self, RawStatement, TABLE_SUFFIX, WRAPPER};
 use super::{
-    DESCRIPTOR_BYTES_MAX, Descriptor, Output, SOURCES_MAX, Selection, Source, StreamQuery,
+    DESCRIPTOR_BYTES_MAX, Descriptor, KEYS, KEYS_MAX, Output, PerKey, SOURCES_MAX, Selection,
+    Source, StreamQuery,
 };
 use crate::{
-    BindingPolicy, Extent, Field, FieldType, LatePolicy, QueryError, RESERVED_COLUMNS, Retention,
-    SchemaError, StreamSchema, check_name,
+    AHEAD, BindingPolicy, EarlyPolicy, Extent, Field, FieldType, LatePolicy, QueryError,
+    RESERVED_COLUMNS, Retention, SchemaError, StreamSchema, Timing, WINDOW_ELEMENTS_MAX,
+    WindowClock, check_name,
 };
 
 /// A virtual sensor.
@@ -69,10 +71,16 @@ pub(super) struct RawSource {
     query: Option<Spanned<RawQuery>>,
     /// Take one matching stream (the earliest registered), or all. Default: one.
     bind: Option<RawPolicy>,
-    /// The content of the window: a number of elements, or a time such as "8s". Default: 1.
-    window: Option<RawExtent>,
+    /// The content of the window: at most 100,000 elements, or a time such as "8s". Default: 1.
+    #[schemars(with = "Option<WindowSchema>")]
+    window: Option<Spanned<RawExtent>>,
     /// The interval of evaluation: a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
+    /// The clock of times: the elements' source times, or the node's clock. Default: source.
+    clock: Option<RawClock>,
+    /// Evaluate a slide of time as a whole, this long after its end. Default: with the clock `source`, at
+    /// the first element of the slide; with `node`, "1s" after its end.
+    wait: Option<RawDuration>,
     /// The treatment of late elements. Default: insert.
     late: Option<RawLate>,
     /// The share of the elements that are used, above 0 and at most 1. Default: 1.
@@ -81,6 +89,16 @@ pub(super) struct RawSource {
     /// One SELECT over the window, which it calls `wrapper`; the statement reads its result.
     #[schemars(with = "Option<String>")]
     sql: Option<Spanned<String>>,
+    /// How far a source time may be after the time of receipt. Default: "1m".
+    ahead: Option<RawDuration>,
+    /// The treatment of elements that are further ahead. Default: drop.
+    early: Option<RawEarly>,
+    /// Use only the first of several elements of a stream with equal times. Default: false.
+    unique_times: Option<bool>,
+    /// A window for each value of this column: `key`, or a field. Default: one window.
+    per: Option<String>,
+    /// Most keys with `per`; of more, the least recently used is dropped. Default: 1000.
+    keys: Option<usize>,
 }
 
 /// The criteria of a stream; all that are given must hold.
@@ -116,6 +134,23 @@ enum RawPolicy {
 enum RawLate {
     Insert,
     Drop,
+    DeadLetter,
+}
+
+/// The treatment of elements that are too far ahead of the clock.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawEarly {
+    Drop,
+    DeadLetter,
+}
+
+/// The clock of a window.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum RawClock {
+    Source,
+    Node,
 }
 
 /// The treatment of elements with a field that is null.
@@ -198,6 +233,9 @@ enum RawType {
 
 struct RawExtent(Extent);
 
+/// The extent of a window, for the JSON Schema.
+struct WindowSchema;
+
 pub(super) struct RawDuration(pub(super) Duration);
 
 /// The JSON Schema of descriptors, for editors.
@@ -219,7 +257,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
     let (statements, sources) = statement::statements(place, raw.statement, raw.source, sql)?;
     let name = raw.name.into_inner();
     let output = output(place, raw.output, &name)?;
-    Ok(Descriptor {
+    let descriptor = Descriptor {
         name,
         description: raw.description,
         is_protected: raw.protected,
@@ -228,7 +266,15 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
         sources,
         statements,
         output,
-    })
+    };
+    if let Some(letters) = descriptor.dead_letters() {
+        check_name(&letters).map_err(|error| {
+            let fault = DescriptorFault::Value;
+            let hint = Some("shorten the name of the output stream".to_owned());
+            place.error(fault, 0, "output.stream", error.to_string(), hint)
+        })?;
+    }
+    Ok(descriptor)
 }
 
 fn stream_name(place: Place<'_>, key: &str, name: &Spanned<String>) -> Result<(), DescriptorError> {
@@ -325,6 +371,36 @@ fn source(
     if let Some(sql) = &raw.sql {
         statement::check_own(place, &key("sql"), sql)?;
     }
+    let slide = raw.slide.map_or(Extent::Count(1), |extent| extent.0);
+    let window = raw.window.as_ref().map(|window| window.get_ref().0);
+    if let (Some(Extent::Count(count)), Some(window)) = (window, &raw.window)
+        && count > WINDOW_ELEMENTS_MAX
+    {
+        let message = format!("a window holds at most {WINDOW_ELEMENTS_MAX} elements, not {count}");
+        let hint = Some("use a smaller window, or aggregate in two sensors".to_owned());
+        let at = window.span().start;
+        return Err(place.error(DescriptorFault::Value, at, key("window"), message, hint));
+    }
+    let is_of_time = matches!(slide, Extent::Time(_));
+    let needs_time = match (raw.clock, &raw.wait) {
+        (_, Some(_)) => Some("wait"),
+        (Some(RawClock::Node), None) => Some("clock"),
+        _ => None,
+    };
+    if let Some(name) = needs_time.filter(|_| !is_of_time) {
+        let message = format!("`{name}` needs a slide of time");
+        let hint = Some("write, for example, slide = \"10s\"".to_owned());
+        return Err(place.error(DescriptorFault::Value, start, key(name), message, hint));
+    }
+    let keys = raw.keys.unwrap_or(KEYS);
+    if !(1..=KEYS_MAX).contains(&keys) || (raw.keys.is_some() && raw.per.is_none()) {
+        let message = match raw.per {
+            Some(_) => format!("{keys} is out of range: 1 to {KEYS_MAX} keys are allowed"),
+            None => "`keys` needs `per`".to_owned(),
+        };
+        let fault = DescriptorFault::Value;
+        return Err(place.error(fault, start, key("keys"), message, None));
+    }
     Ok(Source {
         alias: raw.alias.into_inner(),
         statement: 0,
@@ -335,13 +411,43 @@ fn source(
             Some(RawPolicy::All) => BindingPolicy::All,
             Some(RawPolicy::One) | None => BindingPolicy::One,
         },
-        window: raw.window.map_or(Extent::Count(1), |extent| extent.0),
-        slide: raw.slide.map_or(Extent::Count(1), |extent| extent.0),
+        window: window.unwrap_or(Extent::Count(1)),
+        slide,
         late: match raw.late {
             Some(RawLate::Drop) => LatePolicy::Drop,
+            Some(RawLate::DeadLetter) => LatePolicy::DeadLetter,
             Some(RawLate::Insert) | None => LatePolicy::Insert,
         },
+        timing: timing(&raw.clock, raw.wait, raw.ahead, raw.early, raw.unique_times),
+        per: raw.per.map(|column| PerKey { column, keys }),
     })
+}
+
+/// The default of `wait` on the node's clock: longer than an element takes from its receipt to a sensor.
+const WAIT_OF_NODE: Duration = Duration::from_secs(1);
+
+fn timing(
+    clock: &Option<RawClock>,
+    wait: Option<RawDuration>,
+    ahead: Option<RawDuration>,
+    early: Option<RawEarly>,
+    unique_times: Option<bool>,
+) -> Timing {
+    let wait = wait.map(|wait| wait.0);
+    let (clock, wait) = match clock {
+        Some(RawClock::Node) => (WindowClock::Node, Some(wait.unwrap_or(WAIT_OF_NODE))),
+        Some(RawClock::Source) | None => (WindowClock::Source, wait),
+    };
+    Timing {
+        clock,
+        wait,
+        ahead: ahead.map_or(AHEAD, |ahead| ahead.0),
+        early: match early {
+            Some(RawEarly::DeadLetter) => EarlyPolicy::DeadLetter,
+            Some(RawEarly::Drop) | None => EarlyPolicy::Drop,
+        },
+        unique_times: unique_times.unwrap_or(false),
+    }
 }
 
 fn stream_query(
@@ -494,11 +600,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The largest number of elements between two evaluations.
+const COUNT_MAX: usize = 1_000_000;
+
 fn count(number: i64) -> Result<Extent, String> {
     match usize::try_from(number) {
-        Ok(number) if (1..=1_000_000).contains(&number) => Ok(Extent::Count(number)),
+        Ok(number) if (1..=COUNT_MAX).contains(&number) => Ok(Extent::Count(number)),
         _ => Err(format!(
-            "{number} is out of range{HINT}a count is from 1 to 1000000"
+            "{number} is out of range{HINT}a count is from 1 to {COUNT_MAX}"
         )),
     }
 }
@@ -538,14 +647,27 @@ impl JsonSchema for RawExtent {
         "Extent".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A number of elements, or a time: 250ms, 10s, 5m, 1h, 7d.",
-            "oneOf": [
-                { "type": "integer", "minimum": 1, "maximum": 1_000_000 },
-                { "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)?$" }
-            ]
-        })
+        extent_schema(COUNT_MAX)
     }
+}
+
+impl JsonSchema for WindowSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Window".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        extent_schema(WINDOW_ELEMENTS_MAX)
+    }
+}
+
+fn extent_schema(count_max: usize) -> Schema {
+    json_schema!({
+        "description": "A number of elements, or a time: 250ms, 10s, 5m, 1h, 7d.",
+        "oneOf": [
+            { "type": "integer", "minimum": 1, "maximum": count_max },
+            { "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)?$" }
+        ]
+    })
 }
 
 impl JsonSchema for RawDuration {

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use super::bounds::{Bounds, Constant, column, width_ns};
 use super::time::bucket;
-use crate::compiled::aggregate::Compensated;
 use crate::compiled::syntax::{Grouped, Item, Syntax, parse_grouped};
+use crate::exact::Sum;
 use crate::store::records::{DOUBLE, Layout, RecordView, Records, Stored, malformed, read, skip};
 use crate::{FieldType, Quality, RESERVED_COLUMNS, StoreError, StreamSchema, Value, column_name};
 
@@ -280,7 +280,7 @@ impl AggregatePlan {
                 Err(error) => return Err(Failure::Store(error)),
             }
         }
-        if pass.is_beyond {
+        if pass.is_beyond || pass.has_integer_overflow(&self.outputs) {
             return Err(Failure::NotHere);
         }
         let (elements, numbers) = (pass.elements, pass.numbers());
@@ -343,7 +343,7 @@ impl Bucket {
 }
 
 /// Sums of a column within a bucket.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Stats {
     /// Values of whatever type.
     Counted { count: u64 },
@@ -351,13 +351,13 @@ enum Stats {
         count: u64,
         least: i64,
         greatest: i64,
-        sum: i64,
+        sum: i128,
     },
     Reals {
         count: u64,
         least: f64,
         greatest: f64,
-        sum: Compensated,
+        sum: Sum,
     },
 }
 
@@ -499,7 +499,7 @@ impl<'p> Pass<'p> {
                 _ => time,
             };
             let sums = self.operands[*operand].sums;
-            self.is_beyond |= !self.stats[begin + operand].add_integer(value, sums);
+            self.stats[begin + operand].add_integer(value, sums);
         }
     }
 
@@ -514,15 +514,11 @@ impl<'p> Pass<'p> {
         let stats = &mut self.stats[begin..begin + self.operands.len()];
         let mut rest = view.values;
         for step in &self.versions[view.version] {
-            let added = match *step {
-                Step::Skip => skip(rest).map(|after| (after, true)),
+            let after = match *step {
+                Step::Skip => skip(rest),
                 Step::Read(operand) => stats[operand].read(rest, &self.operands[operand]),
             };
-            let Some((after, is_within)) = added else {
-                return Err(malformed("a value"));
-            };
-            rest = after;
-            self.is_beyond |= !is_within;
+            rest = after.ok_or_else(|| malformed("a value"))?;
         }
         for operand in &self.reserved {
             let value = match self.operands[*operand].column {
@@ -531,9 +527,26 @@ impl<'p> Pass<'p> {
                 _ => view.source_time,
             };
             let sums = self.operands[*operand].sums;
-            self.is_beyond |= !stats[*operand].add_integer(value, sums);
+            stats[*operand].add_integer(value, sums);
         }
         Ok(())
+    }
+
+    /// Whether a sum of integers that is asked for has more than 64 bits.
+    fn has_integer_overflow(&self, outputs: &[Output]) -> bool {
+        let of_sum = |output: &Output| match *output {
+            Output::Of(Kind::Sum, operand) => Some(operand),
+            _ => None,
+        };
+        let is_beyond = |stats: &Stats| match stats {
+            Stats::Integers { sum, .. } => i64::try_from(*sum).is_err(),
+            _ => false,
+        };
+        let mut operands = outputs.iter().filter_map(of_sum);
+        operands.any(|operand| {
+            let stats = self.stats.iter().skip(operand);
+            stats.step_by(self.operands.len()).any(is_beyond)
+        })
     }
 
     /// A row for each group, in the order of their buckets.
@@ -575,7 +588,7 @@ impl Stats {
                 count,
                 least: f64::INFINITY,
                 greatest: f64::NEG_INFINITY,
-                sum: Compensated::default(),
+                sum: Sum::default(),
             },
             Column::Field(_, FieldType::Text | FieldType::Bytes | FieldType::Samples) => {
                 Self::Counted { count }
@@ -589,10 +602,9 @@ impl Stats {
         }
     }
 
-    /// Adds the value at the beginning of `bytes`; what follows it, and whether the sum does not
-    /// overflow.
+    /// Adds the value at the beginning of `bytes`; returns the bytes after it.
     #[inline]
-    fn read<'b>(&mut self, bytes: &'b [u8], operand: &Operand) -> Option<(&'b [u8], bool)> {
+    fn read<'b>(&mut self, bytes: &'b [u8], operand: &Operand) -> Option<&'b [u8]> {
         if let Self::Reals {
             count,
             least,
@@ -613,17 +625,17 @@ impl Stats {
                     *greatest = value;
                 }
                 if operand.sums {
-                    sum.add(value);
+                    sum.add_real(value);
                 }
             }
-            return Some((rest, true));
+            return Some(rest);
         }
         let (value, rest) = read(bytes)?;
         let Column::Field(_, field_type) = operand.column else {
             return None;
         };
-        let is_within = match (value, field_type) {
-            (Stored::Null, _) => true,
+        match (value, field_type) {
+            (Stored::Null, _) => {}
             (Stored::Integer(value), FieldType::Integer) => self.add_integer(value, operand.sums),
             (Stored::Boolean(value), FieldType::Boolean) => {
                 self.add_integer(i64::from(value), operand.sums)
@@ -631,38 +643,31 @@ impl Stats {
             (Stored::Text(_), FieldType::Text)
             | (Stored::Bytes(_), FieldType::Bytes)
             | (Stored::Samples(_), FieldType::Samples) => match self {
-                Self::Counted { count } => {
-                    *count += 1;
-                    true
-                }
+                Self::Counted { count } => *count += 1,
                 _ => return None,
             },
             _ => return None,
-        };
-        Some((rest, is_within))
+        }
+        Some(rest)
     }
 
-    /// Whether the sum, if it is wanted, does not overflow.
+    /// Adds an integer, to the sum only if that is wanted.
     #[inline]
-    fn add_integer(&mut self, value: i64, sums: bool) -> bool {
-        let Self::Integers {
+    fn add_integer(&mut self, value: i64, sums: bool) {
+        if let Self::Integers {
             count,
             least,
             greatest,
             sum,
         } = self
-        else {
-            return false;
-        };
-        *count += 1;
-        *least = (*least).min(value);
-        *greatest = (*greatest).max(value);
-        if !sums {
-            return true;
+        {
+            *count += 1;
+            *least = (*least).min(value);
+            *greatest = (*greatest).max(value);
+            if sums {
+                *sum += i128::from(value);
+            }
         }
-        let added = sum.checked_add(value);
-        *sum = added.unwrap_or(0);
-        added.is_some()
     }
 
     fn value(&self, kind: Kind) -> Value {
@@ -680,7 +685,9 @@ impl Stats {
             (Kind::Total, Self::Integers { sum, .. }) => real(*sum as f64),
             (Kind::Total, Self::Reals { sum, .. }) => real(sum.total()),
             _ if count == 0 => Value::Null,
-            (Kind::Sum, Self::Integers { sum, .. }) => Value::Integer(*sum),
+            (Kind::Sum, Self::Integers { sum, .. }) => {
+                i64::try_from(*sum).map_or(Value::Null, Value::Integer)
+            }
             (Kind::Sum, Self::Reals { sum, .. }) => real(sum.total()),
             (Kind::Average, Self::Integers { sum, .. }) => real(*sum as f64 / count as f64),
             (Kind::Average, Self::Reals { sum, .. }) => real(sum.total() / count as f64),

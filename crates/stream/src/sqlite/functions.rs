@@ -3,7 +3,7 @@
 //! SQLite's `instr`, `replace` and `trim` with a set take time in the product of their arguments'
 //! lengths, within one step that nothing can interrupt: here they are linear, or bound the set.
 
-use rusqlite::functions::{Aggregate, Context, FunctionFlags};
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, Result};
 
@@ -59,7 +59,7 @@ pub(super) fn register(connection: &Connection, length: i32) -> Result<()> {
     }
     connection.create_scalar_function("pi", 0, flags, |_| Ok(std::f64::consts::PI))?;
     super::in_unit::register(connection, flags)?;
-    connection.create_aggregate_function("stddev", 1, flags, Deviation)?;
+    super::sums::register(connection)?;
     super::time::register(connection, flags)?;
     super::dialects::register(connection, flags)?;
     connection.create_scalar_function("instr", 2, flags, instr)?;
@@ -151,35 +151,4 @@ fn trim(context: &Context<'_>, start: bool, end: bool) -> Result<Option<String>>
         rest = rest.trim_end_matches(&set[..]);
     }
     Ok(Some(rest.to_owned()))
-}
-
-/// Standard deviation of a sample, by Welford's recurrence.
-struct Deviation;
-
-#[derive(Default)]
-struct Moments {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Aggregate<Moments, Option<f64>> for Deviation {
-    fn init(&self, _: &mut Context<'_>) -> Result<Moments> {
-        Ok(Moments::default())
-    }
-
-    fn step(&self, context: &mut Context<'_>, moments: &mut Moments) -> Result<()> {
-        if let Some(number) = number(context, 0) {
-            moments.count += 1.0;
-            let distance = number - moments.mean;
-            moments.mean += distance / moments.count;
-            moments.squares += distance * (number - moments.mean);
-        }
-        Ok(())
-    }
-
-    fn finalize(&self, _: &mut Context<'_>, moments: Option<Moments>) -> Result<Option<f64>> {
-        let enough = moments.filter(|moments| moments.count > 1.0);
-        Ok(enough.map(|moments| (moments.squares / (moments.count - 1.0)).sqrt()))
-    }
 }

@@ -31,6 +31,7 @@ mod in_unit;
 mod names;
 mod rows;
 mod sandbox;
+mod sums;
 mod tables;
 mod time;
 mod view;

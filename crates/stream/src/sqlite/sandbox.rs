@@ -121,6 +121,8 @@ const FUNCTIONS: &[&str] = &[
     "sin",
     "sqrt",
     "stddev",
+    "stddev_pop",
+    "stddev_samp",
     "strftime",
     "string_agg",
     "substr",
@@ -138,6 +140,9 @@ const FUNCTIONS: &[&str] = &[
     "unixepoch",
     "unlikely",
     "upper",
+    "var_pop",
+    "var_samp",
+    "variance",
 ];
 
 /// Whether a statement may call the function of this name, in lower case.

@@ -406,9 +406,7 @@ impl Writer<'_> {
 
     fn aggregate(&mut self, depth: usize) -> String {
         self.aggregates = false;
-        let name = *self
-            .seed
-            .one(&["count", "sum", "total", "avg", "min", "max", "count(*)"]);
+        let name = *self.seed.one(&AGGREGATES);
         let depth = depth.min(2);
         let written = match name {
             "count(*)" => name.to_owned(),
@@ -419,6 +417,23 @@ impl Writer<'_> {
         written
     }
 }
+
+/// The aggregates that are compiled.
+const AGGREGATES: [&str; 13] = [
+    "count",
+    "sum",
+    "total",
+    "avg",
+    "min",
+    "max",
+    "count(*)",
+    "stddev",
+    "stddev_samp",
+    "stddev_pop",
+    "variance",
+    "var_samp",
+    "var_pop",
+];
 
 fn statement(seed: &mut Seed, source: &StreamSchema) -> (String, usize) {
     let mut columns: Vec<(String, char)> = [
@@ -536,7 +551,7 @@ fn run(number: u64, reasons: &mut BTreeMap<String, u32>) {
     let mut window = Window::new(extent, LatePolicy::Insert, WindowLimits::default());
     for step in 0..12 {
         let element = element(&mut seed, &source, step + 1);
-        window.push("ward.s".into(), element);
+        let _ = window.push("ward.s".into(), element);
         if step == 7 && seed.chance(20) {
             window.remove_stream("ward.s");
         }
@@ -673,6 +688,78 @@ fn sums_are_those_of_sqlite() {
         assert!(same(&one, &two), "{one:?}, SQLite {two:?}");
     }
     assert_eq!(planned.sqlite_evaluations(), 0);
+}
+
+/// Aggregates that follow a window, against SQLite over the whole window each time.
+#[test]
+fn aggregates_that_follow_a_window_are_those_over_all_of_it() {
+    let schema = StreamSchema {
+        fields: vec![
+            field("d".into(), FieldType::Double),
+            field("i".into(), FieldType::Integer),
+        ],
+        key: None,
+    };
+    let sources = [QuerySource {
+        alias: "s".into(),
+        schema: schema.clone(),
+        value: None,
+    }];
+    let columns = AGGREGATES.iter().filter(|name| **name != "count(*)");
+    let columns: Vec<String> = columns
+        .flat_map(|name| {
+            [
+                format!("{name}(d)"),
+                format!("{name}(i)"),
+                format!("{name}(iif(i > 2, i, d))"),
+            ]
+        })
+        .collect();
+    for seed_number in 0..25 {
+        let mut seed = Seed(900 + seed_number);
+        // At most eight are kept.
+        let width = 1 + seed.below(8);
+        let chosen: Vec<String> = (0..width)
+            .map(|at| format!("{} as c{at}", seed.one(&columns)))
+            .collect();
+        let text = format!("select {} from s where quality <> 'bad'", chosen.join(", "));
+        let output = StreamSchema {
+            fields: (0..width)
+                .map(|at| field(format!("c{at}"), FieldType::Double))
+                .collect(),
+            key: None,
+        };
+        let limits = QueryLimits::default();
+        let mut planned = PlannedQuery::new(&sources, &text, &output, limits).expect(&text);
+        assert_eq!(planned.plan(), &QueryPlan::Compiled, "{text}");
+        let extent = match seed.chance(50) {
+            true => Extent::Count(1 + seed.below(40)),
+            false => Extent::Time(Duration::from_nanos(1 + seed.below(200) as u64)),
+        };
+        let mut window = Window::new(extent, LatePolicy::Insert, WindowLimits::default());
+        for step in 0..120 {
+            let element = element(&mut seed, &schema, step + 1);
+            let _ = window.push("ward.s".into(), element);
+            if step == 70 && seed.chance(20) {
+                window.remove_stream("ward.s");
+            }
+            if !seed.chance(70) {
+                continue;
+            }
+            let one = planned.evaluate(&[window.take_change()]);
+            let mut fresh = SqliteQuery::new(&sources, &text, &output, limits).expect(&text);
+            let whole = WindowChange {
+                added: window.elements().cloned().collect(),
+                removed: vec![],
+            };
+            let two = fresh.evaluate(&[whole]);
+            assert!(
+                same(&one, &two),
+                "seed {seed_number}: {text}\nover {:?}\ncompiled {one:?}\nSQLite   {two:?}",
+                window.elements().map(|a| &a.element).collect::<Vec<_>>(),
+            );
+        }
+    }
 }
 
 #[test]

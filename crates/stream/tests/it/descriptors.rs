@@ -83,6 +83,12 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("window = \"8s\"", "window = \"8 sec\"", (7, 10), "window", "is not a time", "10s"),
         ("window = \"8s\"", "window = \"0s\"", (7, 10), "window", "out of range", "above zero"),
         ("window = 10", "window = 0", (15, 10), "window", "out of range", "from 1"),
+        ("window = 10", "window = 1000000", (15, 10), "source[1].window", "at most 100000 elements, not 1000000", "smaller"),
+        ("window = 10", "window = 10\nwait = \"1s\"", (11, 1), "source[1].wait", "needs a slide of time", "10s"),
+        ("window = 10", "window = 10\nclock = \"node\"", (11, 1), "source[1].clock", "needs a slide of time", "10s"),
+        ("window = 10", "window = 10\nkeys = 5", (11, 1), "source[1].keys", "needs `per`", ""),
+        ("window = 10", "window = 10\nper = \"key\"\nkeys = 0", (11, 1), "source[1].keys", "out of range", ""),
+        ("window = 10", "window = 10\nclock = \"nod\"", (16, 9), "clock", "not one of source, node", "`node`"),
         ("window = 10", "window = 1.5", (15, 10), "window", "a number of elements", ""),
         ("window = 10", "window = -1", (15, 10), "window", "out of range", "from 1"),
         ("slide = \"1s\"", "slide = true", (8, 9), "slide", "invalid type: boolean", ""),
@@ -135,7 +141,7 @@ fn the_examples_of_the_reference_are_right_and_it_names_every_key() {
     let examples: Vec<&str> = blocks
         .filter_map(|block| block.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 6);
     // One is a part of a descriptor.
     for example in examples.iter().filter(|it| it.starts_with("name")) {
         if let Err(error) = Descriptor::parse("virtual-sensors.md", example) {
@@ -209,6 +215,14 @@ fn the_json_schema_knows_every_key() {
         "sql",
         "late",
         "bind",
+        "dead_letter",
+        "clock",
+        "wait",
+        "ahead",
+        "early",
+        "unique_times",
+        "per",
+        "keys",
     ] {
         assert!(text.contains(key), "{key}");
     }

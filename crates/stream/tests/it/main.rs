@@ -12,6 +12,7 @@ mod retention;
 mod sqlite_windows;
 mod statements;
 mod stored_streams;
+mod turns_and_keys;
 mod virtual_sensor;
 mod whole_answers;
 mod windows;

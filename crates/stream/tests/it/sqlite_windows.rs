@@ -100,7 +100,7 @@ proptest! {
                 values: vec![value; samples],
             };
             let values = vec![Value::Double(value), Value::Samples(samples)];
-            window.push("ward.s".into(), element(number as u64 + 1, time, values));
+            let _ = window.push("ward.s".into(), element(number as u64 + 1, time, values));
             if !look {
                 continue;
             }

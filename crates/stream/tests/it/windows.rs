@@ -31,6 +31,8 @@ struct Naive {
     extent: Extent,
     late: LatePolicy,
     limits: WindowLimits,
+    unique_times: bool,
+    equal_times: u64,
     held: Vec<(i64, u64, Arc<StreamElement>)>,
     newest: Option<i64>,
     next: u64,
@@ -42,10 +44,14 @@ struct Naive {
 impl Naive {
     fn push(&mut self, element: Arc<StreamElement>) {
         let time = element.source_time.0;
+        if self.unique_times && self.held.iter().any(|(other, _, _)| *other == time) {
+            self.equal_times += 1;
+            return;
+        }
         let outside = match (self.late, self.extent, self.newest) {
             (_, _, None) => false,
             (_, _, Some(newest)) if time >= newest => false,
-            (LatePolicy::Drop, _, _) => true,
+            (LatePolicy::Drop | LatePolicy::DeadLetter, _, _) => true,
             (_, Extent::Time(length), Some(newest)) => time <= newest - length.as_nanos() as i64,
             (_, Extent::Count(count), _) => self.held.len() >= count && time < self.held[0].0,
         };
@@ -104,13 +110,15 @@ proptest! {
     #[test]
     fn a_window_is_its_naive_model(
         extent in extents(),
-        late in prop_oneof![Just(LatePolicy::Insert), Just(LatePolicy::Drop)],
+        late in prop_oneof![Just(LatePolicy::Insert), Just(LatePolicy::Drop), Just(LatePolicy::DeadLetter)],
+        unique_times in any::<bool>(),
         limits in limits(),
         steps in prop::collection::vec((0_i64..100, 0_usize..300, any::<bool>(), 0_u8..40), 1..80),
     ) {
-        let mut window = Window::new(extent, late, limits);
+        let timing = Timing { unique_times, ..Timing::default() };
+        let mut window = Window::new(extent, late, limits).timed(&timing);
         let mut naive = Naive {
-            extent, late, limits,
+            extent, late, limits, unique_times, equal_times: 0,
             held: vec![], newest: None, next: 0, in_a_row: 0, dropped: 0, resets: 0,
         };
         let mut told: BTreeMap<u64, Arc<StreamElement>> = BTreeMap::new();
@@ -118,7 +126,7 @@ proptest! {
             // Mostly rising, often out of order.
             let time = index as i64 * 5 + jitter;
             let element = element(time, text);
-            window.push("s".into(), element.clone());
+            let _ = window.push("s".into(), element.clone());
             naive.push(element);
             if special == 0 {
                 window.report_all();
@@ -130,6 +138,7 @@ proptest! {
             prop_assert_eq!(window.newest().map(|t| t.0), naive.newest);
             prop_assert_eq!(window.counters().late_dropped, naive.dropped);
             prop_assert_eq!(window.counters().resets, naive.resets);
+            prop_assert_eq!(window.counters().equal_times, naive.equal_times);
             let bytes: usize = held.iter().map(|e| e.size_bytes()).sum();
             prop_assert_eq!(window.bytes(), bytes);
             prop_assert!(bytes <= limits.bytes && held.len() <= limits.elements);
@@ -168,7 +177,7 @@ proptest! {
         let held = |times: &[i64]| -> Vec<i64> {
             let mut window = Window::new(extent, LatePolicy::Insert, WindowLimits::default());
             for time in times {
-                window.push("s".into(), element(*time, 0));
+                let _ = window.push("s".into(), element(*time, 0));
             }
             window.elements().map(|a| a.element.source_time.0).collect()
         };
@@ -180,11 +189,14 @@ proptest! {
 fn a_clock_that_is_set_back_starts_the_window_anew() {
     let second = Extent::Time(Duration::from_nanos(10));
     let mut window = Window::new(second, LatePolicy::Insert, WindowLimits::default());
-    window.push("s".into(), element(1_000_000, 0));
+    window.push("s".into(), element(1_000_000, 0)).unwrap();
     for step in 0..63 {
-        assert!(!window.push("s".into(), element(step, 0)));
+        assert_eq!(
+            window.push("s".into(), element(step, 0)),
+            Err(Refusal::Late)
+        );
     }
-    assert!(window.push("s".into(), element(63, 0)));
+    assert_eq!(window.push("s".into(), element(63, 0)), Ok(()));
     assert_eq!(window.newest(), Some(Timestamp(63)));
     assert_eq!(window.len(), 1);
     let counters = window.counters();
@@ -216,7 +228,7 @@ fn a_stream_leaves_alone() {
     );
     for time in 0..6 {
         let stream = if time % 2 == 0 { "even" } else { "odd" };
-        window.push(stream.into(), element(time, 0));
+        window.push(stream.into(), element(time, 0)).unwrap();
     }
     assert_eq!(window.take_change().added.len(), 6);
     window.remove_stream("even");
