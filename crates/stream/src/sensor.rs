@@ -10,7 +10,7 @@
 //! - *quality*: the row's column `quality`, else the worst in the windows;
 //! - *key*: the row's column `key`;
 //! - *origin*: the position of the newest input, if only one stream is bound, so the newest stored
-//!   output is the position to resume from after a restart; see [`VirtualSensor::progress`].
+//!   output is the position to resume from after a restart; see [`StatementMachine::progress`].
 //!
 //! A slide of time runs on the source's clock, so the same elements give the same results. If a source
 //! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
@@ -73,7 +73,7 @@ pub enum SensorCommand {
         /// The elements, in the order of their receipt.
         elements: Vec<SensorInput>,
     },
-    /// The node's clock shows this time now. Needed if [`VirtualSensor::follows_clock`], then once a
+    /// The node's clock shows this time now. Needed if [`crate::VirtualSensor::follows_clock`], then once a
     /// second.
     Clock(Timestamp),
     /// The sensor forgets everything and accepts nothing more.
@@ -627,8 +627,8 @@ impl StatementMachine {
     fn recall(&mut self, elements: &[SensorInput]) {
         for source in &mut self.sources {
             let (bound, schema, key) = (&mut source.bound, &source.schema, source.key);
-            let sampler = source.sampler;
             let no_key = &self.no_key;
+            let sampler = source.sampler;
             source.parts.uncounted(|parts| {
                 let timing = parts.shape().timing;
                 for input in elements {
@@ -640,9 +640,9 @@ impl StatementMachine {
                     let Ok(offered) = &bound.offered else {
                         continue;
                     };
-                    let is_sampled =
-                        sampler.is_none_or(|it| it.takes(&input.stream, input.element.position));
-                    let is_used = is_sampled && bound.given.check(&input.element).is_ok();
+                    let position = input.element.position;
+                    let is_used = sampler.is_none_or(|it| it.takes(&input.stream, position))
+                        && bound.given.check(&input.element).is_ok();
                     if !is_used || timing.is_early(&input.element) {
                         continue;
                     }
@@ -803,8 +803,7 @@ impl StatementMachine {
             Ok(rows) => {
                 self.last_failure = None;
                 let results = rows.into_iter().map(|row| self.element(row, key));
-                let results: Vec<StreamElement> = results.collect();
-                self.say_results(results);
+                self.say_results(results.collect());
             }
             Err(error) => self.failed(&error),
         }

@@ -112,20 +112,19 @@ impl VirtualSensor {
         machines.find_map(|machine| machine.window_counters(alias))
     }
 
-    /// Whether a source runs on the node's clock, so that the driver has to set it.
+    /// Whether a window is on the node's clock, which [`SensorCommand::Clock`] sets.
     #[must_use]
     pub fn follows_clock(&self) -> bool {
         self.machines().any(StatementMachine::follows_clock)
     }
 
-    /// The number of elements in its windows.
+    /// The number of elements that its windows hold.
     #[must_use]
     pub fn held(&self) -> usize {
         self.machines().map(StatementMachine::held).sum()
     }
 
-    /// The first element of `stream` that a window holds: a later run needs none before it. This
-    /// looks at each element.
+    /// The position of the first element of `stream` that a window holds.
     #[must_use]
     pub fn first_held(&self, stream: &str) -> Option<Position> {
         let firsts = self
@@ -223,7 +222,7 @@ impl VirtualSensor {
         while let Some(Output::Event(event)) = self.statements[index].machine.poll_output() {
             match event {
                 SensorEvent::Output(element) => self.pass(index, element),
-                letter @ SensorEvent::DeadLetter { .. } => self.events.push_back(letter),
+                SensorEvent::DeadLetter { .. } => self.events.push_back(event),
                 SensorEvent::EvaluationFailed { reason } => {
                     let reason = match self.statements.len() {
                         1 => reason,

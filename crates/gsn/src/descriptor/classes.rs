@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chappe_stream::descriptor::Source;
-use chappe_stream::{Descriptor, Extent, FieldType};
+use chappe_stream::{Descriptor, Extent, FieldType, WindowClock};
 
 use super::model::{GsnDescriptor, ProcessingClass};
 use super::report::Report;
@@ -41,13 +41,10 @@ pub(super) fn apply(
         "clockedbridge" | "scheduledbridge" => {
             used.extend(PERIODS);
             let period = period(class)?;
-            for source in &mut to.sources {
-                source.slide = Extent::Time(period);
-            }
+            follow_clock(to, period);
             changed(
                 report,
-                "slide: evaluated once in each period of source time; a silent source gives \
-                 nothing, where GSN's clock gives the last element again",
+                "clock = \"node\", slide: evaluated once in each period of the node's clock",
             );
         }
         "statsbridge" | "bridgestats" | "statistics" => passes_with(
@@ -81,12 +78,10 @@ pub(super) fn apply(
         "scheduledstreamexporter" => {
             used.extend(PERIODS);
             let period = period(class)?;
-            for source in &mut to.sources {
-                source.slide = Extent::Time(period);
-            }
+            follow_clock(to, period);
             changed(
                 report,
-                "slide, without the export; read the stored stream over REST, with `chappe query` \
+                "clock = \"node\", slide, without the export; read the stored stream over REST, with `chappe query` \
                  or over a link",
             );
         }
@@ -163,6 +158,14 @@ fn period(class: &ProcessingClass) -> Result<Duration, NoCounterpart> {
         message: format!("the class {:?} has no period", class.name),
         hint: "add <param name=\"rate\">, a number of milliseconds",
     })
+}
+
+/// Evaluates every source once in each period of the node's clock.
+fn follow_clock(to: &mut Descriptor, period: Duration) {
+    for source in &mut to.sources {
+        source.slide = Extent::Time(period);
+        source.timing.clock = WindowClock::Node;
+    }
 }
 
 /// The only source of the only statement, which passes the source's elements on.

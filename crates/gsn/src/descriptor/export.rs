@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chappe_stream::descriptor::{Command, FieldInput, Source};
 use chappe_stream::{
-    BindingPolicy, Descriptor, EarlyPolicy, LatePolicy, Retention, Selection, Value, WindowClock,
+    AHEAD, BindingPolicy, Descriptor, EarlyPolicy, LatePolicy, Retention, Selection, Value,
+    WindowClock,
 };
 
 use super::model::{
@@ -83,6 +84,17 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
             .push(("allow-nulls".to_owned(), "false".to_owned()));
         report.taken(NOWHERE, "output.nulls");
     }
+    let period = period(descriptor)?;
+    if let Some(period) = period {
+        class.name = "ch.epfl.gsn.vsensor.ClockedBridgeVirtualSensor".to_owned();
+        let period = period.as_millis().to_string();
+        class.parameters.push(("rate".to_owned(), period));
+        report.changed(
+            NOWHERE,
+            "source.clock",
+            "the class ClockedBridgeVirtualSensor",
+        );
+    }
     let mut streams = Vec::new();
     for (index, statement) in descriptor.statements.iter().enumerate() {
         let mut sources = Vec::new();
@@ -91,7 +103,11 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
                 1 => format!("source[{position}]"),
                 _ => format!("statement[{index}].source[{position}]"),
             };
-            sources.push(source(of_statement, &key, &mut report)?);
+            let mut source = source(of_statement, &key, &mut report)?;
+            if period.is_some() {
+                source.slide = None;
+            }
+            sources.push(source);
         }
         report.changed(NOWHERE, "sql", "in H2's SQL, as far as it differs");
         streams.push(Stream {
@@ -121,6 +137,24 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
         ..GsnDescriptor::default()
     };
     Ok((made, report))
+}
+
+/// The period of a sensor whose sources are all evaluated in it by the node's clock.
+fn period(descriptor: &Descriptor) -> Result<Option<Duration>, ExportError> {
+    let mut sources = descriptor.sources.iter();
+    let of = |source: &Source| match (source.timing.clock, source.slide) {
+        (WindowClock::Node, chappe_stream::Extent::Time(period)) => Some(period),
+        _ => None,
+    };
+    let first = sources.next().and_then(of);
+    match sources.all(|source| of(source) == first) {
+        true => Ok(first),
+        false => Err(ExportError {
+            key: "source.clock".to_owned(),
+            message: "GSN's clock is that of the class: all sources need the same clock and slide"
+                .to_owned(),
+        }),
+    }
 }
 
 fn value_text(value: &Value) -> String {
@@ -229,43 +263,45 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
     if source.policy == BindingPolicy::All {
         report.ignored(NOWHERE, format!("{key}.bind"), "a source has one stream");
     }
-    if source.late == LatePolicy::Drop {
-        report.taken(NOWHERE, format!("{key}.late"));
+    let timing = &source.timing;
+    match source.late {
+        LatePolicy::Insert => {}
+        LatePolicy::Drop => report.taken(NOWHERE, format!("{key}.late")),
+        LatePolicy::DeadLetter => {
+            report.changed(NOWHERE, format!("{key}.late"), "dropped, not stored");
+        }
+    }
+    let is_source = timing.clock == WindowClock::Source;
+    for (is_given, name, reason) in [
+        (
+            timing.wait.is_some() && is_source,
+            "wait",
+            "GSN does not wait",
+        ),
+        (timing.ahead != AHEAD, "ahead", "GSN takes any time"),
+        (
+            timing.early != EarlyPolicy::Drop,
+            "early",
+            "GSN takes any time",
+        ),
+        (
+            timing.unique_times,
+            "unique_times",
+            "the sensor that is read decides",
+        ),
+    ] {
+        if is_given {
+            report.ignored(NOWHERE, format!("{key}.{name}"), reason);
+        }
+    }
+    let order_key = source.per.as_ref().map(|per| per.column.clone());
+    if order_key.is_some() {
+        let reason = "partial-order-key: one window for all keys";
+        report.changed(NOWHERE, format!("{key}.per"), reason);
     }
     if source.sampling < 1.0 {
         let reason = "GSN selects by the time of an element";
         report.changed(NOWHERE, format!("{key}.sampling"), reason);
-    }
-    let timing = &source.timing;
-    if source.per.is_some() {
-        return Err(ExportError {
-            key: format!("{key}.per"),
-            message: "GSN has no window for each key".to_owned(),
-        });
-    }
-    if timing.clock == WindowClock::Node {
-        let reason = "a slide of time runs on the clock of the server";
-        report.changed(NOWHERE, format!("{key}.clock"), reason);
-    } else if timing.wait.is_some() {
-        report.ignored(
-            NOWHERE,
-            format!("{key}.wait"),
-            "GSN waits for no late element",
-        );
-    }
-    if timing.unique_times {
-        report.ignored(
-            NOWHERE,
-            format!("{key}.unique_times"),
-            "GSN knows unique times of outputs",
-        );
-    }
-    if timing.ahead != chappe_stream::AHEAD || timing.early == EarlyPolicy::DeadLetter {
-        report.ignored(
-            NOWHERE,
-            format!("{key}.ahead"),
-            "GSN does not look at clocks",
-        );
     }
     report.changed(NOWHERE, format!("{key}.stream"), "wrapper local");
     let extent = |extent: chappe_stream::Extent, name: &str| match extent {
@@ -291,6 +327,7 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
         }),
         addresses: vec![Address {
             wrapper: "local".to_owned(),
+            order_key,
             predicates: vec![("name".to_owned(), stream.clone())],
             ..Address::default()
         }],

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use chappe_stream::descriptor::DescriptorFault as Fault;
-use chappe_stream::descriptor::{Command, CommandField, FieldInput, Output, Source, Statement};
+use chappe_stream::descriptor::{
+    Command, CommandField, FieldInput, KEYS, Output, PerKey, Source, Statement,
+};
 use chappe_stream::{
     BindingPolicy, Descriptor, DescriptorError, Field, LatePolicy, Retention, Selection,
     StreamSchema, Timing, Value,
@@ -518,8 +520,18 @@ impl Importer<'_> {
             slide: extent(from.slide),
             late: LatePolicy::Insert,
             timing: Timing::default(),
-            per: None,
+            per: self.per(from, path),
         })
+    }
+
+    /// The window for each key of a source.
+    fn per(&mut self, from: &GsnSource, path: &str) -> Option<PerKey> {
+        let address = from.addresses.first()?;
+        let column = address.order_key.as_ref()?.to_ascii_lowercase();
+        let reason = format!("per: a window for each {column}, where GSN has one for all");
+        let item = format!("{path}/address[0]@partial-order-key");
+        self.report.changed(address.place, item, reason);
+        Some(PerKey { column, keys: KEYS })
     }
 
     /// The stream of a source, and the statement over it that its address names.
@@ -539,13 +551,6 @@ impl Importer<'_> {
                 format!("{path}/address[{index}]"),
                 "a source reads one stream; a link connects again by itself",
             );
-        }
-        if address.order_key.is_some() {
-            let key = format!("{item}@partial-order-key");
-            let message = "an order for each key is not supported";
-            let hint = "remove the attribute: elements older than the newest of the source are then \
-                        dropped and counted, unless the window reaches back to them";
-            return Err(self.wrong(Fault::Value, address.place, &key, message, Some(hint)));
         }
         if !address.fields.is_empty() {
             self.report.ignored(

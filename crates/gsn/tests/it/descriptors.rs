@@ -176,6 +176,18 @@ fn old_spellings_are_understood() {
 }
 
 #[test]
+fn an_order_for_each_key_becomes_a_window_for_each() {
+    let text = OLD.replace(
+        "wrapper=\"local\"",
+        "wrapper=\"local\" partial-order-key=\"DEVICE\"",
+    );
+    let once = imported("old", &text).descriptor;
+    assert_eq!(once.sources[0].per.as_ref().unwrap().column, "device");
+    let (exported, _) = export(&once).expect("GSN has it");
+    assert_eq!(imported("old", &exported.to_xml()).descriptor, once);
+}
+
+#[test]
 fn processing_classes_become_statements_and_settings() {
     let of = |wanted: &str| {
         let (name, text) = FIXTURES.iter().find(|(name, _)| *name == wanted).unwrap();
@@ -183,6 +195,7 @@ fn processing_classes_become_statements_and_settings() {
     };
     for (name, slide) in [("clocked", 5), ("scheduled", 3)] {
         let source = &of(name).descriptor.sources[0];
+        assert_eq!(source.timing.clock, chappe_stream::WindowClock::Node);
         assert_eq!(
             source.slide,
             chappe_stream::Extent::Time(Duration::from_secs(slide))

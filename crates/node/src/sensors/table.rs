@@ -36,11 +36,12 @@ pub(crate) struct Sensor {
     /// Elements not used since the node started or its file changed, by reason: `late` (arrived
     /// after its window had moved on), `early` (its time is too far ahead of the node's clock),
     /// `equal_time` (another element of the stream has the same time), `misfit` (another structure, or
-    /// too long), `not_bound`, `window_elements` and `window_bytes` (its window reached a size limit),
-    /// `sampled_out` (left out by its source's `sampling`); and results not stored: `too_soon` (`rate`),
-    /// `beyond_count` (`count`), `repeated_time` (`unique_times`), `null` (`nulls`). `window_keys` counts
-    /// keys whose windows were removed at a limit, `turns_skipped` turns of the node's clock that passed
-    /// unevaluated.
+    /// too long), `not_bound`, `window_elements` and `window_bytes` (its window reached a size limit).
+    /// `window_keys` counts keys whose windows were removed at a limit, `turns_skipped` turns of the
+    /// node's clock that passed unevaluated.
+    /// `sampled_out` counts elements left out by their source's `sampling`; results that are not stored
+    /// are `too_soon` (`rate`), `beyond_count` (`count`), `repeated_time` (`unique_times`) and `null`
+    /// (`nulls`).
     pub(crate) dropped: BTreeMap<String, u64>,
     /// The history of its bindings, oldest first.
     pub(crate) history: Vec<Event>,

@@ -233,10 +233,10 @@ enum RawType {
 
 struct RawExtent(Extent);
 
-pub(super) struct RawDuration(pub(super) Duration);
-
 /// The extent of a window, for the JSON Schema.
 struct WindowSchema;
+
+pub(super) struct RawDuration(pub(super) Duration);
 
 /// The JSON Schema of descriptors, for editors.
 #[must_use]

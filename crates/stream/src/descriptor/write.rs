@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Command, Descriptor, FieldInput, Output, Selection, Source, Statement, StreamQuery};
+use super::{
+    Command, Descriptor, FieldInput, KEYS, Output, Selection, Source, Statement, StreamQuery,
+};
 use crate::{
     AHEAD, BindingPolicy, EarlyPolicy, Extent, Field, FieldType, LatePolicy, Value, WindowClock,
 };
@@ -104,6 +106,14 @@ fn write_source(out: &mut Writer, head: &str, source: &Source) {
     }
     out.extent("window", source.window);
     out.extent("slide", source.slide);
+    write_timing(out, source);
+    if source.sampling < 1.0 {
+        out.raw("sampling", &format!("{:?}", source.sampling));
+    }
+    out.text_if("sql", source.sql.as_deref());
+}
+
+fn write_timing(out: &mut Writer, source: &Source) {
     let timing = &source.timing;
     if timing.clock == WindowClock::Node {
         out.text("clock", "node");
@@ -114,22 +124,21 @@ fn write_source(out: &mut Writer, head: &str, source: &Source) {
         LatePolicy::Drop => out.text("late", "drop"),
         LatePolicy::DeadLetter => out.text("late", "dead_letter"),
     }
-    out.time_if("ahead", Some(timing.ahead).filter(|ahead| *ahead != AHEAD));
-    match timing.early {
-        EarlyPolicy::Drop => {}
-        EarlyPolicy::DeadLetter => out.text("early", "dead_letter"),
+    if timing.ahead != AHEAD {
+        out.text("ahead", &time(timing.ahead));
+    }
+    if timing.early == EarlyPolicy::DeadLetter {
+        out.text("early", "dead_letter");
     }
     if timing.unique_times {
         out.raw("unique_times", "true");
     }
     if let Some(per) = &source.per {
         out.text("per", &per.column);
-        out.raw("keys", &per.keys.to_string());
+        if per.keys != KEYS {
+            out.raw("keys", &per.keys.to_string());
+        }
     }
-    if source.sampling < 1.0 {
-        out.raw("sampling", &format!("{:?}", source.sampling));
-    }
-    out.text_if("sql", source.sql.as_deref());
 }
 
 fn query_of(query: &StreamQuery) -> String {

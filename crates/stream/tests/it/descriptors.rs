@@ -141,7 +141,7 @@ fn the_examples_of_the_reference_are_right_and_it_names_every_key() {
     let examples: Vec<&str> = blocks
         .filter_map(|block| block.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 6);
     // One is a part of a descriptor.
     for example in examples.iter().filter(|it| it.starts_with("name")) {
         if let Err(error) = Descriptor::parse("virtual-sensors.md", example) {

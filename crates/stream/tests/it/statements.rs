@@ -81,6 +81,22 @@ fn schema() -> StreamSchema {
     }
 }
 
+fn element(sequence: u64, time_ms: i64, value: Option<f64>) -> StreamElement {
+    let time = Timestamp(time_ms * 1_000_000);
+    StreamElement {
+        position: Position {
+            epoch: Epoch(1),
+            sequence,
+        },
+        source_time: time,
+        receive_time: time,
+        key: None,
+        values: vec![value.map_or(Value::Null, Value::Double)],
+        quality: Quality::Good,
+        origin: None,
+    }
+}
+
 struct Sensor {
     machine: VirtualSensor,
     events: Vec<SensorEvent>,
@@ -114,21 +130,9 @@ impl Sensor {
 
     fn receive(&mut self, stream: &str, time_ms: i64, value: Option<f64>) {
         self.sequence += 1;
-        let time = Timestamp(time_ms * 1_000_000);
         self.input(Input::Receive(SensorInput {
             stream: stream.into(),
-            element: Arc::new(StreamElement {
-                position: Position {
-                    epoch: Epoch(1),
-                    sequence: self.sequence,
-                },
-                source_time: time,
-                receive_time: time,
-                key: None,
-                values: vec![value.map_or(Value::Null, Value::Double)],
-                quality: Quality::Good,
-                origin: None,
-            }),
+            element: Arc::new(element(self.sequence, time_ms, value)),
         }));
     }
 
@@ -230,6 +234,39 @@ fn a_source_that_only_passes_its_own_statement_on_is_compiled() {
 }
 
 #[test]
+fn a_restart_samples_the_same_elements() {
+    let text = "name = 'x'\n[[source]]\nalias = 't'\nstream = 'room'\nwindow = 4\n\
+                sampling = 0.5\n[output]\nsql = 'select sum(a) as a from t'\n\
+                [[output.field]]\nname = 'a'\ntype = 'double'\n";
+    let (mut whole, mut restarted) = (Sensor::new(text), Sensor::new(text));
+    whole.bind("t", "room");
+    restarted.bind("t", "room");
+    let elements = (1..=40_i64).map(|number| {
+        let element = element(number.unsigned_abs(), 1_000 * number, Some(number as f64));
+        SensorInput {
+            stream: "room".into(),
+            element: Arc::new(element),
+        }
+    });
+    let elements: Vec<SensorInput> = elements.collect();
+    let (before, after) = elements.split_at(30);
+    for input in before {
+        whole.input(Input::Receive(input.clone()));
+    }
+    whole.outputs();
+    restarted.input(Input::Command(SensorCommand::Recall {
+        elements: before.to_vec(),
+    }));
+    for input in after {
+        whole.input(Input::Receive(input.clone()));
+        restarted.input(Input::Receive(input.clone()));
+    }
+    let outputs = whole.outputs();
+    assert!((2..9).contains(&outputs.len()), "{outputs:?}");
+    assert_eq!(restarted.outputs(), outputs);
+}
+
+#[test]
 fn progress_is_that_of_the_slowest_statement() {
     let text = TWO.replace("window = 3", "window = 3\nslide = 3");
     let mut sensor = Sensor::new(&text);
@@ -257,7 +294,8 @@ fn a_descriptor_survives_being_written() {
         include_str!("../../examples/heart-rate.toml"),
         "name = 'x'\ndescription = \"\"\"a\n\\\"\"\"b\\\\\t\\u0001\"\"\"\n[[source]]\nalias = 't'\n\
          query = { name_prefix = '', unit = 'Cel', observed_property = 'urn:x' }\nbind = 'all'\n\
-         window = '90s'\nslide = '250ms'\nlate = 'drop'\n[output]\nstream = 'y'\nlevel = 'memory'\n\
+         window = '90s'\nslide = '250ms'\nclock = 'node'\nwait = '2s'\nlate = 'dead_letter'\nahead = '5m'\n\
+         early = 'dead_letter'\nunique_times = true\nper = 'key'\nkeys = 7\n[output]\nstream = 'y'\nlevel = 'memory'\n\
          retention = {}\nkey = 'bed'\nsql = 'select 1 as a from t'\n[[output.field]]\nname = 'a'\n\
          type = 'samples'\nobserved_property = 'urn:y'\n",
     ] {
