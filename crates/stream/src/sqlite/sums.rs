@@ -170,7 +170,7 @@ fn leading_number(text: &[u8]) -> (&str, bool) {
             end = exponent + digits(exponent);
         }
     }
-    let is_whole = text[end..].iter().all(|byte| is_space(byte));
+    let is_whole = text[end..].iter().all(is_space);
     (std::str::from_utf8(&text[..end]).unwrap_or(""), is_whole)
 }
 
