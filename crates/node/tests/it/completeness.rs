@@ -7,6 +7,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::devices::{described, host_options, looking, unique};
 use crate::common::linked::{fix, link, origin_config, stored, subscriber_config, until};
@@ -71,7 +72,10 @@ fn killed_writer() {
     config.log.commit_pause_ms = 3_600_000;
     chappe_node::runtime().unwrap().block_on(async {
         let node = Node::start(config).await.unwrap();
-        produce(&node, BEFORE..BEFORE + KILLED).await;
+        produce(&node, BEFORE..BEFORE + 1).await;
+        // A log whose thread starts late on a busy machine would write all the elements by its first commit.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        produce(&node, BEFORE + 1..BEFORE + KILLED).await;
         println!("{ACKNOWLEDGED}");
         std::future::pending::<()>().await;
     });
