@@ -22,7 +22,7 @@ pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, Dev
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use stream::{Stream, StreamCompleteness, StreamCreate, StreamRemove, Write};
 pub(crate) use wrapper::{
-    Wrapper, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+    Wrapper, WrapperBrowse, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
 };
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.

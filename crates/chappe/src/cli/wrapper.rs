@@ -22,6 +22,11 @@ pub(crate) enum Wrapper {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nThe peer is told nothing, so it sends the same messages to the node. Exit code 1 when a message cannot\nbe decoded or nothing arrives in time."
     )]
     Try(WrapperTry),
+    /// Print a wrapper's file for a peer, as far as the peer describes itself.
+    #[command(
+        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite"
+    )]
+    Browse(WrapperBrowse),
     /// List messages that a wrapper received and could not decode.
     #[command(
         after_help = "Examples:\n  chappe wrapper dead-letters climate\n  chappe wrapper dead-letters --exporter archive"
@@ -63,6 +68,18 @@ pub(crate) struct WrapperTry {
     /// Time to wait for them.
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub wait: Duration,
+}
+
+/// Flags of `wrapper browse`.
+#[derive(Debug, Args)]
+pub(crate) struct WrapperBrowse {
+    /// The peer: a file or a database.
+    pub address: String,
+    /// The kind of the wrapper.
+    ///
+    /// Default: `sqlite` for names ending in .db, .sqlite and .sqlite3, else `file`.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
 }
 
 /// Flags of `wrapper dead-letters`.

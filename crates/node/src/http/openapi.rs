@@ -70,6 +70,7 @@ use crate::shared::App;
         wrappers::dead_letters,
         wrappers::act_on_letters,
         wrappers::command,
+        wrappers::message,
         wrappers::list_exporters,
         wrappers::one_exporter,
         wrappers::put_exporter,

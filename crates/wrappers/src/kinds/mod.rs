@@ -1,3 +1,8 @@
 //! The protocols, one module each.
 
+mod browse;
 pub(crate) mod file;
+pub(crate) mod http;
+pub(crate) mod lines;
+pub(crate) mod sqlite;
+pub(crate) mod system;
