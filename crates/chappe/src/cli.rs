@@ -28,7 +28,8 @@ pub(crate) use stream::{
     Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
 };
 pub(crate) use wrapper::{
-    Wrapper, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+    Wrapper, WrapperBrowse, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend,
+    WrapperShow, WrapperTry,
 };
 
 /// Finds devices, describes them, and makes their data durable, queryable streams.

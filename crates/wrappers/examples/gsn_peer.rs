@@ -70,6 +70,7 @@ async fn wrap(file: &str, output: &str) -> Result<(), Box<dyn Error>> {
             file: &file,
             mark: mark.clone(),
             condition,
+            inbox: tokio::sync::mpsc::channel(1).1,
         };
         let mut wrapper = (file.kind()?.open)(opening)?;
         let error = store(&mut *wrapper, &mut output, &mut mark).await;

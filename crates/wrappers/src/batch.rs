@@ -121,6 +121,22 @@ impl Batch {
         elements.map(element_weight).sum::<usize>() + messages.sum::<usize>()
     }
 
+    /// Adds what another batch has; its mark becomes that of both.
+    pub fn append(&mut self, other: Self) {
+        for part in other.parts {
+            let same = |known: &&mut Part| {
+                known.stream == part.stream && known.definition == part.definition
+            };
+            match self.parts.iter_mut().rev().find(same) {
+                Some(known) => known.elements.extend(part.elements),
+                None => self.parts.push(part),
+            }
+        }
+        self.undecodable.extend(other.undecodable);
+        self.lost.extend(other.lost);
+        self.mark = other.mark;
+    }
+
     /// Adds an element to the part of its stream.
     pub fn push(
         &mut self,

@@ -4,10 +4,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_stream::Timestamp;
 
-/// How far ahead of this clock the time of an element may be, in nanoseconds. Five minutes: clocks that
-/// are set by hand.
-pub(crate) const FUTURE_NS: i64 = 300 * 1_000_000_000;
-
 /// The present time.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -1,75 +1,178 @@
-//! Messages as elements.
+//! Messages as elements: the formats of `chappe-format`, applied to the messages of a wrapper.
 
 use std::sync::Arc;
 
+use chappe_format::config::FormatConfig;
+use chappe_format::{Attributes, Format, Limits, Message, Output};
 use chappe_log::Level;
-use chappe_stream::lines::{ElementReader, Format, Line};
-use chappe_stream::{StreamSchema, Timestamp};
+use chappe_stream::{DescriptorError, Timestamp};
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use toml::Spanned;
 
-use crate::clock::FUTURE_NS;
-use crate::{Batch, FormatKey, StreamDefinition, StreamTable, Undecodable, WrapperFile};
+use crate::{Batch, StreamDefinition, Undecodable, WrapperFile};
 
 /// Bytes of an undecodable message that are kept; reason: a person looks at them, and resending needs
 /// whole ones.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Decodes the messages of a wrapper. Records of one message become elements of its stream.
-#[derive(Debug, Clone)]
+/// Decodes the messages of a wrapper.
+#[derive(Debug)]
 pub(crate) struct Decoder {
-    format: FormatKey,
-    stream: Arc<str>,
-    definition: Arc<StreamDefinition>,
-    schema: Arc<StreamSchema>,
+    decoder: chappe_format::Decoder,
+    output: Output,
+    /// The streams that the decoder has made, as batches name them.
+    streams: Vec<(Arc<str>, Arc<StreamDefinition>)>,
+    level: Option<Level>,
+    /// The streams of the file that need no message.
+    fixed: Vec<String>,
 }
 
 impl Decoder {
-    /// The decoder of a file with exactly one stream.
-    pub(crate) fn new(file: &WrapperFile) -> Option<Self> {
-        match &*file.keys.streams {
-            [table] => Some(Self::of(table, file.keys.level, file.keys.format)),
+    /// The decoder of a file. `names` are the placeholders that the kind fills from topics or paths.
+    ///
+    /// # Errors
+    /// The first fault of `format` or `[[stream]]`.
+    pub(crate) fn new(file: &WrapperFile, names: &[String]) -> Result<Self, DescriptorError> {
+        let missing = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
+        match &file.keys.format {
+            Some(format) => Self::of(file, format, names),
+            None => missing(
+                "format",
+                "this kind needs a format, such as format = \"json\"",
+            ),
+        }
+    }
+
+    /// The decoder of a file whose kind makes JSON itself, with its options if it has some.
+    ///
+    /// # Errors
+    /// The first fault of `format` or `[[stream]]`.
+    pub(crate) fn json(file: &WrapperFile) -> Result<Self, DescriptorError> {
+        if file.keys.format.is_some() {
+            return Self::new(file, &[]);
+        }
+        let json: Result<FormatConfig, serde::de::value::Error> =
+            FormatConfig::deserialize("json".into_deserializer());
+        match json {
+            Ok(format) => Self::of(file, &Spanned::new(0..0, format), &[]),
+            Err(error) => Err(file.fault("format", error.to_string(), None)),
+        }
+    }
+
+    fn of(
+        file: &WrapperFile,
+        format: &Spanned<FormatConfig>,
+        names: &[String],
+    ) -> Result<Self, DescriptorError> {
+        let keys = &file.keys;
+        let missing = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
+        if keys.streams.is_empty() {
+            return missing("stream", "this kind needs at least one [[stream]]");
+        }
+        let limits = Limits::default();
+        let format = Format::new(file.place(), format, &keys.streams, names, limits)?;
+        Ok(Self {
+            decoder: chappe_format::Decoder::new(Arc::new(format)),
+            output: Output::default(),
+            streams: Vec::new(),
+            level: keys.level,
+            fixed: file
+                .fixed_streams()
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect(),
+        })
+    }
+
+    /// The only stream, if messages fill one alone; messages that are lost were meant for it.
+    pub(crate) fn only_stream(&self) -> Option<&str> {
+        match &*self.fixed {
+            [one] => Some(one),
             _ => None,
         }
     }
 
-    fn of(table: &StreamTable, level: Option<Level>, format: FormatKey) -> Self {
-        let definition = table.definition(level);
-        Self {
-            format,
-            stream: table.name.as_str().into(),
-            schema: Arc::new(definition.schema.clone()),
-            definition,
+    /// Adds the elements of a message that arrived at `now`. A message of which nothing can be read becomes
+    /// an undecodable one, with all its bytes; records that cannot be read beside others, one that names the
+    /// first of them.
+    pub(crate) fn message(&mut self, body: &[u8], now: Timestamp, batch: &mut Batch) {
+        self.add(&Message::new(body, now), body, batch);
+    }
+
+    /// Like [`Decoder::message`], for a piece of a text: `is_first` for the one that names its columns.
+    /// `context` comes before the bytes of an undecodable one, so that it can be decoded alone.
+    pub(crate) fn piece(
+        &mut self,
+        body: &[u8],
+        now: Timestamp,
+        is_first: bool,
+        context: &[u8],
+        batch: &mut Batch,
+    ) {
+        let message = Message::new(body, now);
+        let message = if is_first {
+            message
+        } else {
+            message.continued()
+        };
+        self.add(&message, &[context, body].concat(), batch);
+    }
+
+    /// Like [`Decoder::message`], with the values of its topic or path.
+    #[allow(dead_code, reason = "for kinds with topics")]
+    pub(crate) fn with_attributes(
+        &mut self,
+        body: &[u8],
+        attributes: &Attributes,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) {
+        self.add(&Message::new(body, now).with(attributes), body, batch);
+    }
+
+    fn add(&mut self, message: &Message<'_>, kept: &[u8], batch: &mut Batch) {
+        let outcome = self.decoder.decode(message, &mut self.output);
+        let known = self.streams.len();
+        for made in &self.decoder.streams()[known..] {
+            let definition = StreamDefinition {
+                schema: (*made.schema).clone(),
+                level: self.level,
+                description: None,
+            };
+            self.streams
+                .push((made.name.as_str().into(), Arc::new(definition)));
         }
-    }
-
-    /// Adds the elements of a message that arrived at `now`: one JSON object or an array of them, or a CSV
-    /// with a header. Parts that are none become undecodable messages.
-    pub(crate) fn message(&self, message: &[u8], now: Timestamp, batch: &mut Batch) {
-        self.read(self.format.of_message(), message, now, batch);
-    }
-
-    fn read(&self, format: Format, message: &[u8], now: Timestamp, batch: &mut Batch) {
-        let mut reader = ElementReader::new(format, self.schema.clone(), FUTURE_NS);
-        let mut lines = Vec::new();
-        let pushed = reader.push(message, now, &mut lines);
-        let read = pushed.and_then(|()| reader.finish(now, &mut lines));
-        // A message with one wrong record is kept whole, so that it can be decoded again.
-        let broken = read.err().map(|error| error.to_string());
-        let wrong = lines.iter().find_map(|Line { line, element, .. }| {
-            let error = element.as_ref().err()?;
-            Some(format!("record {line}: {error}"))
+        let count = self.output.elements.len();
+        for (index, element) in self.output.elements.drain(..) {
+            let (stream, definition) = &self.streams[index];
+            batch.push(stream, definition, element);
+        }
+        let fault = match outcome {
+            Err(fault) => *fault,
+            Ok(()) => match self.output.faults.first() {
+                Some(fault) => fault.clone(),
+                None => return,
+            },
+        };
+        let stream = fault.stream.clone().filter(|name| !name.contains('{'));
+        let (reason, message) = match (count, self.output.fault_count) {
+            (0, _) => (fault.to_string(), &kept[..kept.len().min(KEPT_BYTES)]),
+            // Its other records are stored, so that it is not to be decoded again.
+            (_, 1) => (format!("{fault}; the other records are stored"), &[][..]),
+            (_, faults) => (
+                format!(
+                    "{fault}; and {} more; the other records are stored",
+                    faults - 1
+                ),
+                &[][..],
+            ),
+        };
+        batch.undecodable.push(Undecodable {
+            stream: stream.or_else(|| self.only_stream().map(str::to_owned)),
+            reason,
+            message: message.to_vec(),
         });
-        let wrong = broken.or(wrong);
-        if let Some(reason) = wrong {
-            batch.undecodable.push(Undecodable {
-                stream: Some(self.stream.to_string()),
-                reason,
-                message: message[..message.len().min(KEPT_BYTES)].to_vec(),
-            });
-            return;
-        }
-        for element in lines.into_iter().filter_map(|line| line.element.ok()) {
-            batch.push(&self.stream, &self.definition, element);
-        }
     }
 }
 
@@ -79,7 +182,10 @@ impl WrapperFile {
     /// # Errors
     /// Why it still cannot be decoded.
     pub fn decode(&self, message: &[u8], now: Timestamp) -> Result<Batch, String> {
-        let decoder = Decoder::new(self).ok_or("the file has no single [[stream]]")?;
+        if message.is_empty() {
+            return Err("its other records are stored".to_owned());
+        }
+        let mut decoder = Decoder::json(self).map_err(|error| error.to_string())?;
         let mut batch = Batch::default();
         decoder.message(message, now, &mut batch);
         match batch.undecodable.pop() {

@@ -5,11 +5,11 @@
 //! [`PeerFile::settings`] into a struct of its own. Both refuse unknown keys, with line and hint.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use chappe_format::config::{FormatConfig, StreamConfig};
 use chappe_log::Level;
 use chappe_stream::descriptor::{DescriptorError, DescriptorFault, Place};
-use chappe_stream::{Field, FieldType, StreamSchema, check_name, lines};
+use chappe_stream::{Field, StreamSchema, check_name};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +63,7 @@ pub trait CommonKeys: DeserializeOwned {
 }
 
 /// The keys of every wrapper.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Wrapper")]
 pub struct WrapperKeys {
@@ -83,95 +83,19 @@ pub struct WrapperKeys {
     /// Scopes of that device, URIs, by which virtual sensors find its streams.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// The form of a message.
-    #[serde(default)]
-    pub format: FormatKey,
+    /// How messages become elements (docs/formats.md).
+    #[schemars(with = "Option<FormatConfig>")]
+    pub format: Option<Spanned<FormatConfig>>,
     /// The streams that the messages become.
     #[serde(default, rename = "stream")]
-    pub streams: Vec<StreamTable>,
+    #[schemars(with = "Vec<StreamConfig>")]
+    pub streams: Vec<Spanned<StreamConfig>>,
     /// Commands, which are called like operations of a device.
     #[serde(default, rename = "command")]
     pub commands: Vec<CommandTable>,
     /// Limits.
     #[serde(default)]
     pub limits: WrapperLimits,
-}
-
-/// The form of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FormatKey {
-    /// One JSON object, or an array of them; in a file, one object a line.
-    #[default]
-    Json,
-    /// Comma-separated values with a header (RFC 4180).
-    Csv,
-}
-
-impl FormatKey {
-    /// The form of a file or connection of many messages.
-    #[must_use]
-    pub fn of_lines(self) -> lines::Format {
-        match self {
-            Self::Json => lines::Format::Ndjson,
-            Self::Csv => lines::Format::Csv,
-        }
-    }
-
-    /// The form of one message.
-    #[must_use]
-    pub fn of_message(self) -> lines::Format {
-        match self {
-            Self::Json => lines::Format::Json,
-            Self::Csv => lines::Format::Csv,
-        }
-    }
-}
-
-/// A stream that messages become.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StreamTable {
-    /// Its name: lower case, with dots between parts.
-    pub name: String,
-    /// What the key of an element identifies (a machine, a bed), if elements have a key.
-    pub key: Option<String>,
-    /// For a person to read.
-    pub description: Option<String>,
-    /// The fields of an element.
-    pub fields: Vec<FieldTable>,
-}
-
-/// A field of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FieldTable {
-    /// Its name: a-z, 0-9 and `_`.
-    pub name: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    #[schemars(with = "FieldTypeName")]
-    pub field_type: FieldType,
-    /// Its unit, a UCUM code.
-    pub unit: Option<String>,
-    /// The observed property, a URI.
-    pub observed_property: Option<String>,
-    /// For a person to read.
-    pub description: Option<String>,
-}
-
-/// The types of fields, for the JSON Schema.
-#[derive(JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(dead_code, reason = "only its schema is used")]
-#[schemars(inline)]
-enum FieldTypeName {
-    Boolean,
-    Integer,
-    Double,
-    Text,
-    Bytes,
-    Samples,
 }
 
 /// A command of a wrapper.
@@ -263,17 +187,6 @@ impl CommonKeys for WrapperKeys {
     ];
 
     fn check(&self) -> Result<(), (&'static str, String, Option<String>)> {
-        for stream in &self.streams {
-            let wrong = |text: String| ("stream", format!("{}: {text}", stream.name), None);
-            check_name(&stream.name).map_err(|error| ("stream", error.to_string(), None))?;
-            if stream.fields.is_empty() {
-                return Err(wrong("a stream needs at least one field".to_owned()));
-            }
-            let schema = stream.schema();
-            schema
-                .check_names()
-                .map_err(|error| wrong(error.to_string()))?;
-        }
         let limits = &self.limits;
         let ranges = [
             ("streams", u64::from(limits.streams), 1, 100_000),
@@ -330,31 +243,56 @@ impl ExporterKeys {
     }
 }
 
-impl StreamTable {
-    /// The schema of its elements.
+impl WrapperFile {
+    /// The streams that need no message: names, keys and fields without placeholders of the message, each
+    /// with the definition that its elements have.
     #[must_use]
-    pub fn schema(&self) -> StreamSchema {
-        let fields = self.fields.iter().map(|field| Field {
-            name: field.name.clone(),
-            field_type: field.field_type,
-            unit: field.unit.clone(),
+    pub fn fixed_streams(&self) -> Vec<(String, StreamDefinition)> {
+        let streams = self.keys.streams.iter().map(Spanned::get_ref);
+        let is_fixed = |text: &str| !text.contains('{');
+        let is_all_fixed = |stream: &&StreamConfig| {
+            let mut fields = stream.fields.get_ref().iter();
+            is_fixed(stream.name.get_ref())
+                && fields.all(|field| is_fixed(field.get_ref().name.get_ref()))
+        };
+        let fixed = streams.filter(is_all_fixed).map(|stream| {
+            let definition = StreamDefinition {
+                schema: schema(stream),
+                level: self.keys.level,
+                description: None,
+            };
+            (stream.name.get_ref().clone(), definition)
+        });
+        fixed.collect()
+    }
+}
+
+/// The schema that the decoder gives the elements of a stream.
+fn schema(stream: &StreamConfig) -> StreamSchema {
+    let fields = stream.fields.get_ref().iter().map(|field| {
+        let field = field.get_ref();
+        Field {
+            name: field.name.get_ref().clone(),
+            field_type: *field.field_type.get_ref(),
+            unit: field.unit.as_ref().map(|unit| unit.get_ref().clone()),
             observed_property: field.observed_property.clone(),
             description: field.description.clone(),
-        });
-        StreamSchema {
-            fields: fields.collect(),
-            key: self.key.clone(),
         }
-    }
-
-    /// Its definition at a level.
-    #[must_use]
-    pub fn definition(&self, level: Option<Level>) -> Arc<StreamDefinition> {
-        Arc::new(StreamDefinition {
-            schema: self.schema(),
-            level,
-            description: self.description.clone(),
-        })
+    });
+    let key = stream.key.as_ref().map(|key| {
+        let only = key
+            .get_ref()
+            .strip_prefix('{')
+            .and_then(|it| it.strip_suffix('}'));
+        let only = only.filter(|name| !name.contains(['{', '}']));
+        stream
+            .subject
+            .clone()
+            .unwrap_or_else(|| only.unwrap_or("key").to_owned())
+    });
+    StreamSchema {
+        fields: fields.collect(),
+        key,
     }
 }
 
@@ -427,7 +365,8 @@ impl<C: CommonKeys> PeerFile<C> {
         self.directory.join(path)
     }
 
-    fn place(&self) -> Place<'_> {
+    /// The text with its name, for faults.
+    pub(crate) fn place(&self) -> Place<'_> {
         Place {
             file: &self.file,
             text: &self.text,
@@ -467,7 +406,7 @@ format = "csv"
 
 [[stream]]
 name = "room.climate"
-key = "machine"
+key = "{machine}"
 fields = [{ name = "celsius", type = "double", unit = "Cel" }]
 "#;
 
@@ -485,7 +424,12 @@ fields = [{ name = "celsius", type = "double", unit = "Cel" }]
     fn a_file_has_the_keys_of_every_kind_and_its_own() {
         let file = parse(TEXT).unwrap();
         assert_eq!(file.name, "climate");
-        assert_eq!(file.keys.streams[0].schema().fields[0].name, "celsius");
+        let (name, definition) = &file.fixed_streams()[0];
+        assert_eq!(
+            (&**name, definition.schema.key.as_deref()),
+            ("room.climate", Some("machine"))
+        );
+        assert_eq!(definition.schema.fields[0].name, "celsius");
         let own: Own = file.settings().unwrap();
         assert_eq!(own.path, "a.csv");
         assert_eq!(file.path(Path::new("a.csv")), Path::new("wrappers/a.csv"));
@@ -501,8 +445,6 @@ fields = [{ name = "celsius", type = "double", unit = "Cel" }]
             ("path =", "paht =", 3, "paht"),
             ("format =", "formt =", 4, "formt"),
             ("\"csv\"", "\"cvs\"", 4, "format"),
-            ("room.climate", "Room", 6, "stream"),
-            ("celsius", "Celsius", 6, "stream"),
             ("unit =", "unti =", 9, "unti"),
         ];
         for (from, to, line, key) in cases {

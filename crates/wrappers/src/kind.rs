@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_stream::DescriptorError;
 use schemars::Schema;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{Exporter, ExporterFile, Mark, Wrapper, WrapperError, WrapperFile, kinds};
 
@@ -52,6 +53,27 @@ pub struct WrapperOpening<'a> {
     pub mark: Option<Mark>,
     /// Where it shows why it waits.
     pub condition: Condition,
+    /// The messages that clients send to the node for it. A kind that takes none drops this, and then
+    /// they are refused.
+    pub inbox: mpsc::Receiver<Inbound>,
+}
+
+/// A message that a client sent to the node for a wrapper.
+#[derive(Debug)]
+pub struct Inbound {
+    /// The message.
+    pub body: Vec<u8>,
+    /// Answers the client; dropping it tells the client to send the message again.
+    pub reply: oneshot::Sender<Receipt>,
+}
+
+/// What became of a message that is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receipt {
+    /// The elements that it became.
+    pub elements: u64,
+    /// 1 if it could not be decoded and became a dead letter.
+    pub undecodable: u64,
 }
 
 /// A kind of exporter.
@@ -114,6 +136,12 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::gsn::ASYNC_WRAPPER,
         kinds::gsn::PUSH_WRAPPER,
         kinds::gsn::SYNC_WRAPPER,
+        kinds::sqlite::WRAPPER,
+        kinds::system::WRAPPER,
+        kinds::http::POLL,
+        kinds::http::WEBHOOK,
+        kinds::lines::TCP,
+        kinds::lines::UDP,
     ]
 }
 
@@ -122,6 +150,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
 pub fn exporter_kinds() -> &'static [ExporterKind] {
     &[
         kinds::file::EXPORTER,
+        kinds::http::PUSH,
         kinds::program::EXPORTER,
         kinds::dpws::EXPORTER,
         kinds::gsn::ASYNC_EXPORTER,

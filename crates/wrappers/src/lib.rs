@@ -26,13 +26,13 @@ pub use batch::{
     Undecodable, element_weight,
 };
 pub use descriptor::{
-    CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, FieldTable, FormatKey,
-    PeerFile, StartKey, StreamTable, WrapperFile, WrapperKeys, WrapperLimits,
+    CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
+    WrapperFile, WrapperKeys, WrapperLimits,
 };
 pub use exporter::{Exporter, Refused, Written};
 pub use kind::{
-    Browse, Condition, Delivery, ExporterKind, ExporterOpening, WrapperKind, WrapperOpening,
-    exporter_kinds, wrapper_kinds,
+    Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, WrapperKind,
+    WrapperOpening, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
 pub use schema::{exporter_schema, wrapper_schema};
@@ -40,7 +40,36 @@ pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use chappe_stream::{StreamElement, Timestamp, Value};
+
+    use crate::{Condition, Mark, Wrapper, WrapperFile, WrapperOpening};
+
+    /// A file with this text.
+    pub(crate) fn wrapper_file(text: &str) -> WrapperFile {
+        wrapper_file_in(Path::new(""), text)
+    }
+
+    /// A file with this text in a directory.
+    pub(crate) fn wrapper_file_in(directory: &Path, text: &str) -> WrapperFile {
+        let file = WrapperFile::parse(&directory.join("test.toml"), text);
+        file.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Opens a wrapper.
+    pub(crate) fn open(file: &WrapperFile, mark: Option<Mark>) -> Box<dyn Wrapper> {
+        let kind = file.kind().unwrap_or_else(|error| panic!("{error}"));
+        let opened = (kind.open)(WrapperOpening {
+            file,
+            mark,
+            condition: Condition::default(),
+            inbox: tokio::sync::mpsc::channel(1).1,
+        });
+        opened.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) use self::open as open_in;
 
     /// An element with one number.
     pub(crate) fn element(value: f64) -> StreamElement {

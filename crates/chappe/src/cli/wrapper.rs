@@ -27,6 +27,11 @@ pub(crate) enum Wrapper {
         after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n\nExit code 1 when a rule is broken. The rules are in docs/programs.md."
     )]
     Check(WrapperCheck),
+    /// Print a wrapper's file for a peer, as far as the peer describes itself.
+    #[command(
+        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite"
+    )]
+    Browse(WrapperBrowse),
     /// List messages that a wrapper received and could not decode.
     #[command(
         after_help = "Examples:\n  chappe wrapper dead-letters climate\n  chappe wrapper dead-letters --exporter archive"
@@ -78,6 +83,18 @@ pub(crate) struct WrapperCheck {
     /// How long the program runs each time.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub wait: Duration,
+}
+
+/// Flags of `wrapper browse`.
+#[derive(Debug, Args)]
+pub(crate) struct WrapperBrowse {
+    /// The peer: a file or a database.
+    pub address: String,
+    /// The kind of the wrapper.
+    ///
+    /// Default: `sqlite` for names ending in .db, .sqlite and .sqlite3, else `file`.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
 }
 
 /// Flags of `wrapper dead-letters`.

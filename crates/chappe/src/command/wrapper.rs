@@ -4,14 +4,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use chappe_stream::view::ElementView;
-use chappe_wrappers::{Batch, Condition, WrapperFile, WrapperOpening};
+use chappe_wrappers::{Batch, Condition, WrapperFile, WrapperOpening, wrapper_kinds};
 use serde_json::{Value, json};
 
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
 use crate::cli::{
-    Wrapper, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend, WrapperShow, WrapperTry,
+    Wrapper, WrapperBrowse, WrapperCheck, WrapperDeadLetters, WrapperList, WrapperResend,
+    WrapperShow, WrapperTry,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -25,6 +26,7 @@ pub(crate) fn run(verb: Wrapper, json: bool) -> Outcome {
                     Wrapper::Show(flags) => show(flags, json).await,
                     Wrapper::Try(flags) => try_file(flags, json).await,
                     Wrapper::Check(flags) => check(flags, json).await,
+                    Wrapper::Browse(flags) => browse(&flags),
                     Wrapper::DeadLetters(flags) => dead_letters(flags, json).await,
                     Wrapper::Resend(flags) => resend(flags, json).await,
                 }
@@ -239,6 +241,7 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         file: &file,
         mark: None,
         condition: condition.clone(),
+        inbox: tokio::sync::mpsc::channel(1).1,
     })
     .map_err(failed)?;
     let deadline = Instant::now() + flags.wait;
@@ -263,6 +266,27 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         0 => Ok(()),
         _ => Err(Failure::negative()),
     }
+}
+
+fn browse(flags: &WrapperBrowse) -> Outcome {
+    let endings = [".db", ".sqlite", ".sqlite3"];
+    let is_database = endings.iter().any(|ending| flags.address.ends_with(ending));
+    let default = if is_database { "sqlite" } else { "file" };
+    let name = flags.kind.as_deref().unwrap_or(default);
+    let kinds = wrapper_kinds().iter();
+    let mut able = kinds.filter_map(|kind| Some((kind.name, kind.browse?)));
+    let found = able.clone().find(|(kind, _)| *kind == name);
+    let Some((_, browse)) = found else {
+        let names: Vec<&str> = able.by_ref().map(|(kind, _)| kind).collect();
+        let failure = Failure::new(format!("peers of kind {name:?} do not describe themselves"));
+        return Err(failure.hint(format!("kinds that do: {}", names.join(", "))));
+    };
+    let text = browse(&flags.address).map_err(|error| {
+        let hint = error.hint().map(str::to_owned);
+        Failure::new(error.to_string()).hint_if(hint)
+    })?;
+    output::line(text.trim_end());
+    Ok(())
 }
 
 /// Prints elements, and messages that are none; returns the number of elements.

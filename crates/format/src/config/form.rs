@@ -18,6 +18,14 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct FormatConfig(pub(crate) FormatTable);
 
+impl FormatConfig {
+    /// The options of CSV, if that is the format: a file that grows must find where its rows begin.
+    #[must_use]
+    pub const fn csv(&self) -> Option<&CsvConfig> {
+        self.0.csv.as_ref()
+    }
+}
+
 /// One of the formats.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

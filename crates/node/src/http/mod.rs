@@ -230,6 +230,12 @@ pub(crate) fn routes() -> Routes {
             OPERATE,
             wrappers::command,
         )
+        .post(
+            "/wrappers/{name}/messages",
+            "send_wrapper_message",
+            WRITE.unaudited(),
+            wrappers::message,
+        )
         .get(
             "/exporters",
             "list_exporters",

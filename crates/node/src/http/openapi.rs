@@ -75,6 +75,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         wrappers::dead_letters,
         wrappers::act_on_letters,
         wrappers::command,
+        wrappers::message,
         wrappers::list_exporters,
         wrappers::one_exporter,
         wrappers::put_exporter,

@@ -4,11 +4,14 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
 use chappe_links::{DeadLetters, Message};
-use chappe_wrappers::{Command, WrapperError};
+use chappe_wrappers::{Command, Inbound, WrapperError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
@@ -19,7 +22,12 @@ use super::problem::Problem;
 use super::sensors::written;
 use crate::config::nearest;
 use crate::shared::App;
-use crate::wrappers::{self, Call, Exporter, LetterError, Wrapper};
+use crate::wrappers::{self, Call, Exporter, InboxError, LetterError, Wrapper};
+
+/// Time that storing a message may take; then the client is asked to send it again.
+const STORE_TIME: Duration = Duration::from_secs(30);
+/// Seconds after which a client sends a message again.
+const RETRY_AFTER_S: &str = "1";
 
 /// Wrappers.
 #[derive(Serialize, ToSchema)]
@@ -392,6 +400,55 @@ pub(super) async fn command(
             Err(Problem::new(status, error.to_string()))
         }
         Err(_) => Err(busy()),
+    }
+}
+
+/// What became of a message.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MessageReceipt {
+    /// The elements that it became.
+    elements: u64,
+    /// 1 if it could not be decoded and became a dead letter.
+    undecodable: u64,
+}
+
+/// Sends a message to a wrapper of kind `webhook`; answers once it is stored. A client that gets no answer
+/// sends it again.
+#[utoipa::path(post, path = "/api/v1/wrappers/{name}/messages", tag = "wrappers",
+    params(("name" = String, Path, description = "The wrapper's name")),
+    request_body(content = String),
+    responses((status = 200, body = MessageReceipt), (status = 401, body = Problem),
+        (status = 404, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn message(
+    State(app): State<App>,
+    Name(name): Name,
+    body: Body,
+) -> Result<Response, Problem> {
+    let handle = app
+        .wrappers
+        .handle(&name)
+        .ok_or_else(|| unknown(&app, &name))?;
+    let body = params::body(&app, body).await?.into();
+    let (reply, receipt) = oneshot::channel();
+    let busy = || {
+        let problem = Problem::unavailable("the wrapper cannot take the message now");
+        ([(RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
+    };
+    match handle.inbox.send(Inbound { body, reply }) {
+        Ok(()) => {}
+        Err(InboxError::Busy) => return Ok(busy()),
+        Err(InboxError::Closed) => {
+            let problem = Problem::not_found(format!("the wrapper {name:?} takes no messages"));
+            return Err(problem.hint("a wrapper of kind \"webhook\" takes messages"));
+        }
+    }
+    match tokio::time::timeout(STORE_TIME, receipt).await {
+        Ok(Ok(receipt)) => Ok(Json(MessageReceipt {
+            elements: receipt.elements,
+            undecodable: receipt.undecodable,
+        })
+        .into_response()),
+        _ => Ok(busy()),
     }
 }
 

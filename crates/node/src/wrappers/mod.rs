@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 
 pub(crate) use letters::{LetterError, discard, resend};
 pub(crate) use table::{
-    Call, Exporter, ExporterHandle, Exporters, FileFault, PeerState, Row, Wrapper, WrapperHandle,
-    Wrappers,
+    Call, Exporter, ExporterHandle, Exporters, FileFault, InboxError, PeerState, Row, Wrapper,
+    WrapperHandle, Wrappers,
 };
 
 use crate::config::Problem;
@@ -145,9 +145,10 @@ impl Described for WrapperFiles {
                         file: file.clone(),
                         letters: letters.clone(),
                         calls,
+                        inbox: Arc::default(),
                     };
-                    app.wrappers.set_handle(&file.name, handle);
-                    run::run(app, file, letters, called, stop).await;
+                    app.wrappers.set_handle(&file.name, handle.clone());
+                    run::run(app, handle, called, stop).await;
                 }
                 Err(reason) => app.wrappers.update(&file.name, |row| {
                     row.set_state(PeerState::Trouble, Some(reason), None);

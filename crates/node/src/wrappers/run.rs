@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::pause::Pause;
 use super::store::{self, Storer, Storing};
 use super::table::Call;
-use super::{PeerState, Row as _, wrapper_key};
+use super::{PeerState, Row as _, WrapperHandle, wrapper_key};
 use crate::catalogue;
 use crate::notices::NoticeKind;
 use crate::shared::App;
@@ -68,16 +68,16 @@ impl End {
 /// Runs a wrapper until `stop` becomes true.
 pub(super) async fn run(
     app: App,
-    file: Arc<WrapperFile>,
-    letters: Arc<DeadLetters>,
+    handle: WrapperHandle,
     mut calls: mpsc::Receiver<Call>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let file = handle.file.clone();
     let mut pause = Pause::default();
     let mut notified = None;
     app.registrar.publish(vec![store::entity(&file, &[])]).await;
     loop {
-        let mut running = match Running::open(&app, &file, &letters).await {
+        let mut running = match Running::open(&app, &handle).await {
             Ok(running) => running,
             Err(end) => {
                 trouble(&app, &file.name, &end, &mut notified);
@@ -157,11 +157,8 @@ struct Running {
 }
 
 impl Running {
-    async fn open(
-        app: &App,
-        file: &Arc<WrapperFile>,
-        letters: &Arc<DeadLetters>,
-    ) -> Result<Self, End> {
+    async fn open(app: &App, handle: &WrapperHandle) -> Result<Self, End> {
+        let WrapperHandle { file, letters, .. } = handle;
         let mut storer = Storer::open(app, file, letters.clone()).await?;
         storer.define().await?.map_err(WrapperError::settings)?;
         let invalid =
@@ -172,6 +169,7 @@ impl Running {
             file,
             mark: storer.mark().cloned(),
             condition: condition.clone(),
+            inbox: handle.inbox.open(),
         })?;
         Ok(Self {
             app: app.clone(),

@@ -97,12 +97,9 @@ impl Storer {
         let entries = self.app.catalogue.entries();
         let own = entries.iter().filter(|entry| entry.source() == self.key);
         let entities = own.map(|entry| {
-            let tables = self.file.keys.streams.iter();
-            let mut tables = tables.filter(|table| table.name == entry.name);
             let definition = StreamDefinition {
                 schema: entry.log.schema(),
-                level: None,
-                description: tables.next().and_then(|table| table.description.clone()),
+                ..StreamDefinition::default()
             };
             self.stream_entity(&entry.name, &definition)
         });
@@ -115,16 +112,10 @@ impl Storer {
     /// # Errors
     /// The log failed; the inner error is one that no retry repairs.
     pub(super) async fn define(&mut self) -> Result<Result<(), String>, StoreError> {
-        let file = self.file.clone();
-        for table in &file.keys.streams {
-            if check_name(&table.name).is_ok() {
-                let definition = table.definition(file.keys.level);
-                if let Err(reason) = self
-                    .stream(&table.name.as_str().into(), &definition)
-                    .await?
-                {
-                    return Ok(Err(reason));
-                }
+        for (name, definition) in self.file.fixed_streams() {
+            let definition = Arc::new(definition);
+            if let Err(reason) = self.stream(&name.as_str().into(), &definition).await? {
+                return Ok(Err(reason));
             }
         }
         Ok(Ok(()))
@@ -350,16 +341,13 @@ impl Storer {
 
     /// Counts messages that the wrapper knows to be lost, for each stream that they may have been meant for.
     fn record_lost(&self, lost: &Lost) {
-        let streams: Vec<&str> = match &lost.stream {
-            Some(stream) => vec![stream],
-            None => {
-                let tables = self.file.keys.streams.iter();
-                tables.map(|table| &*table.name).collect()
-            }
+        let streams = match &lost.stream {
+            Some(stream) => vec![stream.clone()],
+            None => self.stream_names(),
         };
         let is_certain = lost.messages > 0 && lost.stream.is_some();
         for stream in streams {
-            let mut loss = Loss::now(stream, LossKind::Lost, lost.reason, lost.messages);
+            let mut loss = Loss::now(&stream, LossKind::Lost, lost.reason, lost.messages);
             loss.is_lower_bound = !is_certain;
             self.app.observability.count(lost.reason, loss);
         }

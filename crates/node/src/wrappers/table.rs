@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{Command, WrapperError, WrapperFile};
+use chappe_wrappers::{Command, Inbound, WrapperError, WrapperFile};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, oneshot};
 use utoipa::ToSchema;
+
+/// Messages of clients that wait for a wrapper; reason: with the largest body they are some megabytes.
+const INBOX_MAX: usize = 64;
 
 /// The state of a wrapper or an exporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -198,6 +201,43 @@ pub(crate) struct WrapperHandle {
     pub(crate) file: Arc<WrapperFile>,
     pub(crate) letters: Arc<DeadLetters>,
     pub(crate) calls: mpsc::Sender<Call>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+/// Where messages of clients enter a wrapper that takes some, while it is open.
+#[derive(Default)]
+pub(crate) struct Inbox(Mutex<Option<mpsc::Sender<Inbound>>>);
+
+impl Inbox {
+    /// Opens it again.
+    pub(super) fn open(&self) -> mpsc::Receiver<Inbound> {
+        let (send, receive) = mpsc::channel(INBOX_MAX);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(send);
+        receive
+    }
+
+    /// Passes a message on.
+    pub(crate) fn send(&self, message: Inbound) -> Result<(), InboxError> {
+        let sender = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let sender = sender.ok_or(InboxError::Busy)?;
+        sender.try_send(message).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => InboxError::Busy,
+            mpsc::error::TrySendError::Closed(_) => InboxError::Closed,
+        })
+    }
+}
+
+/// A message was not passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InboxError {
+    /// The wrapper takes none, or has ended.
+    Closed,
+    /// It has as many as it may, or is being opened.
+    Busy,
 }
 
 /// The parts of a running exporter that requests use.

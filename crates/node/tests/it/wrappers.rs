@@ -13,7 +13,7 @@ use crate::common::{self, Answer, Operated, block};
 const WRAPPER: &str = r#"
 kind = "file"
 path = "../data.csv"
-format = "csv"
+format = { csv = { time = "source_time" } }
 poll_ms = 20
 device = "Boiler 3"
 types = ["{urn:plant}Boiler"]
@@ -21,7 +21,6 @@ scopes = ["http://plant.example/hall-2"]
 
 [[stream]]
 name = "boiler.temperature"
-description = "At the outlet"
 fields = [{ name = "celsius", type = "double", unit = "Cel", observed_property = "urn:temperature" }]
 "#;
 
@@ -90,7 +89,7 @@ fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
         let sensor = "/api/v1/virtual-sensors/boiler-max";
         until(node, sensor, |it| it["state"] == "running").await;
         let lines =
-            "2026-11-21T10:00:00Z,80.5\n2026-11-21T10:00:01Z,hot\n2026-11-21T10:00:02Z,81.5\n";
+            "2020-11-21T10:00:00Z,80.5\n2020-11-21T10:00:01Z,hot\n2020-11-21T10:00:02Z,81.5\n";
         append(directory, lines);
         let row = until(node, path, |row| row["elements"] == 2).await;
         assert_eq!(row["undecodable"], 1);
@@ -102,7 +101,7 @@ fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
         let letter = &letters["dead_letters"][0];
         assert_eq!(
             letter["text"],
-            "source_time,celsius\n2026-11-21T10:00:01Z,hot\n"
+            "source_time,celsius\n2020-11-21T10:00:01Z,hot\n"
         );
         assert!(
             letter["reason"].as_str().unwrap().contains("celsius"),
@@ -122,7 +121,7 @@ fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
         );
         let row = until(node, path, |row| row["error"].is_object()).await;
         assert_eq!(row["error"]["line"], 5, "{row}");
-        append(directory, "2026-11-21T10:00:03Z,82.5\n");
+        append(directory, "2020-11-21T10:00:03Z,82.5\n");
         until(node, path, |row| row["elements"] == 3).await;
         // With another type of the field, the letter can be decoded; the rest is not read again.
         write(
@@ -163,7 +162,11 @@ fn an_exporter_that_fails_delays_no_other() {
     );
     write(directory, "exporters", "good.toml", &exporter("../out"));
     write(directory, "wrappers", "boiler.toml", WRAPPER);
-    std::fs::write(directory.join("data.csv"), "celsius\n1\n2\n3\n").unwrap();
+    std::fs::write(
+        directory.join("data.csv"),
+        "source_time,celsius\n,1\n,2\n,3\n",
+    )
+    .unwrap();
     block(async {
         let node = common::start(directory).await;
         let good = "/api/v1/exporters/good";

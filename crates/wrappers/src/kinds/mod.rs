@@ -1,6 +1,11 @@
 //! The protocols, one module each.
 
+mod browse;
 pub(crate) mod dpws;
 pub(crate) mod file;
 pub(crate) mod gsn;
+pub(crate) mod http;
+pub(crate) mod lines;
 pub(crate) mod program;
+pub(crate) mod sqlite;
+pub(crate) mod system;

@@ -87,6 +87,8 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
         name: "demo".into(),
         data_directory: folder.join("data"),
         sensors_directory: folder.join("sensors"),
+        wrappers_directory: folder.join("wrappers"),
+        exporters_directory: folder.join("exporters"),
         ..Config::default()
     };
     config.discovery.interfaces = vec![loopback.name];
@@ -112,6 +114,8 @@ fn archive(folder: &Path, origin: &Node) -> Result<Config, Failure> {
         name: "archive".into(),
         data_directory: folder.join("archive"),
         sensors_directory: folder.join("archive-sensors"),
+        wrappers_directory: folder.join("archive-wrappers"),
+        exporters_directory: folder.join("archive-exporters"),
         ..Config::default()
     };
     config.discovery.enabled = false;

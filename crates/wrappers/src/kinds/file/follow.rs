@@ -4,19 +4,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chappe_stream::lines::{Broken, ElementReader, Format, Line};
-use chappe_stream::{StreamElement, StreamSchema, Timestamp};
+use chappe_stream::Timestamp;
 
-use super::rotation::{Found, Place, Track, after, find, first, is_at};
-use crate::{Lost, WrapperError};
+use super::records::{Record, Records, Rows};
+use super::rotation::{Found, Place, Track, after, find, first, is_at, is_same};
+use crate::decode::Decoder;
+use crate::{Batch, Lost, Undecodable, WrapperError};
 
 /// Bytes read at once; reason: some hundred lines, and little to repeat after a crash.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of an undecodable record that are kept.
-const KEPT_BYTES: usize = 4 << 10;
 /// Time after which a file that was rotated away and does not grow is finished; reason: its writer may
 /// go on writing until it opens the new one.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -38,22 +36,18 @@ pub(super) enum Start {
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub(super) path: PathBuf,
-    pub(super) format: Format,
-    pub(super) schema: Arc<StreamSchema>,
-    /// The columns of files without a header.
-    pub(super) columns: Option<Vec<String>>,
+    /// How rows are written, if it is a CSV.
+    pub(super) rows: Option<Rows>,
     pub(super) start: Start,
     /// Time after which a file that was rotated away and does not grow is finished.
     pub(super) grace: Duration,
-    /// How far ahead of this node's clock a time may be, in nanoseconds.
-    pub(super) future_ns: i64,
 }
 
 /// A record that was read.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The element, or the reason why there is none and the record.
-    pub(super) element: Result<StreamElement, (String, Vec<u8>)>,
+    /// Its elements, or why there are none; without a mark.
+    pub(super) batch: Batch,
     /// The position after the record.
     pub(super) end: Place,
 }
@@ -71,35 +65,39 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Follower {
     series: Series,
+    decoder: Decoder,
     /// Where to begin; `None` once a file is open.
     resume: Option<Place>,
     open: Option<Open>,
+    /// The file that was finished before.
+    previous: Option<File>,
 }
 
 /// The file that is read.
 #[derive(Debug)]
 struct Open {
     file: File,
-    reader: ElementReader,
+    records: Records,
     /// The first byte that was not read.
     track: Track,
-    /// The record of a CSV that names the columns, once it is read.
-    header: Vec<u8>,
-    /// The beginning of the record that is not complete.
-    record: Vec<u8>,
+    /// The bytes before the first row of a CSV, which name the columns.
+    prologue: Vec<u8>,
+    /// Whether the decoder has read from this file.
+    is_begun: bool,
     /// The end of the last complete record.
     boundary: Place,
-    is_csv: bool,
     /// When the file was first seen under another name, or deleted.
     rotated: Option<Instant>,
 }
 
 impl Follower {
-    pub(super) fn new(series: Series, resume: Option<Place>) -> Self {
+    pub(super) fn new(series: Series, decoder: Decoder, resume: Option<Place>) -> Self {
         Self {
             series,
+            decoder,
             resume,
             open: None,
+            previous: None,
         }
     }
 
@@ -110,8 +108,8 @@ impl Follower {
         let outcome = self.advance(now, &mut piece);
         outcome.map_err(|error| match error {
             ReadError::Io(error) => WrapperError::peer(format!("cannot read {path}: {error}")),
-            ReadError::Broken(reason) => WrapperError::peer(format!("{path}: {reason}"))
-                .with_hint("the columns must have the names of the stream's fields"),
+            ReadError::Header(reason) => WrapperError::peer(format!("{path}: {reason}"))
+                .with_hint("set `columns` or `skip_lines` of format.csv to match the file"),
         })?;
         Ok(piece)
     }
@@ -121,6 +119,7 @@ impl Follower {
             piece.waits = Some(format!("{} does not exist", self.series.path.display()));
             return Ok(());
         }
+        self.look_before()?;
         let Some(open) = &mut self.open else {
             return Ok(());
         };
@@ -131,7 +130,7 @@ impl Follower {
         let count = open.file.read_at(&mut buffer, open.track.offset)?;
         if count > 0 {
             open.rotated = None;
-            return open.take(&buffer[..count], now, piece);
+            return open.take(&buffer[..count], now, &mut self.decoder, piece);
         }
         if is_at(&self.series.path, &open.file)? {
             open.rotated = None;
@@ -144,10 +143,33 @@ impl Follower {
             return Ok(());
         }
         let next = after(&self.series.path, &open.file)?;
-        open.finish(now, piece)?;
+        open.finish(now, &mut self.decoder, piece)?;
         match next {
-            Some(file) => self.open = Some(Open::new(file, 0, &self.series)?),
+            Some(file) => {
+                let next = Open::new(file, 0, self.series.rows, &mut self.decoder)?;
+                self.previous = self.open.replace(next).map(|finished| finished.file);
+            }
             None => piece.waits = Some("the file was rotated and no other exists".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Looks for a file before the one that is open, as long as nothing of that was read: its contents may
+    /// have been copied away since, which nothing in it shows.
+    fn look_before(&mut self) -> Result<(), ReadError> {
+        let Some(open) = self.open.as_ref().filter(|open| open.track.offset == 0) else {
+            return Ok(());
+        };
+        let path = &self.series.path;
+        let next = match &self.previous {
+            Some(previous) => after(path, previous)?,
+            None if self.series.start == Start::Oldest => first(path, true)?,
+            None => None,
+        };
+        if let Some(next) = next
+            && !is_same(&next, &open.file)?
+        {
+            self.open = Some(Open::new(next, 0, self.series.rows, &mut self.decoder)?);
         }
         Ok(())
     }
@@ -173,7 +195,7 @@ impl Follower {
                 None => return Ok(false),
             },
         };
-        self.open = Some(Open::new(file, offset, series)?);
+        self.open = Some(Open::new(file, offset, series.rows, &mut self.decoder)?);
         self.resume = None;
         Ok(true)
     }
@@ -185,11 +207,16 @@ impl Follower {
         };
         match find(&self.series.path, &place)? {
             Found::Same(file) => {
-                self.open = Some(Open::new(file, place.offset, &self.series)?);
+                self.open = Some(Open::new(
+                    file,
+                    place.offset,
+                    self.series.rows,
+                    &mut self.decoder,
+                )?);
             }
             Found::Other(file) => {
                 piece.lost.push(unknown("file_replaced"));
-                self.open = Some(Open::new(file, 0, &self.series)?);
+                self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
             }
             Found::None => self.resume = Some(place),
         }
@@ -226,7 +253,8 @@ fn last_line_end(file: &File) -> io::Result<u64> {
 #[derive(Debug)]
 enum ReadError {
     Io(io::Error),
-    Broken(String),
+    /// The first lines are not what the format expects.
+    Header(String),
 }
 
 impl From<io::Error> for ReadError {
@@ -235,56 +263,41 @@ impl From<io::Error> for ReadError {
     }
 }
 
-impl From<Broken> for ReadError {
-    fn from(error: Broken) -> Self {
-        Self::Broken(error.to_string())
-    }
-}
-
 impl Open {
     /// Opens a file at the end of one of its records, or at its beginning.
-    fn new(file: File, offset: u64, series: &Series) -> Result<Self, ReadError> {
-        let reader = ElementReader::new(series.format, series.schema.clone(), series.future_ns);
+    fn new(
+        file: File,
+        offset: u64,
+        rows: Option<Rows>,
+        decoder: &mut Decoder,
+    ) -> Result<Self, ReadError> {
         let track = Track::new(&file, offset)?;
         let mut open = Self {
             boundary: track.place(),
+            records: Records::new(rows),
+            prologue: Vec::new(),
+            is_begun: false,
             file,
-            reader,
             track,
-            header: Vec::new(),
-            record: Vec::new(),
-            is_csv: series.format == Format::Csv,
             rotated: None,
         };
-        open.read_header(series)?;
+        open.read_prologue(decoder)?;
         Ok(open)
     }
 
-    /// Gives the reader the columns before it reads from the middle of a file.
-    fn read_header(&mut self, series: &Series) -> Result<(), ReadError> {
-        if series.format != Format::Csv {
-            return Ok(());
-        }
-        let mut none = Vec::new();
-        if let Some(columns) = &series.columns {
-            let header = format!("{}\n", columns.join(","));
-            return Ok(self
-                .reader
-                .push(header.as_bytes(), Timestamp(0), &mut none)?);
-        }
+    /// Reads the columns again before a file is read from its middle.
+    fn read_prologue(&mut self, decoder: &mut Decoder) -> Result<(), ReadError> {
         let mut at = 0;
         let mut buffer = vec![0; PIECE_BYTES];
-        while at < self.track.offset {
+        while at < self.track.offset && !self.records.is_past_prologue() {
             let count = self.file.read_at(&mut buffer, at)?;
             if count == 0 {
                 break;
             }
             for line in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-                self.reader.push(line, Timestamp(0), &mut none)?;
-                self.header.extend_from_slice(line);
                 at += line.len() as u64;
-                if line.ends_with(b"\n") && self.reader.held_bytes() == 0 {
-                    return Ok(());
+                if let Some(Record::Prologue(bytes)) = self.records.push(line) {
+                    return self.begin(bytes, decoder);
                 }
             }
         }
@@ -298,47 +311,74 @@ impl Open {
     }
 
     /// Takes bytes that were read at the offset.
-    fn take(&mut self, bytes: &[u8], now: Timestamp, piece: &mut Piece) -> Result<(), ReadError> {
-        let mut lines = Vec::new();
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        now: Timestamp,
+        decoder: &mut Decoder,
+        piece: &mut Piece,
+    ) -> Result<(), ReadError> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = KEPT_BYTES.saturating_sub(self.record.len());
-            self.record.extend_from_slice(&part[..part.len().min(room)]);
-            self.reader.push(part, now, &mut lines)?;
             self.track.pass(part);
-            if part.ends_with(b"\n") && self.reader.held_bytes() == 0 {
-                self.boundary = self.track.place();
-                self.end_record(&mut lines, piece);
+            if let Some(record) = self.records.push(part) {
+                self.end_record(record, now, decoder, piece)?;
             }
         }
         Ok(())
     }
 
     /// Takes a last record without a line end.
-    fn finish(&mut self, now: Timestamp, piece: &mut Piece) -> Result<(), ReadError> {
-        if self.boundary.offset == self.track.offset {
-            return Ok(());
+    fn finish(
+        &mut self,
+        now: Timestamp,
+        decoder: &mut Decoder,
+        piece: &mut Piece,
+    ) -> Result<(), ReadError> {
+        match self.records.finish() {
+            Some(record) => self.end_record(record, now, decoder, piece),
+            None => Ok(()),
         }
-        let mut lines = Vec::new();
-        self.reader.finish(now, &mut lines)?;
-        self.boundary = self.track.place();
-        self.end_record(&mut lines, piece);
-        Ok(())
     }
 
-    /// Takes the elements of a complete record: one, or none of a header or an empty line.
-    fn end_record(&mut self, lines: &mut Vec<Line>, piece: &mut Piece) {
-        if self.is_csv && self.header.is_empty() && lines.is_empty() {
-            self.header.clone_from(&self.record);
+    fn end_record(
+        &mut self,
+        record: Record,
+        now: Timestamp,
+        decoder: &mut Decoder,
+        piece: &mut Piece,
+    ) -> Result<(), ReadError> {
+        self.boundary = self.track.place();
+        let mut batch = Batch::default();
+        match record {
+            Record::Prologue(bytes) => return self.begin(bytes, decoder),
+            Record::Row(bytes) => {
+                let is_first = !std::mem::replace(&mut self.is_begun, true);
+                decoder.piece(&bytes, now, is_first, &self.prologue, &mut batch);
+            }
+            Record::Long(bytes) => batch.undecodable.push(Undecodable {
+                stream: decoder.only_stream().map(str::to_owned),
+                reason: "the record is too long".to_owned(),
+                message: bytes,
+            }),
         }
-        for line in lines.drain(..) {
-            // With the columns it can be decoded again.
-            let record = || [&*self.header, &*self.record].concat();
+        if batch.elements() > 0 || !batch.undecodable.is_empty() {
             piece.items.push(Item {
-                element: line.element.map_err(|error| (error.to_string(), record())),
+                batch,
                 end: self.boundary,
             });
         }
-        self.record.clear();
+        Ok(())
+    }
+
+    /// Gives the decoder the columns.
+    fn begin(&mut self, prologue: Vec<u8>, decoder: &mut Decoder) -> Result<(), ReadError> {
+        let mut batch = Batch::default();
+        decoder.piece(&prologue, Timestamp(0), true, &[], &mut batch);
+        if let Some(wrong) = batch.undecodable.pop() {
+            return Err(ReadError::Header(wrong.reason));
+        }
+        (self.prologue, self.is_begun) = (prologue, true);
+        Ok(())
     }
 }
 
@@ -349,7 +389,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use chappe_stream::{Field, FieldType, Value};
+    use crate::tests::wrapper_file;
+    use chappe_stream::Value;
     use proptest::prelude::*;
 
     /// What a writer, an operator and a node do.
@@ -379,6 +420,7 @@ mod tests {
 
     struct World {
         series: Series,
+        file: crate::WrapperFile,
         follower: Follower,
         mark: Option<crate::Mark>,
         stored: Vec<i64>,
@@ -388,29 +430,28 @@ mod tests {
     }
 
     impl World {
-        fn new(directory: &Path, format: Format) -> Self {
-            let field = Field {
-                name: "count".to_owned(),
-                field_type: FieldType::Integer,
-                unit: None,
-                observed_property: None,
-                description: None,
-            };
+        fn new(directory: &Path, is_csv: bool) -> Self {
+            let format = if is_csv { "csv" } else { "json" };
+            let file = wrapper_file(&format!(
+                "kind = \"file\"\npath = \"a.log\"\nformat = \"{format}\"\n[[stream]]\nname = \"a\"\n\
+                 fields = [{{ name = \"count\", type = \"integer\" }}]\n"
+            ));
             let series = Series {
                 path: directory.join("a.log"),
-                format,
-                schema: Arc::new(StreamSchema {
-                    fields: vec![field],
-                    key: None,
-                }),
-                columns: None,
+                rows: file
+                    .keys
+                    .format
+                    .as_ref()
+                    .and_then(|it| it.get_ref().csv())
+                    .map(Rows::of),
                 start: Start::Oldest,
                 grace: Duration::ZERO,
-                future_ns: 0,
             };
+            let decoder = || Decoder::new(&file, &[]).unwrap();
             Self {
-                follower: Follower::new(series.clone(), None),
+                follower: Follower::new(series.clone(), decoder(), None),
                 series,
+                file,
                 mark: None,
                 stored: Vec::new(),
                 next: 1,
@@ -422,14 +463,14 @@ mod tests {
         fn write(&mut self, lines: u8, ends: bool) {
             let mut text = String::new();
             let is_new = fs::metadata(&self.series.path).map_or(true, |it| it.len() == 0);
-            if is_new && self.series.format == Format::Csv {
+            if is_new && self.series.rows.is_some() {
                 text.push_str("count\n");
             }
             text.extend(self.half.take());
             for _ in 0..lines {
-                match self.series.format {
-                    Format::Csv => text.push_str(&format!("{}\n", self.next)),
-                    _ => text.push_str(&format!("{{\"count\": {}}}\n", self.next)),
+                match self.series.rows {
+                    Some(_) => text.push_str(&format!("{}\n", self.next)),
+                    None => text.push_str(&format!("{{\"count\": {}}}\n", self.next)),
                 }
                 self.next += 1;
             }
@@ -480,9 +521,12 @@ mod tests {
             assert_eq!(piece.lost, [], "nothing was lost");
             let count = piece.items.len();
             for item in piece.items.into_iter().take(most) {
-                match item.element.unwrap().values[0] {
-                    Value::Integer(number) => self.stored.push(number),
-                    ref other => panic!("{other:?}"),
+                assert_eq!(item.batch.undecodable, []);
+                for element in item.batch.parts.iter().flat_map(|part| &part.elements) {
+                    match element.values[0] {
+                        Value::Integer(number) => self.stored.push(number),
+                        ref other => panic!("{other:?}"),
+                    }
                 }
                 self.mark = Some(item.end.mark());
             }
@@ -495,7 +539,8 @@ mod tests {
 
         fn restart(&mut self) {
             let resume = self.mark.as_ref().map(|mark| Place::read(mark).unwrap());
-            self.follower = Follower::new(self.series.clone(), resume);
+            let decoder = Decoder::new(&self.file, &[]).unwrap();
+            self.follower = Follower::new(self.series.clone(), decoder, resume);
         }
     }
 
@@ -508,8 +553,7 @@ mod tests {
             is_csv in any::<bool>(),
         ) {
             let directory = tempfile::tempdir().unwrap();
-            let format = if is_csv { Format::Csv } else { Format::Ndjson };
-            let mut world = World::new(directory.path(), format);
+            let mut world = World::new(directory.path(), is_csv);
             for event in events {
                 match event {
                     Event::Write(lines, ends) => world.write(lines, ends),
@@ -533,16 +577,13 @@ mod tests {
     fn a_line_that_is_none_is_kept_with_its_columns() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
-        fs::write(&path, "count\n1\nx\n\"2\n\"\n3").unwrap();
-        let mut world = World::new(directory.path(), Format::Csv);
+        fs::write(&path, "count\n1\nx\n\"y\n\"\n3").unwrap();
+        let mut world = World::new(directory.path(), true);
         let piece = world.follower.read(Timestamp(0)).unwrap();
-        let wrong: Vec<_> = piece
-            .items
-            .iter()
-            .filter_map(|it| it.element.as_ref().err())
-            .collect();
+        let items = piece.items.iter();
+        let wrong: Vec<_> = items.flat_map(|it| &it.batch.undecodable).collect();
         assert_eq!(wrong.len(), 2, "{piece:?}");
-        assert_eq!(wrong[0].1, b"count\nx\n");
+        assert_eq!(wrong[0].message, b"count\nx\n");
         assert_eq!(piece.items.len(), 3, "the last line has no end yet");
         // Once the file is rotated away, its last line is complete.
         fs::rename(&path, path.with_extension("log.1")).unwrap();
@@ -567,11 +608,11 @@ mod tests {
     #[test]
     fn a_header_that_does_not_fit_is_an_error_with_a_hint() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("a.log"), "number\n1\n").unwrap();
-        let mut world = World::new(directory.path(), Format::Csv);
+        fs::write(directory.path().join("a.log"), "count,count\n1,1\n").unwrap();
+        let mut world = World::new(directory.path(), true);
         let error = world.follower.read(Timestamp(0)).unwrap_err();
         assert!(
-            error.to_string().contains("number") && error.hint().is_some(),
+            error.to_string().contains("occurs twice") && error.hint().is_some(),
             "{error}"
         );
     }

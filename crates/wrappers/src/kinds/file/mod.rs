@@ -2,6 +2,7 @@
 
 mod export;
 mod follow;
+mod records;
 mod replay;
 mod rotation;
 mod wrapper;

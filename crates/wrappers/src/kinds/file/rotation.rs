@@ -247,6 +247,12 @@ pub(super) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
+/// Whether both are the same file.
+pub(super) fn is_same(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
 /// The first file of the series: with `oldest` the one that was written first, else the current one.
 pub(super) fn first(path: &Path, oldest: bool) -> io::Result<Option<File>> {
     let members = series(path)?;

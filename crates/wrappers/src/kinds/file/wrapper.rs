@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chappe_stream::DescriptorError;
@@ -11,12 +10,14 @@ use serde::Deserialize;
 use tokio::task::JoinHandle;
 
 use super::follow::{Follower, GRACE, Item, Piece, Series, Start};
+use super::records::Rows;
 use super::replay::Replay;
 use super::rotation::Place;
-use crate::clock::{FUTURE_NS, now};
+use crate::clock::now;
+use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Delivery, FormatKey, Lost, Mark, Step, StreamDefinition,
-    Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening, element_weight,
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Lost, Mark, Step, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// The kind.
@@ -33,7 +34,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Settings),
-    browse: None,
+    browse: Some(crate::kinds::browse::file),
 };
 
 /// The keys of a wrapper of kind `file`.
@@ -43,8 +44,6 @@ struct Settings {
     /// The file. Rotated files next to it are found by their names: `NAME.1`, `NAME-20260101`,
     /// `STEM-20260101.EXTENSION`. Relative to this file.
     path: PathBuf,
-    /// The columns of a CSV without a header. Default: the first line names them.
-    columns: Option<Vec<String>>,
     /// Where to start if the file was never read: at the oldest rotated file, at the beginning of the
     /// current one, or at its end. Default: current.
     #[serde(default)]
@@ -81,12 +80,9 @@ fn poll_default() -> u64 {
     500
 }
 
-fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
+fn settings(file: &WrapperFile) -> Result<(Settings, Decoder), DescriptorError> {
     let settings: Settings = file.settings()?;
     let wrong = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
-    if file.keys.streams.len() != 1 {
-        return wrong("stream", "a file needs exactly one [[stream]]");
-    }
     if settings.path.file_name().is_none() {
         return wrong("path", "the path names no file");
     }
@@ -96,34 +92,28 @@ fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
     if !(10..=3_600_000).contains(&settings.poll_ms) {
         return wrong("poll_ms", "it is not within 10 to 3600000");
     }
-    if settings.columns.is_some() && file.keys.format != FormatKey::Csv {
-        return wrong("columns", "only a file of format \"csv\" has columns");
-    }
-    Ok(settings)
+    Ok((settings, Decoder::new(file, &[])?))
 }
 
 fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     let file = opening.file;
-    let settings = settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
-    let table = &file.keys.streams[0];
-    let definition = table.definition(file.keys.level);
+    let (settings, decoder) =
+        settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    let format = file.keys.format.as_ref();
     let series = Series {
         path: file.path(&settings.path),
-        format: file.keys.format.of_lines(),
-        schema: Arc::new(definition.schema.clone()),
-        columns: settings.columns,
+        rows: format
+            .and_then(|format| format.get_ref().csv())
+            .map(Rows::of),
         start: settings.start,
         grace: GRACE,
-        future_ns: FUTURE_NS,
     };
     let resume = opening.mark.as_ref().map(Place::read).transpose()?;
     Ok(Box::new(FileWrapper {
-        stage: Stage::Idle(Some(Box::new(Follower::new(series, resume)))),
+        stage: Stage::Idle(Some(Box::new(Follower::new(series, decoder, resume)))),
         queue: VecDeque::new(),
         lost: Vec::new(),
         replay: (settings.pace == Pace::Recorded).then(|| Replay::new(settings.speed)),
-        stream: table.name.as_str().into(),
-        definition,
         poll: Duration::from_millis(settings.poll_ms),
         look_at: None,
         mark: opening.mark.unwrap_or_default(),
@@ -138,8 +128,6 @@ struct FileWrapper {
     queue: VecDeque<Item>,
     lost: Vec<Lost>,
     replay: Option<Replay>,
-    stream: Arc<str>,
-    definition: Arc<StreamDefinition>,
     poll: Duration,
     /// When to look at the end of the file again.
     look_at: Option<Instant>,
@@ -181,8 +169,14 @@ impl FileWrapper {
     /// When the first record of the queue is due, if there is one.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         let item = self.queue.front()?;
-        Some(match (&mut self.replay, &item.element) {
-            (Some(replay), Ok(element)) => replay.due(element.source_time, now),
+        let first = item
+            .batch
+            .parts
+            .iter()
+            .flat_map(|part| &part.elements)
+            .next();
+        Some(match (&mut self.replay, first) {
+            (Some(replay), Some(element)) => replay.due(element.source_time, now),
             _ => now,
         })
     }
@@ -198,20 +192,8 @@ impl FileWrapper {
             let Some(item) = self.queue.pop_front() else {
                 break;
             };
-            match item.element {
-                Ok(element) => {
-                    weight += element_weight(&element);
-                    batch.push(&self.stream, &self.definition, element);
-                }
-                Err((reason, message)) => {
-                    weight += message.len();
-                    batch.undecodable.push(Undecodable {
-                        stream: Some(self.stream.to_string()),
-                        reason,
-                        message,
-                    });
-                }
-            }
+            weight += item.batch.weight();
+            batch.append(item.batch);
             last = Some(item.end);
         }
         if let Some(place) = last {

@@ -78,15 +78,15 @@ struct Target {
 
 impl Target {
     fn new(file: &WrapperFile, stream_name: Option<&str>, sensor: &str) -> Self {
-        let table = file.keys.streams.first();
-        let name = match (table, stream_name) {
-            (Some(table), _) => table.name.clone(),
+        let table = file.fixed_streams().into_iter().next();
+        let name = match (&table, stream_name) {
+            (Some((name, _)), _) => name.clone(),
             (None, Some(name)) => name.to_owned(),
             (None, None) => name_part(sensor),
         };
         Self {
             name: name.into(),
-            given: table.map(|table| table.definition(file.keys.level)),
+            given: table.map(|(_, definition)| Arc::new(definition)),
             learnt: None,
             level: file.keys.level,
         }

@@ -31,6 +31,7 @@ fn wrapper(text: &str, mark: Option<Mark>) -> Box<dyn Wrapper> {
         file: &file,
         mark,
         condition,
+        inbox: tokio::sync::mpsc::channel(1).1,
     };
     (kind.open)(opening).unwrap()
 }

@@ -109,6 +109,7 @@ async fn run(file: &WrapperFile, mark: Option<Mark>, time: Duration) -> Result<R
         file,
         mark,
         condition: Condition::default(),
+        inbox: tokio::sync::mpsc::channel(1).1,
     })?;
     let (start, mut first_after) = (Instant::now(), None);
     let mut run = Run {

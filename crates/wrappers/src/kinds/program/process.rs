@@ -239,14 +239,6 @@ impl Process {
         }
     }
 
-    /// All bytes that have arrived and are not read yet.
-    pub(super) fn bytes(&mut self) -> Vec<u8> {
-        let bytes = self.buffer.split_off(self.start);
-        self.buffer.clear();
-        (self.start, self.searched) = (0, 0);
-        bytes
-    }
-
     /// Waits until more bytes of standard output have arrived; false: it has ended. Dropping the future
     /// loses nothing.
     ///

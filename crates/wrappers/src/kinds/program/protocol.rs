@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use chappe_log::Level;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::{MARK_BYTES_MAX, Mark, StreamTable};
+use chappe_stream::{Field, FieldType, StreamSchema};
+
+use crate::{MARK_BYTES_MAX, Mark, StreamDefinition};
 
 /// Longest line in bytes; reason: it is held whole, and the longest element that the log takes is as
 /// long.
@@ -16,7 +19,7 @@ pub(super) const LINE_BYTES_MAX: usize = chappe_stream::lines::LINE_BYTES_MAX;
 #[derive(Debug, PartialEq)]
 pub(super) enum Message<'l> {
     /// It defines a stream.
-    Stream(Box<StreamTable>),
+    Stream(Box<StreamMessage>),
     /// An element of a stream, as JSON text; without a name, of the only one.
     Element {
         /// The stream.
@@ -38,6 +41,50 @@ pub(super) enum Message<'l> {
     Answer(Answer),
     /// It is ready, and has the elements up to these positions already.
     Ready(Vec<Reached>),
+}
+
+/// A stream that a program defines.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamMessage {
+    pub(super) name: String,
+    /// What the key of an element identifies, if elements have a key.
+    subject: Option<String>,
+    description: Option<String>,
+    fields: Vec<FieldMessage>,
+}
+
+/// A field of such a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldMessage {
+    name: String,
+    #[serde(rename = "type")]
+    field_type: FieldType,
+    unit: Option<String>,
+    observed_property: Option<String>,
+    description: Option<String>,
+}
+
+impl StreamMessage {
+    /// The definition of the stream.
+    pub(super) fn definition(&self, level: Option<Level>) -> StreamDefinition {
+        let fields = self.fields.iter().map(|field| Field {
+            name: field.name.clone(),
+            field_type: field.field_type,
+            unit: field.unit.clone(),
+            observed_property: field.observed_property.clone(),
+            description: field.description.clone(),
+        });
+        StreamDefinition {
+            schema: StreamSchema {
+                fields: fields.collect(),
+                key: self.subject.clone(),
+            },
+            level,
+            description: self.description.clone(),
+        }
+    }
 }
 
 /// An element that a program refuses for good.

@@ -42,6 +42,7 @@ fn open(directory: &Path, mark: Option<&str>, condition: &Condition) -> Box<dyn 
         file: &file,
         mark,
         condition: condition.clone(),
+        inbox: tokio::sync::mpsc::channel(1).1,
     };
     (WRAPPER.open)(opening).unwrap()
 }
@@ -321,7 +322,8 @@ fn position(sequence: u64) -> Position {
 fn file_definition() -> std::sync::Arc<crate::StreamDefinition> {
     let text = format!("kind = \"program\"\nprogram = [\"a\"]\n{STREAM}");
     let file = WrapperFile::parse(Path::new("a.toml"), &text).unwrap();
-    file.keys.streams[0].definition(None)
+    let (_, definition) = file.fixed_streams().remove(0);
+    std::sync::Arc::new(definition)
 }
 
 #[tokio::test]

@@ -12,13 +12,16 @@ use serde_json::{Value as Json, json};
 
 use super::process::{Line, Process, Program};
 use super::protocol::{Answer, Message, line, mark_value};
-use crate::clock::{FUTURE_NS, now};
+use crate::clock::now;
+use crate::decode::Decoder;
 use crate::{
     BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Mark, Step, StreamDefinition,
-    StreamTable, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening,
-    element_weight,
+    Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening, element_weight,
 };
 
+/// How far ahead of this clock the time of an element may be, in nanoseconds. Five minutes: clocks that
+/// are set by hand.
+const FUTURE_NS: i64 = 300 * 1_000_000_000;
 /// Bytes of a line that is no message that are kept; reason: a person looks at them.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -71,16 +74,23 @@ pub(super) fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> 
     if let Some((key, text)) = settings.program.fault() {
         return wrong(key, text);
     }
-    if settings.output == Output::Elements {
-        if file.keys.streams.len() != 1 {
+    match settings.output {
+        Output::Elements => {
+            Decoder::new(file, &[])?;
+            if settings.marks {
+                return wrong("marks", "only a program that prints messages has marks");
+            }
+        }
+        Output::Messages if file.fixed_streams().len() < file.keys.streams.len() => {
             return wrong(
                 "stream",
-                "output = \"elements\" needs exactly one [[stream]]",
+                "a program names its streams itself, without placeholders",
             );
         }
-        if settings.marks {
-            return wrong("marks", "only a program that prints messages has marks");
+        Output::Messages if file.keys.format.is_some() => {
+            return wrong("format", "only output = \"elements\" has a format");
         }
+        Output::Messages => {}
     }
     Ok(settings)
 }
@@ -107,7 +117,8 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         only: None,
         streams_max: file.keys.limits.streams as usize,
         level: file.keys.level,
-        format: file.keys.format.of_lines(),
+        decoder: None,
+        prologue: Vec::new(),
         ready: Batch::default(),
         pending: Batch::default(),
         pending_weight: 0,
@@ -118,8 +129,19 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         condition: opening.condition,
         has_news: false,
     };
-    for table in &file.keys.streams {
-        wrapper.define(table).map_err(WrapperError::settings)?;
+    match wrapper.output {
+        Output::Elements => {
+            let decoder = Decoder::new(file, &[]);
+            let decoder = decoder.map_err(|error| WrapperError::settings(error.to_string()))?;
+            wrapper.decoder = Some(decoder);
+        }
+        Output::Messages => {
+            for (name, definition) in file.fixed_streams() {
+                wrapper
+                    .define(&name, definition)
+                    .map_err(WrapperError::settings)?;
+            }
+        }
     }
     Ok(Box::new(wrapper))
 }
@@ -129,7 +151,8 @@ pub(super) fn first_line(file: &WrapperFile, settings: &Settings, mark: Option<&
     if settings.output == Output::Elements {
         return Vec::new();
     }
-    let streams: Vec<&str> = file.keys.streams.iter().map(|table| &*table.name).collect();
+    let streams = file.fixed_streams().into_iter().map(|(name, _)| name);
+    let streams: Vec<String> = streams.collect();
     line(&json!({ "start": {
         "role": "wrapper",
         "name": file.name,
@@ -155,7 +178,10 @@ struct ProgramWrapper {
     only: Option<Arc<str>>,
     streams_max: usize,
     level: Option<chappe_log::Level>,
-    format: Format,
+    /// Reads the elements of a program that prints no messages.
+    decoder: Option<Decoder>,
+    /// Its first line, which names columns in some formats.
+    prologue: Vec<u8>,
     /// What can be returned; with marks, everything up to the last one.
     ready: Batch,
     /// Elements after the last mark.
@@ -178,11 +204,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(definition: Arc<StreamDefinition>, format: Format) -> Self {
+    fn new(definition: Arc<StreamDefinition>) -> Self {
         let schema = Arc::new(definition.schema.clone());
         Self {
             definition,
-            elements: ElementReader::new(format, schema, FUTURE_NS),
+            elements: ElementReader::new(Format::Ndjson, schema, FUTURE_NS),
         }
     }
 }
@@ -291,7 +317,8 @@ impl ProgramWrapper {
     /// Reads what has arrived, as far as it fits into one batch.
     fn decode(&mut self) -> Result<(), WrapperError> {
         if self.output == Output::Elements {
-            return self.decode_elements();
+            self.decode_elements();
+            return Ok(());
         }
         while !self.is_full() {
             match self.process.as_mut().and_then(Process::line) {
@@ -310,23 +337,27 @@ impl ProgramWrapper {
         Ok(())
     }
 
-    fn decode_elements(&mut self) -> Result<(), WrapperError> {
-        let bytes = self
-            .process
-            .as_mut()
-            .map(Process::bytes)
-            .unwrap_or_default();
-        let Some(name) = self.only.clone() else {
-            return Err(WrapperError::settings("there is no stream"));
+    /// Reads lines that are elements in the format of the file.
+    fn decode_elements(&mut self) {
+        let (Some(decoder), Some(process)) = (&mut self.decoder, &mut self.process) else {
+            return;
         };
-        let Some(reader) = self.streams.get_mut(&name) else {
-            return Ok(());
-        };
-        let mut records = Vec::new();
-        let pushed = reader.elements.push(&bytes, now(), &mut records);
-        let definition = reader.definition.clone();
-        self.add(&name, &definition, records, b"");
-        pushed.map_err(|error| WrapperError::peer(format!("the program's output: {error}")))
+        while self.weight < BATCH_BYTES_MAX / 2 {
+            let mut line = match process.line() {
+                None => return,
+                Some(Line::TooLong(line)) => {
+                    return self.refuse(None, "the line is too long".to_owned(), &line);
+                }
+                Some(Line::Whole(line)) => line,
+            };
+            line.push(b'\n');
+            let is_first = self.prologue.is_empty();
+            decoder.piece(&line, now(), is_first, &self.prologue, &mut self.ready);
+            self.weight += line.len() + 64;
+            if is_first {
+                self.prologue = line;
+            }
+        }
     }
 
     fn decode_line(&mut self, line: &[u8]) -> Result<(), WrapperError> {
@@ -344,8 +375,9 @@ impl ProgramWrapper {
                 mark.map_or(Ok(()), |mark| self.marked(mark))
             }
             Ok(Message::Mark(mark)) => self.marked(mark),
-            Ok(Message::Stream(table)) => {
-                if let Err(reason) = self.define(&table) {
+            Ok(Message::Stream(stream)) => {
+                let definition = stream.definition(self.level);
+                if let Err(reason) = self.define(&stream.name, definition) {
                     self.refuse(None, reason, line);
                 }
                 Ok(())
@@ -404,7 +436,7 @@ impl ProgramWrapper {
             .and_then(|()| reader.elements.push(b"\n", time, &mut records));
         let definition = reader.definition.clone();
         if let Err(broken) = pushed {
-            *reader = Reader::new(definition.clone(), Format::Ndjson);
+            *reader = Reader::new(definition.clone());
             self.refuse(Some(&name), broken.to_string(), line);
         }
         self.add(&name, &definition, records, line);
@@ -471,30 +503,23 @@ impl ProgramWrapper {
         }
     }
 
-    fn define(&mut self, table: &StreamTable) -> Result<(), String> {
-        check_name(&table.name).map_err(|error| error.to_string())?;
-        let definition = table.definition(self.level);
+    fn define(&mut self, name: &str, definition: StreamDefinition) -> Result<(), String> {
+        check_name(name).map_err(|error| error.to_string())?;
         if definition.schema.fields.is_empty() {
-            return Err(format!("{}: a stream needs at least one field", table.name));
+            return Err(format!("{name}: a stream needs at least one field"));
         }
-        definition
-            .schema
-            .check_names()
-            .map_err(|error| format!("{}: {error}", table.name))?;
-        let is_known = self.streams.contains_key(&*table.name);
+        let checked = definition.schema.check_names();
+        checked.map_err(|error| format!("{name}: {error}"))?;
+        let is_known = self.streams.contains_key(name);
         if !is_known && self.streams.len() >= self.streams_max {
             return Err(format!(
                 "the limit of {} streams is reached",
                 self.streams_max
             ));
         }
-        let format = match self.output {
-            Output::Messages => Format::Ndjson,
-            Output::Elements => self.format,
-        };
-        let name: Arc<str> = table.name.as_str().into();
+        let name: Arc<str> = name.into();
         self.streams
-            .insert(name.clone(), Reader::new(definition, format));
+            .insert(name.clone(), Reader::new(Arc::new(definition)));
         self.only = (self.streams.len() == 1).then_some(name);
         Ok(())
     }

@@ -1,0 +1,11 @@
+//! HTTP: a wrapper that polls a document, a wrapper that takes what others send, and an exporter that
+//! sends.
+
+mod peer;
+mod poll;
+mod push;
+mod webhook;
+
+pub(crate) use poll::WRAPPER as POLL;
+pub(crate) use push::EXPORTER as PUSH;
+pub(crate) use webhook::WRAPPER as WEBHOOK;

@@ -1,0 +1,223 @@
+//! Sends elements by HTTP: one request for each batch.
+
+use bytes::Bytes;
+use chappe_stream::DescriptorError;
+use chappe_stream::view::ElementView;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Method, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::peer::{Address, HttpPeer, Server, address};
+use crate::{
+    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Part, Refused, Step,
+    WrapperError, Written,
+};
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Elements of one request; reason: a server refuses a request as a whole.
+const ELEMENTS_MAX: usize = 256;
+/// Characters of an answer that a dead letter repeats.
+const SHOWN_MAX: usize = 200;
+/// The header that is the same for the same elements.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The kind.
+pub(crate) const EXPORTER: ExporterKind = ExporterKind {
+    name: "http_push",
+    about: "sends elements to an address by POST",
+    written: "the server answers with a status from 200 to 299",
+    may_double: "the last request after a crash or a lost answer; it has the same `Idempotency-Key`",
+    check: |file| settings(file).map(drop),
+    open,
+    schema: || schemars::schema_for!(Settings),
+};
+
+/// The keys of an exporter of kind `http_push`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// The address: http://HOST:PORT/PATH or https://….
+    address: String,
+    /// How the server is trusted and asked.
+    #[serde(default)]
+    server: Server,
+}
+
+fn settings(file: &ExporterFile) -> Result<(Settings, Address), DescriptorError> {
+    let settings: Settings = file.settings()?;
+    let address = address(file, "address", &settings.address)?;
+    Ok((settings, address))
+}
+
+fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError> {
+    let file = opening.file;
+    let (settings, address) =
+        settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    let relative = |path: &std::path::Path| file.path(path);
+    let peer = HttpPeer::new(address, &settings.server, relative, ANSWER_BYTES_MAX)?;
+    Ok(Box::new(PushExporter { peer }))
+}
+
+struct PushExporter {
+    peer: HttpPeer,
+}
+
+impl Exporter for PushExporter {
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
+        Box::pin(async move {
+            let mut written = Written::default();
+            for part in &batch.parts {
+                for index in (0..part.elements.len()).step_by(ELEMENTS_MAX) {
+                    self.send(part, index, &mut written).await?;
+                }
+            }
+            Ok(written)
+        })
+    }
+}
+
+impl PushExporter {
+    /// Sends the elements from an index on.
+    async fn send(
+        &self,
+        part: &Part,
+        index: usize,
+        written: &mut Written,
+    ) -> Result<(), WrapperError> {
+        let end = part.elements.len().min(index + ELEMENTS_MAX);
+        let elements = &part.elements[index..end];
+        let views: Vec<_> = elements
+            .iter()
+            .map(|element| ElementView {
+                stream: Some(&part.stream),
+                element,
+                schema: &part.definition.schema,
+            })
+            .collect();
+        let body = serde_json::to_vec(&views)
+            .map_err(|error| WrapperError::peer(format!("cannot encode elements: {error}")))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let (Some(first), Some(last)) = (elements.first(), elements.last()) {
+            let (first, last) = (first.position, last.position.sequence);
+            let key = format!("{}:{first}-{last}", part.stream);
+            if let Ok(key) = HeaderValue::try_from(key) {
+                headers.insert(IDEMPOTENCY_KEY, key);
+            }
+        }
+        let answer = self
+            .peer
+            .request(Method::POST, headers, Bytes::from(body))
+            .await?;
+        let status = answer.status;
+        if status.is_success() {
+            return Ok(());
+        }
+        let is_for_good = status.is_client_error() && !may_change(status);
+        if !is_for_good {
+            let after = answer
+                .headers
+                .get(RETRY_AFTER)
+                .and_then(|it| it.to_str().ok());
+            let after = after.map_or_else(String::new, |it| format!(", retry after {it}"));
+            return Err(WrapperError::peer(format!(
+                "the server answers {status}{after}"
+            )));
+        }
+        let text = String::from_utf8_lossy(&answer.body);
+        let text: String = text.chars().take(SHOWN_MAX).collect();
+        written
+            .refused
+            .extend(elements.iter().map(|element| Refused {
+                stream: part.stream.to_string(),
+                position: element.position,
+                reason: format!("{status}: {text}"),
+            }));
+        Ok(())
+    }
+}
+
+/// Whether the server may accept the same request later: it lacks a credential, or is busy.
+fn may_change(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_EARLY
+            | StatusCode::TOO_MANY_REQUESTS
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kinds::http::peer::tests_server::serve;
+    use chappe_stream::{Epoch, Field, FieldType, Position, StreamSchema};
+
+    fn batch(count: u64) -> Batch {
+        let definition = Arc::new(crate::StreamDefinition {
+            schema: StreamSchema {
+                fields: vec![Field {
+                    name: "value".to_owned(),
+                    field_type: FieldType::Double,
+                    unit: None,
+                    observed_property: None,
+                    description: None,
+                }],
+                key: None,
+            },
+            ..Default::default()
+        });
+        let mut batch = Batch::default();
+        for number in 1..=count {
+            let mut element = crate::tests::element(0.5);
+            element.position = Position {
+                epoch: Epoch(7),
+                sequence: number,
+            };
+            batch.push(&"a.b".into(), &definition, element);
+        }
+        batch
+    }
+
+    #[tokio::test]
+    async fn a_server_takes_refuses_for_good_or_is_asked_again() {
+        let (address, requests) = serve(vec![
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 422 No\r\nContent-Length: 7\r\n\r\nno unit",
+            "HTTP/1.1 503 Busy\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n",
+        ])
+        .await;
+        let text = format!(
+            "kind = \"http_push\"\nstreams = [\"a.*\"]\naddress = \"http://{address}/in\"\n"
+        );
+        let file = ExporterFile::parse(std::path::Path::new("out.toml"), &text).unwrap();
+        let mut exporter = open(ExporterOpening { file: &file }).unwrap();
+        let written = exporter
+            .write(&batch(ELEMENTS_MAX as u64 + 1))
+            .await
+            .unwrap();
+        assert_eq!(written.refused.len(), 1, "the second request");
+        assert_eq!(
+            written.refused[0].position.sequence,
+            ELEMENTS_MAX as u64 + 1
+        );
+        assert!(written.refused[0].reason.contains("no unit"), "{written:?}");
+        let error = exporter.write(&batch(1)).await.unwrap_err();
+        assert!(error.to_string().contains("retry after 9"), "{error}");
+        let requests = requests.lock().unwrap();
+        let first = requests[0].to_lowercase();
+        assert!(
+            first.contains("idempotency-key: a.b:0000000000000007:1-256"),
+            "{first}"
+        );
+        assert!(requests[2].contains("\"stream\":\"a.b\""), "{requests:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Takes what others send to the node by POST, and answers once it is stored.
+
+use std::collections::VecDeque;
+
+use chappe_stream::DescriptorError;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::now;
+use crate::decode::Decoder;
+use crate::{
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Inbound, Mark, Receipt, Step, Wrapper,
+    WrapperError, WrapperFile, WrapperKind, WrapperOpening,
+};
+
+/// The kind.
+pub(crate) const WRAPPER: WrapperKind = WrapperKind {
+    name: "webhook",
+    about: "what others send to `POST /api/v1/wrappers/NAME/messages`",
+    delivery: Delivery {
+        acknowledges: "with status 200, after the message is stored",
+        resumes: "the sender repeats what was not answered",
+        may_double: "a message whose answer was lost",
+        may_miss: "no, if the sender repeats",
+        back_pressure: "status 503 with `Retry-After`",
+    },
+    check: |file| settings(file).map(drop),
+    open,
+    schema: || schemars::schema_for!(Settings),
+    browse: None,
+};
+
+/// The keys of a wrapper of kind `webhook`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Settings {}
+
+fn settings(file: &WrapperFile) -> Result<Decoder, DescriptorError> {
+    let Settings {} = file.settings()?;
+    Decoder::new(file, &[])
+}
+
+fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
+    let decoder =
+        settings(opening.file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    opening.condition.waits("no message has arrived");
+    Ok(Box::new(Webhook {
+        decoder,
+        inbox: opening.inbox,
+        answers: VecDeque::new(),
+        taken: 0,
+        condition: opening.condition,
+    }))
+}
+
+struct Webhook {
+    decoder: Decoder,
+    inbox: mpsc::Receiver<Inbound>,
+    /// Those that wait for an answer, with the number of their batch.
+    answers: VecDeque<(u64, oneshot::Sender<Receipt>, Receipt)>,
+    /// Batches so far.
+    taken: u64,
+    condition: Condition,
+}
+
+impl Wrapper for Webhook {
+    fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
+        Box::pin(async {
+            let none = || WrapperError::peer("only a running node receives messages");
+            let mut next = Some(self.inbox.recv().await.ok_or_else(none)?);
+            self.condition.runs();
+            self.taken += 1;
+            let mut batch = Batch {
+                // The number within this run: a new run has nobody left to answer.
+                mark: Mark::new(self.taken.to_le_bytes().to_vec()).unwrap_or_default(),
+                ..Batch::default()
+            };
+            let mut bytes = 0;
+            while let Some(Inbound { body, reply }) = next {
+                bytes += body.len();
+                let before = (batch.elements(), batch.undecodable.len());
+                self.decoder.message(&body, now(), &mut batch);
+                let receipt = Receipt {
+                    elements: (batch.elements() - before.0) as u64,
+                    undecodable: (batch.undecodable.len() - before.1) as u64,
+                };
+                self.answers.push_back((self.taken, reply, receipt));
+                let has_room = bytes < BATCH_BYTES_MAX / 8;
+                next = has_room.then(|| self.inbox.try_recv().ok()).flatten();
+            }
+            Ok(batch)
+        })
+    }
+
+    fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
+        let bytes = mark.bytes().try_into();
+        let stored = bytes.map_or(0, u64::from_le_bytes);
+        while self
+            .answers
+            .front()
+            .is_some_and(|(number, ..)| *number <= stored)
+        {
+            if let Some((_, reply, receipt)) = self.answers.pop_front() {
+                // The sender may have gone.
+                let _ = reply.send(receipt);
+            }
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::wrapper_file;
+
+    #[tokio::test]
+    async fn a_sender_is_answered_after_its_message_is_stored() {
+        let file = wrapper_file(
+            "kind = \"webhook\"\nformat = \"json\"\n[[stream]]\nname = \"a\"\n\
+             fields = [{ name = \"value\", type = \"integer\" }]\n",
+        );
+        let (send, inbox) = mpsc::channel(8);
+        let mut wrapper = open(WrapperOpening {
+            file: &file,
+            mark: None,
+            condition: Condition::default(),
+            inbox,
+        })
+        .unwrap();
+        let mut answers = Vec::new();
+        for body in ["{\"value\": 1}", "{\"value\": 2}", "no"] {
+            let (reply, answer) = oneshot::channel();
+            let body = body.as_bytes().to_vec();
+            send.send(Inbound { body, reply }).await.unwrap();
+            answers.push(answer);
+        }
+        let batch = wrapper.next().await.unwrap();
+        assert_eq!((batch.elements(), batch.undecodable.len()), (2, 1));
+        assert!(answers[0].try_recv().is_err(), "nothing is stored yet");
+        wrapper.stored(&batch.mark).await.unwrap();
+        let receipts: Vec<_> = answers
+            .iter_mut()
+            .map(|it| it.try_recv().unwrap())
+            .collect();
+        assert_eq!((receipts[1].elements, receipts[2].undecodable), (1, 1));
+        drop(send);
+        assert!(wrapper.next().await.is_err());
+    }
+}

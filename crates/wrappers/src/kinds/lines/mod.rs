@@ -1,0 +1,7 @@
+//! Datagrams and lines: UDP, where a datagram is a message, and TCP, where a line is one.
+
+mod tcp;
+mod udp;
+
+pub(crate) use tcp::WRAPPER as TCP;
+pub(crate) use udp::WRAPPER as UDP;

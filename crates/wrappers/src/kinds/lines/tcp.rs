@@ -1,0 +1,353 @@
+//! Lines over TCP, which nobody acknowledges.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chappe_stream::{DescriptorError, Timestamp};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::clock::now;
+use crate::decode::Decoder;
+use crate::{
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Step, Undecodable, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
+};
+
+/// Longest line in bytes; a longer one becomes a dead letter.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a longer line that are kept.
+const KEPT_BYTES: usize = 4 << 10;
+/// Lines that wait to be decoded; further ones stay in the sockets.
+const LINES_MAX: usize = 256;
+/// Connections at once; one more waits until another ends.
+const CONNECTIONS_MAX: usize = 64;
+/// Time to connect.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// The kind.
+pub(crate) const WRAPPER: WrapperKind = WrapperKind {
+    name: "tcp",
+    about: "lines over TCP, one message each",
+    delivery: Delivery {
+        acknowledges: "never: the protocol has no acknowledgement",
+        resumes: "the next line",
+        may_double: "no",
+        may_miss: "lines that are sent while no connection exists, or lost with one that breaks",
+        back_pressure: "TCP: the sockets are not read",
+    },
+    check: |file| settings(file).map(drop),
+    open,
+    schema: || schemars::schema_for!(Settings),
+    browse: None,
+};
+
+/// The keys of a wrapper of kind `tcp`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// Address and port to listen on. Either this or `connect`.
+    #[schemars(with = "Option<String>", extend("format" = "socket-address"))]
+    listen: Option<SocketAddr>,
+    /// Host and port to connect to. Either this or `listen`.
+    connect: Option<String>,
+}
+
+/// Which end opens the connection.
+#[derive(Debug, Clone)]
+enum End {
+    Listen(SocketAddr),
+    Connect(String),
+}
+
+fn settings(file: &WrapperFile) -> Result<(End, Decoder), DescriptorError> {
+    let settings: Settings = file.settings()?;
+    let wrong = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
+    let end = match (settings.listen, settings.connect) {
+        (Some(address), None) => End::Listen(address),
+        (None, Some(address)) if address.rsplit_once(':').is_some() => End::Connect(address),
+        (None, Some(_)) => return wrong("connect", "write it as HOST:PORT"),
+        _ => return wrong("listen", "set either listen or connect"),
+    };
+    Ok((end, Decoder::new(file, &[])?))
+}
+
+fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
+    let (end, decoder) =
+        settings(opening.file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    Ok(Box::new(TcpWrapper {
+        end,
+        decoder,
+        lines: None,
+        condition: opening.condition,
+    }))
+}
+
+struct TcpWrapper {
+    end: End,
+    decoder: Decoder,
+    lines: Option<Receiving>,
+    condition: Condition,
+}
+
+/// A task that reads sockets.
+struct Receiving {
+    lines: mpsc::Receiver<Line>,
+    task: AbortHandle,
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A line, or the beginning of one that is too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    at: Timestamp,
+    bytes: Vec<u8>,
+    is_whole: bool,
+}
+
+impl Wrapper for TcpWrapper {
+    fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
+        Box::pin(async {
+            if self.lines.is_none() {
+                self.lines = Some(self.connect().await?);
+            }
+            let Some(receiving) = &mut self.lines else {
+                return Err(WrapperError::peer("not connected"));
+            };
+            let Some(line) = receiving.lines.recv().await else {
+                self.lines = None;
+                return Err(WrapperError::peer("the peer ended the connection"));
+            };
+            self.condition.runs();
+            let mut batch = Batch::default();
+            let mut bytes = 0;
+            let mut next = Some(line);
+            while let Some(line) = next {
+                bytes += line.bytes.len();
+                take(line, &mut self.decoder, &mut batch);
+                // What waits as well is stored with it.
+                let has_room = bytes < BATCH_BYTES_MAX / 8;
+                next = has_room.then(|| receiving.lines.try_recv().ok()).flatten();
+            }
+            Ok(batch)
+        })
+    }
+}
+
+fn take(line: Line, decoder: &mut Decoder, batch: &mut Batch) {
+    if line.is_whole {
+        return decoder.message(&line.bytes, line.at, batch);
+    }
+    batch.undecodable.push(Undecodable {
+        stream: decoder.only_stream().map(str::to_owned),
+        reason: format!("the line is longer than {LINE_BYTES_MAX} bytes"),
+        message: line.bytes,
+    });
+}
+
+impl TcpWrapper {
+    async fn connect(&self) -> Result<Receiving, WrapperError> {
+        let (send, lines) = mpsc::channel(LINES_MAX);
+        let task = match &self.end {
+            End::Listen(address) => {
+                let failed =
+                    |error| WrapperError::peer(format!("cannot listen on {address}: {error}"));
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                self.condition.waits("no line has arrived");
+                tokio::spawn(listen(listener, send))
+            }
+            End::Connect(address) => {
+                let failed =
+                    |error| WrapperError::peer(format!("cannot connect to {address}: {error}"));
+                let connecting = TcpStream::connect(address);
+                let connected = tokio::time::timeout(CONNECT_TIME, connecting).await;
+                let late = |_| Err(std::io::ErrorKind::TimedOut.into());
+                let stream = connected.unwrap_or_else(late).map_err(failed)?;
+                self.condition.waits("no line has arrived");
+                tokio::spawn(read(stream, send))
+            }
+        };
+        let task = task.abort_handle();
+        Ok(Receiving { lines, task })
+    }
+}
+
+/// Reads the lines of all connections.
+async fn listen(listener: TcpListener, send: mpsc::Sender<Line>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let send = send.clone();
+                connections.spawn(async move {
+                    read(stream, send).await;
+                    drop(place);
+                });
+            }
+            // Out of files, or the peer was too quick.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Reads the lines of one connection until it ends.
+async fn read(mut stream: TcpStream, send: mpsc::Sender<Line>) {
+    let mut buffer = vec![0; 16 << 10];
+    let mut splitter = Splitter::default();
+    let mut lines = VecDeque::new();
+    loop {
+        let count = stream.read(&mut buffer).await.unwrap_or_default();
+        match count {
+            0 => splitter.finish(now(), &mut lines),
+            count => splitter.push(&buffer[..count], now(), &mut lines),
+        }
+        for line in lines.drain(..) {
+            // Waits while storing lags; the socket is not read meanwhile.
+            if send.send(line).await.is_err() {
+                return;
+            }
+        }
+        if count == 0 {
+            return;
+        }
+    }
+}
+
+/// Divides bytes into lines.
+#[derive(Debug, Default)]
+struct Splitter {
+    line: Vec<u8>,
+    /// Whether the line is too long.
+    is_long: bool,
+}
+
+impl Splitter {
+    fn push(&mut self, bytes: &[u8], at: Timestamp, lines: &mut VecDeque<Line>) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let most = if self.is_long {
+                KEPT_BYTES
+            } else {
+                LINE_BYTES_MAX
+            };
+            let room = most.saturating_sub(self.line.len());
+            if part.len() > room {
+                self.is_long = true;
+                self.line.extend_from_slice(&part[..room]);
+                self.line.truncate(KEPT_BYTES);
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            if part.ends_with(b"\n") {
+                self.finish(at, lines);
+            }
+        }
+    }
+
+    /// Ends the line; an empty one is none.
+    fn finish(&mut self, at: Timestamp, lines: &mut VecDeque<Line>) {
+        let bytes = std::mem::take(&mut self.line);
+        let is_whole = !std::mem::take(&mut self.is_long);
+        if bytes.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            lines.push_back(Line {
+                at,
+                bytes,
+                is_whole,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{open, wrapper_file};
+    use chappe_stream::Value;
+    use proptest::prelude::*;
+    use tokio::io::AsyncWriteExt as _;
+
+    proptest! {
+        /// However the bytes are divided, the lines are the same, and long ones are cut.
+        #[test]
+        fn lines_do_not_depend_on_how_bytes_arrive(
+            lines in prop::collection::vec(
+                prop_oneof![
+                    "[a-z]{0,20}".boxed(),
+                    Just("x".repeat(LINE_BYTES_MAX + 1)).boxed(),
+                ],
+                0..6,
+            ),
+            cuts in prop::collection::vec(1_usize..40_000, 1..12),
+        ) {
+            let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+            let (mut splitter, mut found) = (Splitter::default(), VecDeque::new());
+            let mut rest = text.as_bytes();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (part, after) = rest.split_at((*cut).min(rest.len()));
+                splitter.push(part, Timestamp(0), &mut found);
+                rest = after;
+            }
+            splitter.finish(Timestamp(0), &mut found);
+            let expected = lines.iter().filter(|line| !line.is_empty());
+            prop_assert_eq!(found.len(), expected.clone().count());
+            for (line, expected) in found.iter().zip(expected) {
+                prop_assert_eq!(line.is_whole, expected.len() < LINE_BYTES_MAX);
+                prop_assert!(line.bytes.len() <= LINE_BYTES_MAX);
+                let kept = line.bytes.len().min(expected.len()).min(KEPT_BYTES);
+                prop_assert_eq!(&line.bytes[..kept], &expected.as_bytes()[..kept]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_are_read_from_a_peer_that_is_dialled() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let file = wrapper_file(&format!(
+            "kind = \"tcp\"\nformat = \"json\"\nconnect = \"{address}\"\n[[stream]]\nname = \"a\"\n\
+             fields = [{{ name = \"value\", type = \"integer\" }}]\n"
+        ));
+        let mut wrapper = open(&file, None);
+        tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            peer.write_all(b"{\"value\": 1}\n\nhello\n{\"val")
+                .await
+                .unwrap();
+            peer.write_all(b"ue\": 2}").await.unwrap();
+        });
+        let (mut values, mut undecodable) = (Vec::new(), 0);
+        let error = loop {
+            match wrapper.next().await {
+                Ok(batch) => {
+                    undecodable += batch.undecodable.len();
+                    let elements = batch.parts.iter().flat_map(|part| &part.elements);
+                    values.extend(elements.map(|element| element.values[0].clone()));
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(values, [Value::Integer(1), Value::Integer(2)]);
+        assert_eq!(
+            (undecodable, error),
+            (1, WrapperError::peer("the peer ended the connection"))
+        );
+    }
+}

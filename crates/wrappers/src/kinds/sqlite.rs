@@ -1,0 +1,344 @@
+//! Rows of a table or view of an SQLite database, by a column that only rises.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chappe_stream::{DescriptorError, Timestamp};
+use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::{Connection, OpenFlags};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use tokio::task::JoinHandle;
+
+use crate::clock::now;
+use crate::decode::Decoder;
+use crate::{
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, MARK_BYTES_MAX, Mark, Step, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
+};
+
+/// The version of a mark.
+const FORMAT: u8 = 1;
+/// Rows of one batch.
+const ROWS_MAX: usize = 1_000;
+/// Time to wait for a writer.
+const BUSY_TIME: Duration = Duration::from_secs(5);
+
+/// The kind.
+pub(crate) const WRAPPER: WrapperKind = WrapperKind {
+    name: "sqlite",
+    about: "new rows of a table of an SQLite database",
+    delivery: Delivery {
+        acknowledges: "never: the database is not changed",
+        resumes: "the cursor column of the last stored row",
+        may_double: "no",
+        may_miss: "rows that get a lower cursor than one already read, or are deleted before",
+        back_pressure: "the table is read no faster than it is stored",
+    },
+    check: |file| settings(file).map(drop),
+    open,
+    schema: || schemars::schema_for!(Settings),
+    browse: Some(crate::kinds::browse::sqlite),
+};
+
+/// The keys of a wrapper of kind `sqlite`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// The database, which is opened for reading only. Relative to this file.
+    path: PathBuf,
+    /// The table or view. A row is decoded as a JSON object of its columns (docs/formats.md).
+    table: String,
+    /// The column that only rises and is unique, for example `id`.
+    cursor: String,
+    /// Time between two looks at the table. Default: 1000.
+    #[serde(default = "poll_default")]
+    #[schemars(range(min = 10, max = 3_600_000), extend("x-unit" = "milliseconds"))]
+    poll_ms: u64,
+}
+
+fn poll_default() -> u64 {
+    1_000
+}
+
+fn settings(file: &WrapperFile) -> Result<(Settings, Decoder), DescriptorError> {
+    let settings: Settings = file.settings()?;
+    if !(10..=3_600_000).contains(&settings.poll_ms) {
+        let message = "it is not within 10 to 3600000".to_owned();
+        return Err(file.fault("poll_ms", message, None));
+    }
+    Ok((settings, Decoder::json(file)?))
+}
+
+fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
+    let file = opening.file;
+    let (settings, decoder) =
+        settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    let cursor = opening.mark.as_ref().map(read_mark).transpose()?;
+    let poll = Duration::from_millis(settings.poll_ms);
+    let reader = Reader {
+        path: file.path(&settings.path),
+        statement: statement(&settings, cursor.is_some()),
+        settings,
+        decoder,
+        cursor,
+        connection: None,
+    };
+    Ok(Box::new(SqliteWrapper {
+        stage: Stage::Idle(Some(Box::new(reader))),
+        poll,
+        look_at: None,
+        condition: opening.condition,
+    }))
+}
+
+/// The SELECT of the rows after the cursor, or of all; the first column is the cursor.
+fn statement(settings: &Settings, after: bool) -> String {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    // Alone, a quoted name that no column has is a text.
+    let cursor = format!("peer.{}", quoted(&settings.cursor));
+    let table = quoted(&settings.table);
+    let condition = if after {
+        format!(" WHERE {cursor} > ?1")
+    } else {
+        String::new()
+    };
+    format!("SELECT {cursor}, * FROM {table} AS peer{condition} ORDER BY {cursor} LIMIT {ROWS_MAX}")
+}
+
+/// The value of the cursor column. Its variants are the format of the mark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Cursor {
+    Integer(i64),
+    Real(f64),
+    Text(String),
+}
+
+impl Cursor {
+    fn of(cell: ValueRef<'_>) -> Result<Self, WrapperError> {
+        match cell {
+            ValueRef::Integer(number) => Ok(Self::Integer(number)),
+            ValueRef::Real(number) => Ok(Self::Real(number)),
+            ValueRef::Text(text) if text.len() <= MARK_BYTES_MAX - 16 => {
+                let text = std::str::from_utf8(text);
+                let text = text.map_err(|_| WrapperError::peer("the cursor is not UTF-8"))?;
+                Ok(Self::Text(text.to_owned()))
+            }
+            _ => Err(WrapperError::peer(
+                "the cursor is null, bytes, or a long text",
+            )),
+        }
+    }
+
+    fn cell(&self) -> Cell {
+        match self {
+            Self::Integer(number) => Cell::Integer(*number),
+            Self::Real(number) => Cell::Real(*number),
+            Self::Text(text) => Cell::Text(text.clone()),
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        let mut bytes = vec![FORMAT];
+        // A number or a short text always encodes.
+        bytes.extend(postcard::to_allocvec(self).unwrap_or_default());
+        Mark::new(bytes).unwrap_or_default()
+    }
+}
+
+fn read_mark(mark: &Mark) -> Result<Cursor, WrapperError> {
+    let cursor = match mark.bytes().split_first() {
+        Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
+        _ => None,
+    };
+    cursor.ok_or_else(|| WrapperError::settings("the stored mark is not one of a table"))
+}
+
+struct SqliteWrapper {
+    stage: Stage,
+    poll: Duration,
+    /// When to look at the table again.
+    look_at: Option<Instant>,
+    condition: Condition,
+}
+
+/// The reader, with a batch and whether there is more.
+type Outcome = (Box<Reader>, Result<(Batch, bool), WrapperError>);
+
+/// The thread that has the reader.
+enum Stage {
+    /// This one; `None` after a read that failed.
+    Idle(Option<Box<Reader>>),
+    /// One that may block on the disk.
+    Reading(JoinHandle<Outcome>),
+}
+
+impl Wrapper for SqliteWrapper {
+    fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
+        Box::pin(async {
+            loop {
+                if let Some(look_at) = self.look_at {
+                    tokio::time::sleep_until(look_at.into()).await;
+                    self.look_at = None;
+                }
+                let (batch, has_rows) = self.read().await?;
+                if !has_rows {
+                    self.condition.waits("the table has no new rows");
+                    self.look_at = Some(Instant::now() + self.poll);
+                    continue;
+                }
+                self.condition.runs();
+                return Ok(batch);
+            }
+        })
+    }
+}
+
+impl SqliteWrapper {
+    async fn read(&mut self) -> Result<(Batch, bool), WrapperError> {
+        let failed = || WrapperError::peer("reading the database was interrupted");
+        if let Stage::Idle(reader) = &mut self.stage {
+            let mut reader = reader.take().ok_or_else(failed)?;
+            self.stage = Stage::Reading(tokio::task::spawn_blocking(move || {
+                let read = reader.read(now());
+                (reader, read)
+            }));
+        }
+        let Stage::Reading(reading) = &mut self.stage else {
+            return Err(failed());
+        };
+        let (reader, batch) = reading.await.map_err(|_| failed())?;
+        self.stage = Stage::Idle(Some(reader));
+        batch
+    }
+}
+
+/// Reads rows. Blocks on the disk.
+struct Reader {
+    path: PathBuf,
+    statement: String,
+    settings: Settings,
+    decoder: Decoder,
+    cursor: Option<Cursor>,
+    connection: Option<Connection>,
+}
+
+impl Reader {
+    /// Returns whether there were rows, too.
+    fn read(&mut self, now: Timestamp) -> Result<(Batch, bool), WrapperError> {
+        let path = self.path.display().to_string();
+        let failed =
+            |error: rusqlite::Error| WrapperError::peer(format!("cannot read {path}: {error}"));
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+                connection.busy_timeout(BUSY_TIME).map_err(failed)?;
+                connection
+            }
+        };
+        let mut batch = Batch::default();
+        let mut prepared = connection.prepare_cached(&self.statement).map_err(failed)?;
+        let names: Vec<String> = prepared.column_names().map(str::to_owned).collect();
+        let cursor = self.cursor.as_ref().map(Cursor::cell);
+        let mut rows = match &cursor {
+            Some(cursor) => prepared.query([cursor]),
+            None => prepared.query([]),
+        }
+        .map_err(failed)?;
+        let (mut bytes, mut last) = (0, None);
+        while bytes < BATCH_BYTES_MAX / 4
+            && let Some(row) = rows.next().map_err(failed)?
+        {
+            let mut object = Map::new();
+            for (index, name) in names.iter().enumerate().skip(1) {
+                object.insert(name.clone(), json(row.get_ref(index).map_err(failed)?));
+            }
+            let message = Json::Object(object).to_string();
+            bytes += message.len();
+            self.decoder.message(message.as_bytes(), now, &mut batch);
+            last = Some(Cursor::of(row.get_ref(0).map_err(failed)?)?);
+        }
+        drop(rows);
+        drop(prepared);
+        self.connection = Some(connection);
+        if let Some(last) = last {
+            if self.cursor.is_none() {
+                self.statement = statement(&self.settings, true);
+            }
+            batch.mark = last.mark();
+            self.cursor = Some(last);
+        }
+        Ok((batch, bytes > 0))
+    }
+}
+
+/// A cell as JSON; bytes are base64.
+fn json(cell: ValueRef<'_>) -> Json {
+    match cell {
+        ValueRef::Null => Json::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Blob(bytes) => STANDARD.encode(bytes).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{open_in, wrapper_file_in};
+    use chappe_stream::Value;
+
+    #[tokio::test]
+    async fn rows_are_read_once_each_in_the_order_of_the_cursor() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Connection::open(directory.path().join("plant.db")).unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE \"a b\" (id INTEGER PRIMARY KEY, ts TEXT, machine TEXT, celsius, note TEXT);
+                 INSERT INTO \"a b\" VALUES (2, '2020-11-21T10:00:02Z', 'm1', 20.5, NULL),
+                     (1, '2020-11-21T10:00:01Z', 'm1', 20, 'x'),
+                     (3, 'yesterday', 'm2', 1.0, NULL), (4, '2020-11-21T10:00:04Z', 'm2', 'hot', NULL);",
+            )
+            .unwrap();
+        let text = "kind = \"sqlite\"\npath = \"plant.db\"\ntable = \"a b\"\ncursor = \"id\"\npoll_ms = 10\n\
+             format = { json = { time = \"$.ts\" } }\n[[stream]]\nname = \"a\"\nkey = \"{machine}\"\n\
+             variables = { machine = \"$.machine\" }\n\
+             fields = [{ name = \"celsius\", type = \"double\" }, { name = \"note\", type = \"text\" }]\n";
+        let file = wrapper_file_in(directory.path(), text);
+        let batch = open_in(&file, None).next().await.unwrap();
+        let elements = &batch.parts[0].elements;
+        let values: Vec<_> = elements.iter().map(|it| it.values[0].clone()).collect();
+        assert_eq!(values, [Value::Double(20.0), Value::Double(20.5)]);
+        assert_eq!(elements[0].key.as_deref(), Some("m1"));
+        assert_eq!(elements[0].source_time.to_string(), "2020-11-21T10:00:01Z");
+        assert_eq!(batch.undecodable.len(), 2, "{:?}", batch.undecodable);
+        // A new start continues after the mark.
+        let mut again = open_in(&file, Some(batch.mark));
+        let waiting = tokio::time::timeout(Duration::from_millis(50), again.next()).await;
+        assert!(waiting.is_err(), "there are no new rows");
+        database
+            .execute("INSERT INTO \"a b\" VALUES (9, NULL, 'm1', 21, NULL)", [])
+            .unwrap();
+        let batch = again.next().await.unwrap();
+        assert_eq!(batch.parts[0].elements[0].values[0], Value::Double(21.0));
+        let wrong = wrapper_file_in(directory.path(), &text.replace("\"id\"", "\"no\""));
+        assert!(open_in(&wrong, None).next().await.is_err());
+        database.execute_batch("DROP TABLE \"a b\"").unwrap();
+        assert!(again.next().await.is_err());
+    }
+
+    #[test]
+    fn a_mark_is_any_cursor() {
+        let long = Cursor::Text("x".repeat(MARK_BYTES_MAX - 16));
+        for cursor in [Cursor::Integer(i64::MIN), Cursor::Real(0.5), long] {
+            assert_eq!(read_mark(&cursor.mark()).unwrap(), cursor);
+        }
+        assert!(read_mark(&Mark::new(vec![FORMAT, 9, 9]).unwrap()).is_err());
+    }
+}
