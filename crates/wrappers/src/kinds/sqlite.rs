@@ -165,12 +165,15 @@ struct SqliteWrapper {
     condition: Condition,
 }
 
+/// What one look at the table gives: a batch, and whether there were rows.
+type Rows = Result<(Batch, bool), WrapperError>;
+
 /// The thread that has the reader.
 enum Stage {
     /// This one; `None` after a read that failed.
     Idle(Option<Box<Reader>>),
     /// One that may block on the disk.
-    Reading(JoinHandle<(Box<Reader>, Result<(Batch, bool), WrapperError>)>),
+    Reading(JoinHandle<(Box<Reader>, Rows)>),
 }
 
 impl Wrapper for SqliteWrapper {
@@ -195,7 +198,7 @@ impl Wrapper for SqliteWrapper {
 }
 
 impl SqliteWrapper {
-    async fn read(&mut self) -> Result<(Batch, bool), WrapperError> {
+    async fn read(&mut self) -> Rows {
         let failed = || WrapperError::peer("reading the database was interrupted");
         if let Stage::Idle(reader) = &mut self.stage {
             let mut reader = reader.take().ok_or_else(failed)?;
@@ -225,7 +228,7 @@ struct Reader {
 
 impl Reader {
     /// Returns whether there were rows, too.
-    fn read(&mut self, now: Timestamp) -> Result<(Batch, bool), WrapperError> {
+    fn read(&mut self, now: Timestamp) -> Rows {
         let path = self.path.display().to_string();
         let failed =
             |error: rusqlite::Error| WrapperError::peer(format!("cannot read {path}: {error}"));
@@ -240,11 +243,7 @@ impl Reader {
         };
         let mut batch = Batch::default();
         let mut prepared = connection.prepare_cached(&self.statement).map_err(failed)?;
-        let names: Vec<String> = prepared
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> = prepared.column_names().map(str::to_owned).collect();
         let cursor = self.cursor.as_ref().map(Cursor::cell);
         let mut rows = match &cursor {
             Some(cursor) => prepared.query([cursor]),

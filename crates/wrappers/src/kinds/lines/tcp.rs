@@ -212,10 +212,8 @@ async fn read(mut stream: TcpStream, send: mpsc::Sender<Line>) {
     let mut splitter = Splitter::default();
     let mut lines = VecDeque::new();
     loop {
-        let count = match stream.read(&mut buffer).await {
-            Ok(count) => count,
-            Err(_) => 0,
-        };
+        // A connection that broke has ended.
+        let count = stream.read(&mut buffer).await.unwrap_or_default();
         match count {
             0 => splitter.finish(now(), &mut lines),
             count => splitter.push(&buffer[..count], now(), &mut lines),
