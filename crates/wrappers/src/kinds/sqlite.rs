@@ -198,7 +198,7 @@ impl Wrapper for SqliteWrapper {
 }
 
 impl SqliteWrapper {
-    async fn read(&mut self) -> Result<(Batch, bool), WrapperError> {
+    async fn read(&mut self) -> Rows {
         let failed = || WrapperError::peer("reading the database was interrupted");
         if let Stage::Idle(reader) = &mut self.stage {
             let mut reader = reader.take().ok_or_else(failed)?;
@@ -228,7 +228,7 @@ struct Reader {
 
 impl Reader {
     /// Returns whether there were rows, too.
-    fn read(&mut self, now: Timestamp) -> Result<(Batch, bool), WrapperError> {
+    fn read(&mut self, now: Timestamp) -> Rows {
         let path = self.path.display().to_string();
         let failed =
             |error: rusqlite::Error| WrapperError::peer(format!("cannot read {path}: {error}"));
