@@ -333,12 +333,12 @@ impl Receiver {
         };
         let event = tokio::select! {
             arrival = self.arrivals.recv() => Event::Arrival(arrival),
-            accepted = router.accept() => Event::Accepted(accepted),
+            accepted = router.accept() => Event::Accepted(accepted.map(Box::new)),
             answer = answered(&mut self.asking) => Event::Answer(answer),
             () = until(deadline) => Event::Timeout,
         };
         match event {
-            Event::Accepted(accepted) => self.accept(accepted.map_err(|error| failed(&error))?),
+            Event::Accepted(accepted) => self.accept(*accepted.map_err(|error| failed(&error))?),
             Event::Answer(arrival) => {
                 self.asking = None;
                 self.input(Input::Receive(arrival));
@@ -421,7 +421,7 @@ impl Receiver {
 
 enum Event {
     Arrival(Option<Arrival>),
-    Accepted(Result<Connection, chappe_transport::zeromq::Error>),
+    Accepted(Result<Box<Connection>, chappe_transport::zeromq::Error>),
     Answer(Arrival),
     Timeout,
 }
