@@ -81,7 +81,7 @@ impl Receiver {
     }
 
     fn pass(&mut self, duration: Duration) -> Vec<Dispatch> {
-        self.now = self.now + duration;
+        self.now += duration;
         self.input(Input::Timeout);
         std::mem::take(&mut self.sent)
     }
@@ -432,7 +432,7 @@ proptest! {
                 Deed::Produce(count) => world.server.elements += count,
                 Deed::Pass(seconds) => {
                     for _ in 0..seconds {
-                        world.receiver.now = world.receiver.now + SECOND;
+                        world.receiver.now += SECOND;
                         world.receiver.input(Input::Timeout);
                         world.settle();
                     }
