@@ -89,6 +89,25 @@ pub enum SchemaError {
 }
 
 impl StreamSchema {
+    /// `values` of an element of schema `from`, converted to this one: fields by name, null for
+    /// fields that are missing or have another type.
+    #[must_use]
+    pub fn project(&self, from: &StreamSchema, mut values: Vec<Value>) -> Vec<Value> {
+        if self.fields == from.fields {
+            return values;
+        }
+        let project = |field: &Field| {
+            let fits =
+                |other: &Field| other.name == field.name && other.field_type == field.field_type;
+            let index = from.fields.iter().position(fits)?;
+            values
+                .get_mut(index)
+                .map(|value| std::mem::replace(value, Value::Null))
+        };
+        let fields = self.fields.iter().map(project);
+        fields.map(|value| value.unwrap_or(Value::Null)).collect()
+    }
+
     /// Checks that the field names are distinct column names.
     ///
     /// # Errors

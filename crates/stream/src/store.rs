@@ -45,7 +45,7 @@ use crate::codec::write_element;
 use crate::retention::Trimmer;
 use crate::{
     CodecError, Epoch, NameError, Position, Retention, SchemaError, StreamElement, StreamSchema,
-    Timestamp, Value, check_name, decode_element,
+    Timestamp, check_name, decode_element,
 };
 
 /// Maximum number of versions of a stream's schema. 256: one a day would last most of a year, and
@@ -848,28 +848,6 @@ impl Metadata {
             device: None,
             later_names: LaterNames::default(),
         }
-    }
-}
-
-impl StreamSchema {
-    /// `values` of an element of schema `from`, converted to this one: fields by name, null for
-    /// fields that are missing or have another type.
-    #[must_use]
-    pub fn project(&self, from: &StreamSchema, mut values: Vec<Value>) -> Vec<Value> {
-        if self.fields == from.fields {
-            return values;
-        }
-        let project = |field: &crate::Field| {
-            let fits = |other: &crate::Field| {
-                other.name == field.name && other.field_type == field.field_type
-            };
-            let index = from.fields.iter().position(fits)?;
-            values
-                .get_mut(index)
-                .map(|value| std::mem::replace(value, Value::Null))
-        };
-        let fields = self.fields.iter().map(project);
-        fields.map(|value| value.unwrap_or(Value::Null)).collect()
     }
 }
 

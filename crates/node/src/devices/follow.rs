@@ -26,7 +26,7 @@ use super::lineage::Successor;
 use super::offered::Streams;
 use super::output::Output;
 use super::task::{self, BATCH_MAX, OutputStore};
-use super::{device_key, entities, ruling};
+use super::{device_key, entities, succession};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
@@ -395,7 +395,7 @@ impl Following {
         let is_known = self.streams.continues_others();
         let (app, client, key) = (&self.app, &self.client, &self.key);
         tokio::select! {
-            () = ruling::arrived(app, client, key, &product.presence, is_known) => {}
+            () = succession::arrived(app, client, key, &product.presence, is_known) => {}
             // The device has left meanwhile.
             () = shutdown(&mut self.left) => {}
         }

@@ -23,7 +23,7 @@ mod profiles;
 mod quota;
 mod replace;
 mod rule;
-mod ruling;
+mod succession;
 mod table;
 mod task;
 
@@ -43,7 +43,7 @@ pub(crate) use key::{device_key, former_key};
 pub(crate) use places::{PLACES, Place};
 pub(crate) use profiles::PROFILES;
 pub(crate) use replace::{ReplaceError, replace};
-pub(crate) use ruling::place_claims;
+pub(crate) use succession::place_claims;
 pub(crate) use table::Devices;
 
 use crate::config::Discovery;
@@ -115,7 +115,7 @@ async fn follow_all(app: &App, client: DeviceClient) {
     app.devices.set_client(&client);
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
-    let ruling = tokio::spawn(ruling::watch(app.clone(), client.clone()));
+    let ruling = tokio::spawn(succession::watch(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
         Ok(seen) => seen,
         Err(_) => {

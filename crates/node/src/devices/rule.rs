@@ -1,4 +1,4 @@
-//! The rule by which newcomers replace devices: its configuration, and what it remembers.
+//! The state of the rule by which newcomers replace devices; [`succession`](super::succession) applies it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,6 +48,7 @@ impl Rule {
         }))
     }
 
+    /// The time between two looks at the claims.
     pub(super) fn period(&self) -> Duration {
         (self.after / 10).clamp(LOOK.0, LOOK.1)
     }
@@ -57,6 +58,7 @@ impl Rule {
         lock(&self.deferred).insert(former.to_owned(), Instant::now());
     }
 
+    /// Whether a former device keeps its place for now.
     pub(super) fn is_deferred(&self, former: &str) -> bool {
         let mut deferred = lock(&self.deferred);
         deferred.retain(|_, since| since.elapsed() < self.after);

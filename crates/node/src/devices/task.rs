@@ -13,7 +13,7 @@ use super::device::{Device, DeviceState};
 use super::entities;
 use super::offered::Streams;
 use super::output::Output;
-use super::ruling;
+use super::succession;
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 
@@ -195,7 +195,7 @@ pub(super) async fn leave(app: &App, device: Device, reason: &str) {
         format!("{}: gone, {reason}", device.name),
     );
     unregister(app, &device).await;
-    ruling::left(app, key).await;
+    succession::left(app, key).await;
 }
 
 /// Unregisters a device that is left out; its streams keep their elements.

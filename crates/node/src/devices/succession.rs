@@ -29,8 +29,9 @@ use crate::shared::App;
 
 /// The account of replacements by the rule in the audit stream.
 const ACCOUNT: &str = "node";
+
 /// The present claims.
-fn claims_now(app: &App, rule: &Rule) -> Vec<PlaceClaim> {
+fn present_claims(app: &App, rule: &Rule) -> Vec<PlaceClaim> {
     let places = &app.devices.places;
     // Read once, and only if somebody claims a place: there may be very many streams.
     let filled = LazyCell::new(|| places_by_source(app));
@@ -68,7 +69,7 @@ fn places_by_source(app: &App) -> BTreeMap<String, BTreeSet<String>> {
 /// The claims to places of devices that have left; none without the rule.
 pub(crate) fn place_claims(app: &App) -> Vec<PlaceClaim> {
     let rule = app.devices.rule.as_ref();
-    rule.map_or_else(Vec::new, |rule| claims_now(app, rule))
+    rule.map_or_else(Vec::new, |rule| present_claims(app, rule))
 }
 
 /// Records a device that is described, and gives it the place of its predecessor if the rule says so. `is_known`:
@@ -139,7 +140,7 @@ pub(super) async fn watch(app: App, client: Arc<DeviceClient>) {
 
 /// Lets newcomers, or only one of them, take the places that are due, and announces doubts.
 async fn look(app: &App, rule: &Rule, client: &DeviceClient, only: Option<&str>) {
-    let claims = claims_now(app, rule);
+    let claims = present_claims(app, rule);
     announce_doubts(app, rule, &claims);
     let due = claims.iter().filter_map(|claim| {
         let successor = claim.successor()?;
@@ -189,7 +190,7 @@ async fn take(app: &App, claim: &PlaceClaim, successor: &str) {
     };
     let _deciding = rule.deciding.lock().await;
     // Another newcomer may have come meanwhile.
-    if !claims_now(app, rule).contains(claim) {
+    if !present_claims(app, rule).contains(claim) {
         return;
     }
     let replaced = replace(app, successor, &claim.former, None).await;
