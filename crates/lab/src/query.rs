@@ -118,7 +118,7 @@ fn means(settings: &Settings, bench: &Bench, report: &mut Report) -> Result<(), 
             rates.push(spent.per_core(bench.elements));
         }
     }
-    let [small_rate, rate] = rates.map(|rates| median(rates));
+    let [small_rate, rate] = rates.map(median);
     let note = format!("median of {REPEATS}: an output for each element, log to log");
     let name = format!("mean over {WINDOW_SMALL} elements");
     report.row(&name, small_rate, "1/s", note.clone());

@@ -165,15 +165,15 @@ struct SqliteWrapper {
     condition: Condition,
 }
 
-/// The reader, with a batch and whether there is more.
-type Outcome = (Box<Reader>, Result<(Batch, bool), WrapperError>);
+/// What one look at the table gives: a batch, and whether there were rows.
+type Rows = Result<(Batch, bool), WrapperError>;
 
 /// The thread that has the reader.
 enum Stage {
     /// This one; `None` after a read that failed.
     Idle(Option<Box<Reader>>),
     /// One that may block on the disk.
-    Reading(JoinHandle<Outcome>),
+    Reading(JoinHandle<(Box<Reader>, Rows)>),
 }
 
 impl Wrapper for SqliteWrapper {

@@ -212,6 +212,7 @@ async fn read(mut stream: TcpStream, send: mpsc::Sender<Line>) {
     let mut splitter = Splitter::default();
     let mut lines = VecDeque::new();
     loop {
+        // A connection that broke has ended.
         let count = stream.read(&mut buffer).await.unwrap_or_default();
         match count {
             0 => splitter.finish(now(), &mut lines),
