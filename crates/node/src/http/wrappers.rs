@@ -354,13 +354,24 @@ fn unknown_verb(verb: &str) -> Problem {
     Problem::not_found(detail).hint("use send-again or discard")
 }
 
+/// The arguments of a command, by name.
+#[derive(ToSchema)]
+#[schema(value_type = std::collections::BTreeMap<String, Value>)]
+#[allow(dead_code, reason = "documentation only")]
+pub(crate) struct CommandArguments(Map<String, Value>);
+
+/// What the peer answered: any JSON value.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "documentation only")]
+pub(crate) struct CommandAnswer(Value);
+
 /// Calls a command of a wrapper, which passes it to its peer; the body is an object of arguments. Returns
 /// the peer's answer.
 #[utoipa::path(post, path = "/api/v1/wrappers/{name}/commands/{command}", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name"),
         ("command" = String, Path, description = "The name of a [[command]] of its file")),
-    request_body(content = Value),
-    responses((status = 200, body = Value), (status = 401, body = Problem),
+    request_body(content = CommandArguments),
+    responses((status = 200, body = CommandAnswer), (status = 401, body = Problem),
         (status = 404, body = Problem), (status = 502, body = Problem),
         (status = 503, body = Problem)))]
 pub(super) async fn command(

@@ -31,6 +31,8 @@ fn the_sample_changes_nothing_and_names_every_key() {
     let expected = Config {
         data_directory: "/etc/chappe/chappe-data".into(),
         sensors_directory: "/etc/chappe/sensors".into(),
+        wrappers_directory: "/etc/chappe/wrappers".into(),
+        exporters_directory: "/etc/chappe/exporters".into(),
         rules_directory: "/etc/chappe/rules".into(),
         ..Config::default()
     };
@@ -672,7 +674,6 @@ fn the_schema_of_sensors_accepts_what_their_loader_accepts() {
         ("\"integer\"", "\"int\""),
         ("[[source]]", "[source]"),
         ("window = \"8s\"", "window = true"),
-        ("sql = \"select 1 as y\"", ""),
         ("[output]", "[output]\ncolour = 1"),
         ("[[output.field]]\nname = \"y\"", "[[output.field]]"),
     ] {
@@ -680,6 +681,10 @@ fn the_schema_of_sensors_accepts_what_their_loader_accepts() {
         assert_ne!(text, right, "{from}");
         texts.push(text);
     }
+    // The loader alone knows that a statement is in `output.sql` or in `[[statement]]`.
+    let text = right.replace("sql = \"select 1 as y\"", "");
+    assert!(accepts(&schema, &schema, &json(&text)));
+    assert!(chappe_stream::Descriptor::parse("a.toml", &text).is_err());
     for text in texts {
         let loaded = chappe_stream::Descriptor::parse("a.toml", &text);
         assert_eq!(

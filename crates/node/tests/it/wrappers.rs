@@ -84,8 +84,10 @@ fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
         let node = &operated.node;
         let path = "/api/v1/wrappers/boiler";
         write(directory, "wrappers", "boiler.toml", WRAPPER);
-        let row = until(node, path, |row| row["state"] == "waiting").await;
-        assert_eq!(row["reason"], "everything in the file is read");
+        let is_read = |row: &Value| {
+            row["state"] == "waiting" && row["reason"] == "everything in the file is read"
+        };
+        until(node, path, is_read).await;
         let sensor = "/api/v1/virtual-sensors/boiler-max";
         until(node, sensor, |it| it["state"] == "running").await;
         let lines =
