@@ -7,13 +7,18 @@
 """
 
 import json
+import os
 import sys
 import threading
 import time
 
 
 def send(message):
-    print(json.dumps(message), flush=True)
+    try:
+        print(json.dumps(message), flush=True)
+    except BrokenPipeError:
+        # The node has ended. The interpreter must not write what is left to the closed pipe.
+        os._exit(0)
 
 
 def listen(stop):
@@ -34,7 +39,10 @@ def listen(stop):
 
 
 def main():
-    start = json.loads(sys.stdin.readline())["start"]
+    line = sys.stdin.readline()
+    if not line:
+        return
+    start = json.loads(line)["start"]
     period_s = start["settings"].get("period_s", 1)
     number = start["mark"] or 0
     send({"stream": {"name": "demo.counter", "fields": [{"name": "number", "type": "integer"}]}})

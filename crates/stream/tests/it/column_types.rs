@@ -96,7 +96,7 @@ fn comparisons_convert_by_the_type_of_the_column() {
         let mut window = Window::new(extent, LatePolicy::Insert, WindowLimits::default());
         let mut numbered = element.clone();
         numbered.position.sequence = 1;
-        window.push("s".into(), numbered.into());
+        window.push("s".into(), numbered.into()).unwrap();
         let rows = planned.evaluate(&[window.take_change()]).unwrap();
         assert_eq!(rows[0].values, [expected], "window: {condition}");
     }
