@@ -21,7 +21,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "program",
     about: "a program that reads elements",
     written: "the program has answered `stored`",
-    may_double: "unless the program reports what it has, or recognizes stream, epoch and number",
+    may_double: "yes, unless the program reports what it has, or recognizes stream, epoch and number",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Settings),

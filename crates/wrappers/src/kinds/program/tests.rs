@@ -279,7 +279,7 @@ fn faults_of_the_file_have_lines() {
         ("program = [\"a\"]\nmemory_bytes = 5", "memory_bytes"),
         ("program = [\"a\"]\nanswer_ms = 0", "answer_ms"),
         (
-            "program = [\"a\"]\noutput = \"elements\"\nmarks = true",
+            "program = [\"a\"]\noutput = \"elements\"\nformat = \"csv\"\nmarks = true",
             "marks",
         ),
         ("program = [\"a\"]\nmark = true", "mark"),

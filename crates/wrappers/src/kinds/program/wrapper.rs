@@ -28,13 +28,13 @@ const KEPT_BYTES: usize = 64 << 10;
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "program",
-    about: "what a program prints: messages, CSV or JSON lines",
+    about: "the output of a program: messages, or lines in any format",
     delivery: Delivery {
-        acknowledges: "each mark of the program, once everything before it is stored",
+        acknowledges: "each mark, after everything before it is stored",
         resumes: "the program's last stored mark",
-        may_double: "without marks: what the program prints again",
-        may_miss: "without marks: what was printed and not stored when the node was killed",
-        back_pressure: "its standard output is not read: a write blocks",
+        may_double: "without marks: elements that the program prints again",
+        may_miss: "without marks: elements that were printed and not stored when the node was killed",
+        back_pressure: "its standard output is not read: its writes block",
     },
     check: |file| settings(file).map(drop),
     open,
