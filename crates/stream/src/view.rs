@@ -152,7 +152,7 @@ mod tests {
             schema: &schema,
         };
         assert_eq!(
-            serde_json::to_value(&view).unwrap(),
+            serde_json::to_value(view).unwrap(),
             serde_json::json!({
                 "stream": "a.b", "epoch": "000000000000000a", "number": 3,
                 "source_time": "1970-01-01T00:00:00Z", "receive_time": "1970-01-01T00:00:01Z",
