@@ -75,7 +75,8 @@ pub(super) async fn one(
 /// Writes the file of a wrapper; the change takes effect within a second.
 #[utoipa::path(put, path = "/api/v1/wrappers/{name}", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name")),
-    request_body(content = String, content_type = "application/toml"),
+    request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
+        description = "The file, a TOML text"),
     responses((status = 204), (status = 401, body = Problem),
         (status = 422, body = Problem, description = "the file is invalid; nothing was changed")))]
 pub(super) async fn put(
@@ -136,7 +137,8 @@ pub(super) async fn one_exporter(
 /// Writes the file of an exporter; the change takes effect within a second.
 #[utoipa::path(put, path = "/api/v1/exporters/{name}", tag = "wrappers",
     params(("name" = String, Path, description = "The exporter's name")),
-    request_body(content = String, content_type = "application/toml"),
+    request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
+        description = "The file, a TOML text"),
     responses((status = 204), (status = 401, body = Problem),
         (status = 422, body = Problem, description = "the file is invalid; nothing was changed")))]
 pub(super) async fn put_exporter(
@@ -427,7 +429,8 @@ pub(crate) struct MessageReceipt {
 /// sends it again.
 #[utoipa::path(post, path = "/api/v1/wrappers/{name}/messages", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name")),
-    request_body(content = String),
+    request_body(content((Vec<u8> = "application/octet-stream")),
+        description = "A message in the format of the wrapper's file, of any media type"),
     responses((status = 200, body = MessageReceipt), (status = 401, body = Problem),
         (status = 404, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn message(
