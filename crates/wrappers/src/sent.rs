@@ -1,5 +1,6 @@
 //! Limits of files that were sent over the network. An administrator of a node's streams is not the owner
-//! of its machine: such a file starts no program, and names no file outside its own directory.
+//! of its machine: such a file starts no program, and names no files but
+//! data in its own directory.
 
 use std::path::{Component, Path};
 
@@ -15,7 +16,7 @@ impl<C: CommonKeys> PeerFile<C> {
     /// Checks a file of this kind that was sent over the network.
     ///
     /// # Errors
-    /// It would run a program, or use a file outside its directory.
+    /// It would run a program, or use a file that is not data in its directory.
     pub fn check_sent(&self, kind: &str) -> Result<(), DescriptorError> {
         let hint = || Some("write the file on the node's machine".to_owned());
         if kind == PROGRAM {
@@ -23,9 +24,13 @@ impl<C: CommonKeys> PeerFile<C> {
             return Err(self.fault("kind", message, hint()));
         }
         let table: toml::Table = toml::from_str(&self.text).unwrap_or_default();
-        for (key, value) in &table {
-            if let Some(path) = outside(key, value) {
-                let message = format!("{path:?} is outside the directory of this file");
+        // Paths in these are those of messages.
+        let own = table
+            .iter()
+            .filter(|(key, _)| !OF_MESSAGES.contains(&key.as_str()));
+        for (key, value) in own {
+            if let Some(path) = refused(key, value) {
+                let message = format!("a file that is sent cannot name {path:?}");
                 return Err(self.fault(key, message, hint()));
             }
         }
@@ -33,28 +38,36 @@ impl<C: CommonKeys> PeerFile<C> {
     }
 }
 
-/// A path at this key, or below it, that leaves the directory.
-fn outside<'v>(key: &str, value: &'v Value) -> Option<&'v str> {
-    let is_path = ["path", "file", "directory"].contains(&key)
-        || key.ends_with("_path")
-        || key.ends_with("_file")
-        || key.ends_with("_directory");
+/// Tables whose paths are those of messages.
+const OF_MESSAGES: [&str; 3] = ["format", "stream", "command"];
+/// Endings of files that hold data: no program, key or configuration is among them.
+const DATA: [&str; 8] = [
+    "csv", "json", "jsonl", "ndjson", "txt", "log", "db", "sqlite",
+];
+
+/// A file at this key, or below it, that a sent file may not name: a secret or certificate, a path that leaves
+/// the directory, or one whose ending is not that of data.
+fn refused<'v>(key: &str, value: &'v Value) -> Option<&'v str> {
+    let is_secret = key.ends_with("_file")
+        || ["authorities", "certificate", "certificates", "key", "file"].contains(&key);
+    let is_path = key == "path" || key == "directory" || key.ends_with("_path");
     match value {
-        Value::String(path) => Some(&**path).filter(|path| is_path && leaves(path)),
-        Value::Array(values) => values.iter().find_map(|value| outside(key, value)),
-        Value::Table(table) => table.iter().find_map(|(key, value)| outside(key, value)),
+        Value::String(path) => {
+            let is_refused = (is_secret && !path.is_empty()) || (is_path && !is_data(path));
+            is_refused.then_some(path)
+        }
+        Value::Array(values) => values.iter().find_map(|value| refused(key, value)),
+        Value::Table(table) => table.iter().find_map(|(key, value)| refused(key, value)),
         _ => None,
     }
 }
 
-fn leaves(path: &str) -> bool {
-    let mut parts = Path::new(path).components();
+fn is_data(path: &str) -> bool {
+    let path = Path::new(path);
+    let mut parts = path.components();
     let stays = parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    // Files of these kinds are configuration, also when they are in the same directory.
-    !stays
-        || [".toml", ".xml"]
-            .iter()
-            .any(|ending| path.ends_with(ending))
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    stays && extension.is_some_and(|extension| DATA.contains(&extension))
 }
 
 #[cfg(test)]
@@ -64,7 +77,7 @@ mod tests {
     fn check(keys: &str) -> Result<(), String> {
         let wrapper = WrapperFile::parse("a.toml".as_ref(), keys).unwrap();
         let as_wrapper = wrapper.check_sent(&wrapper.keys.kind);
-        let text = format!("{keys}\nstreams = [\"a\"]");
+        let text = format!("streams = [\"a\"]\n{keys}");
         let exporter = ExporterFile::parse("a.toml".as_ref(), &text).unwrap();
         let as_exporter = exporter.check_sent(&exporter.keys.kind);
         assert_eq!(as_wrapper.is_ok(), as_exporter.is_ok(), "{keys}");
@@ -75,7 +88,9 @@ mod tests {
     fn a_sent_file_stays_in_its_directory() {
         let inside = [
             "kind = \"file\"\npath = \"data/a.csv\"",
-            "kind = \"http\"\nurl = \"http://10.0.0.1/etc/passwd\"\ntoken_file = \"./token\"",
+            "kind = \"http\"\nurl = \"http://10.0.0.1/etc/passwd\"",
+            "kind = \"http\"\nformat = { xml = { each = \"/a\" } }\n[[stream]]\nname = \"a\"\n\
+                fields = [{ name = \"b\", type = \"text\", path = \"//@site\" }]",
         ];
         for keys in inside {
             assert_eq!(check(keys), Ok(()), "{keys}");
@@ -85,6 +100,13 @@ mod tests {
             ("kind = \"file\"\npath = \"/etc/passwd\"", "path"),
             ("kind = \"file\"\npath = \"a/../../b\"", "path"),
             ("kind = \"file\"\npath = \"other.toml\"", "path"),
+            ("kind = \"file\"\npath = \"script.sh\"", "path"),
+            ("kind = \"file\"\npath = \"server.token\"", "path"),
+            ("kind = \"http\"\ntoken_file = \"token\"", "token_file"),
+            (
+                "kind = \"http\"\nserver = { authorities = \"ca.pem\" }",
+                "server",
+            ),
             (
                 "kind = \"http\"\ntoken_file = \"/etc/token\"",
                 "token_file",

@@ -181,9 +181,11 @@ impl Exporting {
     /// Follows the streams that the file selects.
     async fn follow(&mut self) -> Result<(), End> {
         let entries = self.app.catalogue.entries();
-        let selected = entries
-            .iter()
-            .filter(|entry| entry.name != AUDIT && self.file.keys.selects(&entry.name));
+        let selected = entries.iter().filter(|entry| {
+            // A renamed stream is selected by any of its names.
+            let selects = |name: &str| self.file.keys.selects(name);
+            entry.name != AUDIT && entry.log.has_name(selects)
+        });
         let mut is_new = false;
         for entry in selected {
             let log = &entry.log;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use chappe_stream::view::{ElementView, ValueView};
@@ -112,10 +112,17 @@ impl Exporter for FileExporter {
 
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
         Box::pin(async move {
-            let Some(mut output) = self.output.take() else {
+            let Some(output) = self.output.take() else {
                 let text = "the file was left after an incomplete line";
                 return Err(WrapperError::peer(text));
             };
+            let (path, form, stream) = (self.path.clone(), self.form, self.stream.clone());
+            let output = blocking(move || match output.is_at(&path) {
+                true => Ok(output),
+                // The file was moved or deleted: the next one begins here.
+                false => Output::open(&path, form, &stream).map(|(output, _)| output),
+            });
+            let mut output = output.await.map_err(|error| self.failed(&error))?;
             let mut text = Vec::new();
             for part in &batch.parts {
                 let written = match self.form {
@@ -152,6 +159,15 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl Output {
+    /// Whether the path still names the open file.
+    fn is_at(&self, path: &Path) -> bool {
+        let (open, named) = (self.file.metadata(), fs::metadata(path));
+        let same = |open: fs::Metadata, named: fs::Metadata| {
+            (open.dev(), open.ino()) == (named.dev(), named.ino())
+        };
+        open.is_ok_and(|open| named.is_ok_and(|named| same(open, named)))
+    }
+
     /// Opens the file at its last complete line; returns the newest element of each stream in it.
     fn open(
         path: &Path,
@@ -406,6 +422,30 @@ mod tests {
                     "{form:?}, cut at {cut}"
                 );
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_moved_or_deleted_is_followed_by_another() {
+        for form in [Form::Json, Form::Csv] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("out");
+            let moved = directory.path().join("out.1");
+            let mut exporter = exporter(&path, form);
+            exporter.resume().await.unwrap();
+            exporter.write(&batch("a", 1..=1)).await.unwrap();
+            let first = fs::read_to_string(&path).unwrap();
+            fs::rename(&path, &moved).unwrap();
+            exporter.write(&batch("a", 2..=2)).await.unwrap();
+            assert_eq!(fs::read_to_string(&moved).unwrap(), first, "{form:?}");
+            fs::remove_file(&path).unwrap();
+            exporter.write(&batch("a", 3..=3)).await.unwrap();
+            let third = fs::read_to_string(&path).unwrap();
+            assert!(
+                third.contains(":3") || third.contains("\"number\":3"),
+                "{third}"
+            );
+            assert!(!third.contains("\"number\":2"), "{third}");
         }
     }
 

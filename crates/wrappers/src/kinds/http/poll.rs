@@ -1,9 +1,11 @@
 //! Polls a document. A document that did not change since the last stored one is not read again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_stream::DescriptorError;
+use chappe_transport::http::Answer;
 use hyper::header::{
     ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
@@ -81,7 +83,8 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     let mut tick = tokio::time::interval(Duration::from_secs(settings.period_s));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     Ok(Box::new(PollWrapper {
-        peer,
+        peer: Arc::new(peer),
+        asking: None,
         decoder,
         tick,
         version: Version::read(opening.mark.as_ref())?,
@@ -144,7 +147,9 @@ impl Version {
 }
 
 struct PollWrapper {
-    peer: HttpPeer,
+    peer: Arc<HttpPeer>,
+    /// The request under way, which outlives a step that is dropped.
+    asking: Option<Step<'static, Result<Answer, WrapperError>>>,
     decoder: Decoder,
     tick: Interval,
     version: Version,
@@ -155,12 +160,19 @@ impl Wrapper for PollWrapper {
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {
-                self.tick.tick().await;
-                let conditions = self.version.conditions();
-                let answer = self
-                    .peer
-                    .request(Method::GET, conditions, Bytes::new())
-                    .await?;
+                if self.asking.is_none() {
+                    self.tick.tick().await;
+                }
+                let asking = self.asking.get_or_insert_with(|| {
+                    let (peer, conditions) = (self.peer.clone(), self.version.conditions());
+                    Box::pin(async move {
+                        let body = Bytes::new();
+                        peer.request(Method::GET, conditions, body).await
+                    })
+                });
+                let answer = asking.await;
+                self.asking = None;
+                let answer = answer?;
                 match answer.status {
                     StatusCode::NOT_MODIFIED => {
                         self.condition.waits("the document has not changed");

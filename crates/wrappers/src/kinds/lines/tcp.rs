@@ -85,6 +85,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         end,
         decoder,
         lines: None,
+        connecting: None,
         condition: opening.condition,
     }))
 }
@@ -93,6 +94,8 @@ struct TcpWrapper {
     end: End,
     decoder: Decoder,
     lines: Option<Receiving>,
+    /// The connection under way, which outlives a step that is dropped.
+    connecting: Option<Step<'static, Result<Receiving, WrapperError>>>,
     condition: Condition,
 }
 
@@ -120,7 +123,12 @@ impl Wrapper for TcpWrapper {
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.lines.is_none() {
-                self.lines = Some(self.connect().await?);
+                let connecting = self.connecting.get_or_insert_with(|| {
+                    Box::pin(connect(self.end.clone(), self.condition.clone()))
+                });
+                let connected = connecting.await;
+                self.connecting = None;
+                self.lines = Some(connected?);
             }
             let Some(receiving) = &mut self.lines else {
                 return Err(WrapperError::peer("not connected"));
@@ -156,31 +164,28 @@ fn take(line: Line, decoder: &mut Decoder, batch: &mut Batch) {
     });
 }
 
-impl TcpWrapper {
-    async fn connect(&self) -> Result<Receiving, WrapperError> {
-        let (send, lines) = mpsc::channel(LINES_MAX);
-        let task = match &self.end {
-            End::Listen(address) => {
-                let failed =
-                    |error| WrapperError::peer(format!("cannot listen on {address}: {error}"));
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
-                self.condition.waits("no line has arrived");
-                tokio::spawn(listen(listener, send))
-            }
-            End::Connect(address) => {
-                let failed =
-                    |error| WrapperError::peer(format!("cannot connect to {address}: {error}"));
-                let connecting = TcpStream::connect(address);
-                let connected = tokio::time::timeout(CONNECT_TIME, connecting).await;
-                let late = |_| Err(std::io::ErrorKind::TimedOut.into());
-                let stream = connected.unwrap_or_else(late).map_err(failed)?;
-                self.condition.waits("no line has arrived");
-                tokio::spawn(read(stream, send))
-            }
-        };
-        let task = task.abort_handle();
-        Ok(Receiving { lines, task })
-    }
+async fn connect(end: End, condition: Condition) -> Result<Receiving, WrapperError> {
+    let (send, lines) = mpsc::channel(LINES_MAX);
+    let task = match &end {
+        End::Listen(address) => {
+            let failed = |error| WrapperError::peer(format!("cannot listen on {address}: {error}"));
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            condition.waits("no line has arrived");
+            tokio::spawn(listen(listener, send))
+        }
+        End::Connect(address) => {
+            let failed =
+                |error| WrapperError::peer(format!("cannot connect to {address}: {error}"));
+            let connecting = TcpStream::connect(address);
+            let connected = tokio::time::timeout(CONNECT_TIME, connecting).await;
+            let late = |_| Err(std::io::ErrorKind::TimedOut.into());
+            let stream = connected.unwrap_or_else(late).map_err(failed)?;
+            condition.waits("no line has arrived");
+            tokio::spawn(read(stream, send))
+        }
+    };
+    let task = task.abort_handle();
+    Ok(Receiving { lines, task })
 }
 
 /// Reads the lines of all connections.
