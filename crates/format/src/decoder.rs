@@ -88,6 +88,9 @@ pub struct Output {
     pub ignored_count: u64,
 }
 
+/// The index of the field at fault, if it is one field, and why.
+type FieldFault = (Option<usize>, Reason);
+
 impl Output {
     fn clear(&mut self) {
         self.elements.clear();
@@ -367,14 +370,13 @@ impl Sink<'_> {
         }
     }
 
-    #[allow(clippy::type_complexity, reason = "the field at fault, and why")]
     fn element(
         &mut self,
         index: usize,
         rule: &Rule,
         record: &impl Record,
         time: &mut Option<Timestamp>,
-    ) -> Result<Option<(StreamIndex, StreamElement)>, (Option<usize>, Reason)> {
+    ) -> Result<Option<(StreamIndex, StreamElement)>, FieldFault> {
         let of_rule = |reason| (None, reason);
         self.values = Vec::with_capacity(rule.fields.len());
         let (mut is_empty, mut bytes) = (true, RECORD_HEAD_BYTES);

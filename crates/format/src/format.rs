@@ -432,11 +432,6 @@ impl Compiler<'_> {
                     let message = "a period is from 1e-9 to 1e9 seconds";
                     return Err(self.error(period.span(), key, message));
                 }
-                #[allow(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "in range"
-                )]
                 Ok(nanoseconds as u64)
             }
             (FieldType::Samples, None) => {

@@ -152,7 +152,6 @@ pub(crate) fn convert(raw: Raw<'_>, target: Target, rules: &TextRules) -> Result
 
 fn double(raw: &Raw<'_>, rules: &TextRules) -> Result<Value, Reason> {
     let mismatch = || raw.mismatch(FieldType::Double);
-    #[allow(clippy::cast_precision_loss, reason = "the field asks for a double")]
     let number = match raw {
         Raw::Double(number) => *number,
         Raw::Integer(number) => *number as f64,
@@ -189,7 +188,6 @@ fn integer(raw: &Raw<'_>, rules: &TextRules) -> Result<Value, Reason> {
         if number.abs() > EXACT_MAX {
             return Err(Reason::Range(raw.shown()));
         }
-        #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
         Ok(Value::Integer(number as i64))
     };
     match raw {

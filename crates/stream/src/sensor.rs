@@ -24,149 +24,28 @@
 //! A failed evaluation is counted and reported, and the sensor continues with the next one. It
 //! deliberately does not know where elements come from or go to.
 
+mod evaluation;
+mod interface;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
+pub(crate) use evaluation::is_too_soon;
+pub use interface::{
+    SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
+};
+
 use crate::sampling::Sampler;
 use crate::sqlite::InterruptHandle;
 use crate::window::{Part, Parts, WindowShape};
 use crate::{
-    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, Quality, Query,
-    QueryError, QueryLimits, QueryPlan, QuerySource, Refusal, Row, Selection, StreamElement,
-    StreamSchema, Timestamp, Value, WindowChange, WindowClock, WindowCounters, WindowLimits,
+    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, QueryPlan,
+    QuerySource, Refusal, Selection, StreamElement, StreamSchema, Timestamp, Value, WindowChange,
+    WindowClock, WindowCounters,
 };
-
-/// An element of a source.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SensorInput {
-    /// The stream of the element.
-    pub stream: Arc<str>,
-    /// The element.
-    pub element: Arc<StreamElement>,
-}
-
-/// A command to a virtual sensor.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SensorCommand {
-    /// Binds a stream to the source `alias`.
-    Bind {
-        /// The source.
-        alias: String,
-        /// The stream.
-        stream: Arc<str>,
-        /// The schema of its elements.
-        schema: StreamSchema,
-    },
-    /// Unbinds a stream from the source `alias`; its elements leave the window.
-    Unbind {
-        /// The source.
-        alias: String,
-        /// The stream.
-        stream: Arc<str>,
-    },
-    /// Elements of bound streams that an earlier run evaluated: they fill the windows and produce
-    /// no output.
-    Recall {
-        /// The elements, in the order of their receipt.
-        elements: Vec<SensorInput>,
-    },
-    /// The node's clock shows this time now. Needed if [`crate::VirtualSensor::follows_clock`], then once a
-    /// second.
-    Clock(Timestamp),
-    /// The sensor forgets everything and accepts nothing more.
-    Stop,
-}
-
-/// An output of a virtual sensor.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SensorEvent {
-    /// An element of the output, without a position.
-    Output(StreamElement),
-    /// Every source is bound and the statement matches: it runs.
-    Running,
-    /// It waits for the sources named.
-    Waiting {
-        /// Their aliases.
-        aliases: Vec<String>,
-    },
-    /// It cannot run with its bindings: the statement does not match the fields.
-    Failed {
-        /// The reason as text.
-        reason: String,
-    },
-    /// One evaluation failed. Said when the reason is another than the time before.
-    EvaluationFailed {
-        /// The reason as text.
-        reason: String,
-    },
-    /// A source does not take an element, and its policy is to report it.
-    DeadLetter {
-        /// The source.
-        alias: String,
-        /// Why it does not take it.
-        reason: Refusal,
-        /// The element with its stream.
-        input: SensorInput,
-    },
-    /// It was stopped.
-    Stopped,
-}
-
-/// The state of a virtual sensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SensorState {
-    /// It waits for the sources named.
-    Waiting(Vec<String>),
-    /// It runs.
-    Running,
-    /// It cannot run, for this reason.
-    Failed(String),
-    /// It was stopped.
-    Stopped,
-}
-
-/// Counters of a virtual sensor since its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SensorCounters {
-    /// Elements accepted.
-    pub inputs: u64,
-    /// Elements of streams that no source is bound to.
-    pub strangers: u64,
-    /// Elements that do not fit the schema that their stream was bound with, or are longer than
-    /// [`QueryLimits::length`].
-    pub misfits: u64,
-    /// Elements that the sampling of a source left out.
-    pub sampled_out: u64,
-    /// Evaluations.
-    pub evaluations: u64,
-    /// Evaluations that failed.
-    pub failures: u64,
-    /// Elements of the output.
-    pub outputs: u64,
-    /// Results dropped because they came sooner than a rate allows.
-    pub too_soon: u64,
-    /// Results dropped after a statement's last element.
-    pub beyond_count: u64,
-    /// Results dropped because their time was not after that of the last with their key.
-    pub repeated_times: u64,
-    /// Results dropped because a field was null.
-    pub nulls: u64,
-}
-
-/// Bounds of a virtual sensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SensorLimits {
-    /// Bounds of each source's window.
-    pub window: WindowLimits,
-    /// Bounds of each evaluation.
-    pub query: QueryLimits,
-}
-
-/// Capacity for this many changes of a window is kept between evaluations.
-const CHANGES_KEPT: usize = 64;
 
 /// The machine.
 #[derive(Debug)]
@@ -749,185 +628,6 @@ impl StatementMachine {
         }
     }
 
-    fn evaluate_turn(&mut self, index: usize, key: &Arc<str>) {
-        let mut due = Due::default();
-        due.add(self.is_keyed, &self.sources[index], key);
-        self.evaluate_due(&due);
-    }
-
-    fn evaluate_due(&mut self, due: &Due) {
-        match due.all {
-            true => self.evaluate_all(),
-            false => due.keys.iter().for_each(|key| self.evaluate(key)),
-        }
-    }
-
-    /// Evaluates the statement for each key.
-    fn evaluate_all(&mut self) {
-        if !self.is_keyed {
-            return self.evaluate(&self.no_key.clone());
-        }
-        let keyed = self.sources.iter().filter(|source| source.parts.is_keyed());
-        let keys: BTreeSet<Arc<str>> = keyed.flat_map(|source| source.parts.keys()).collect();
-        keys.iter().for_each(|key| self.evaluate(key));
-    }
-
-    /// Evaluates the statement over the windows of a key.
-    fn evaluate(&mut self, key: &Arc<str>) {
-        let Some(mut query) = self.query.take() else {
-            return;
-        };
-        self.counters.evaluations += 1;
-        for source in &mut self.sources {
-            for bound in source.bound.values_mut() {
-                bound.evaluated = bound.came;
-            }
-        }
-        let result = match self.is_keyed {
-            false => {
-                for (source, change) in self.sources.iter_mut().zip(&mut self.changes) {
-                    if let Some(part) = source.parts.get_mut(key) {
-                        part.window.take_change_into(change);
-                    }
-                }
-                query.evaluate(&self.changes)
-            }
-            true if *query.plan() == QueryPlan::Compiled => self.evaluate_compiled(&query, key),
-            true => {
-                self.load(key);
-                query.evaluate(&self.changes)
-            }
-        };
-        self.query = Some(query);
-        match result {
-            Ok(rows) => {
-                self.last_failure = None;
-                let results = rows.into_iter().map(|row| self.element(row, key));
-                self.say_results(results.collect());
-            }
-            Err(error) => self.failed(&error),
-        }
-        for change in &mut self.changes {
-            change.removed.clear();
-            change.added.clear();
-            change.added.shrink_to(CHANGES_KEPT);
-            change.removed.shrink_to(CHANGES_KEPT);
-        }
-    }
-
-    /// Passes the results of one evaluation on, unless they come too soon.
-    fn say_results(&mut self, results: Vec<StreamElement>) {
-        let times = results.iter().map(|result| result.source_time);
-        let Some(newest) = times.max() else {
-            return;
-        };
-        let rate = self.descriptor.statements.first().and_then(|it| it.rate);
-        if is_too_soon(rate, self.last_results, newest) {
-            self.counters.too_soon += results.len() as u64;
-            return;
-        }
-        self.last_results = Some(newest);
-        self.counters.outputs += results.len() as u64;
-        let events = results.into_iter().map(SensorEvent::Output);
-        self.outputs.extend(events);
-    }
-
-    /// Evaluates a compiled statement, which has one source, over the window of a key.
-    fn evaluate_compiled(
-        &mut self,
-        query: &PlannedQuery,
-        key: &Arc<str>,
-    ) -> Result<Vec<Row>, QueryError> {
-        let part = self
-            .sources
-            .first_mut()
-            .and_then(|source| source.parts.get_mut(key));
-        let (Some(part), Some(change)) = (part, self.changes.first_mut()) else {
-            return Ok(Vec::new());
-        };
-        if part.query.is_none() {
-            part.window.report_all();
-            part.query = query.fresh().map(Box::new);
-        }
-        let Some(of_key) = &mut part.query else {
-            return Ok(Vec::new());
-        };
-        part.window.take_change_into(change);
-        let result = of_key.evaluate(&self.changes);
-        self.was_short = of_key.is_short();
-        result
-    }
-
-    /// Makes the changes that fill SQLite's tables with the windows of a key.
-    fn load(&mut self, key: &Arc<str>) {
-        let sources = self.sources.iter_mut().zip(&mut self.changes);
-        for ((source, change), loaded) in sources.zip(&mut self.loaded) {
-            let is_keyed = source.parts.is_keyed();
-            let part = source.parts.get_mut(key);
-            let numbered_from = part.as_ref().map(|part| part.numbered_from);
-            let is_loaded = !is_keyed || loaded.numbered_from == numbered_from;
-            if let Some(part) = part {
-                if !is_loaded {
-                    part.window.report_all();
-                }
-                part.window.take_change_into(change);
-            }
-            if is_keyed {
-                if !is_loaded {
-                    change.removed = std::mem::take(&mut loaded.rows).into_iter().collect();
-                }
-                for number in &change.removed {
-                    loaded.rows.remove(number);
-                }
-                loaded
-                    .rows
-                    .extend(change.added.iter().map(|arrival| arrival.number));
-                loaded.numbered_from = numbered_from;
-            }
-        }
-    }
-
-    fn failed(&mut self, error: &QueryError) {
-        self.counters.failures += 1;
-        let reason = error.to_string();
-        if self.last_failure.as_ref() != Some(&reason) {
-            self.last_failure = Some(reason.clone());
-            self.say(SensorEvent::EvaluationFailed { reason });
-        }
-        if matches!(error, QueryError::Engine(_) | QueryError::Element { .. }) {
-            // The tables may be out of step with the windows.
-            self.rebuild();
-        }
-    }
-
-    fn element(&self, row: Row, key: &Arc<str>) -> StreamElement {
-        let parts = || {
-            self.sources
-                .iter()
-                .filter_map(|source| source.parts.get(key))
-        };
-        let newest = parts().filter_map(Part::time).max();
-        let worst = parts()
-            .map(|part| part.window.quality())
-            .fold(Quality::Good, Quality::worse);
-        // A turn that ended in silence ended after the newest receipt.
-        let has_turns = |source: &SourceState| source.parts.shape().has_turns();
-        let receive_time = match self.sources.iter().any(has_turns) {
-            true => self.received.max(newest.unwrap_or(self.received)),
-            false => self.received,
-        };
-        let of_key = || Some(key.to_string()).filter(|key| !key.is_empty());
-        StreamElement {
-            position: Position::default(),
-            source_time: row.source_time.or(newest).unwrap_or_default(),
-            receive_time,
-            key: row.key.or_else(of_key),
-            values: row.values,
-            quality: row.quality.unwrap_or(worst),
-            origin: self.newest.filter(|_| self.has_single_stream),
-        }
-    }
-
     fn stop(&mut self) {
         self.query = None;
         for source in &mut self.sources {
@@ -1027,19 +727,6 @@ impl Machine for StatementMachine {
         let turns = [self.stalled.next(), self.ticks.next()];
         turns.into_iter().flatten().min()
     }
-}
-
-/// Whether results at `time` come sooner after `last` than `rate` allows.
-pub(crate) fn is_too_soon(
-    rate: Option<Duration>,
-    last: Option<Timestamp>,
-    time: Timestamp,
-) -> bool {
-    let (Some(rate), Some(last)) = (rate, last) else {
-        return false;
-    };
-    let rate = i64::try_from(rate.as_nanos()).unwrap_or(i64::MAX);
-    (0..rate).contains(&time.0.saturating_sub(last.0))
 }
 
 /// The element in the shape of the source's schema.

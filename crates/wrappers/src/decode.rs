@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chappe_format::config::FormatConfig;
-use chappe_format::{Attributes, Format, Limits, Message, Output};
+use chappe_format::{Format, Limits, Message, Output};
 use chappe_log::Level;
 use chappe_stream::{DescriptorError, Timestamp};
 use serde::Deserialize as _;
@@ -117,18 +117,6 @@ impl Decoder {
             message.continued()
         };
         self.add(&message, &[context, body].concat(), batch);
-    }
-
-    /// Like [`Decoder::message`], with the values of its topic or path.
-    #[allow(dead_code, reason = "for kinds with topics")]
-    pub(crate) fn with_attributes(
-        &mut self,
-        body: &[u8],
-        attributes: &Attributes,
-        now: Timestamp,
-        batch: &mut Batch,
-    ) {
-        self.add(&Message::new(body, now).with(attributes), body, batch);
     }
 
     fn add(&mut self, message: &Message<'_>, kept: &[u8], batch: &mut Batch) {

@@ -107,10 +107,7 @@ mod tests {
                 "kind = \"http\"\nserver = { authorities = \"ca.pem\" }",
                 "server",
             ),
-            (
-                "kind = \"http\"\ntoken_file = \"/etc/token\"",
-                "token_file",
-            ),
+            ("kind = \"http\"\ntoken_file = \"/etc/token\"", "token_file"),
             ("kind = \"http\"\ntls = { key_file = \"../key\" }", "tls"),
             ("kind = \"http\"\nparts = [{ path = \"/a\" }]", "parts"),
         ];

@@ -316,7 +316,6 @@ impl Field {
         if self.scale.is_none() && self.add.is_none() {
             return raw;
         }
-        #[allow(clippy::cast_precision_loss, reason = "a scaled number is a double")]
         let number = match raw {
             Raw::Integer(number) => number as f64,
             Raw::Unsigned(number) => number as f64,
@@ -364,7 +363,6 @@ impl Layout<'_> {
                     .get(field.range(0))
                     .map_or(Raw::Missing, |it| field.number(it)),
                 Some(count) => {
-                    #[allow(clippy::cast_precision_loss, reason = "samples are doubles")]
                     let sample = |index| match field.number(bytes.get(field.range(index))?) {
                         Raw::Integer(number) => Some(number as f64),
                         Raw::Unsigned(number) => Some(number as f64),
