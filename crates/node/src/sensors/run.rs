@@ -410,6 +410,7 @@ impl Running {
         // Unbound sources later resume from their last position.
         self.store_progress();
         let mut commands: Vec<SensorMachineInput> = Vec::new();
+        let mut kept = self.bound_counts();
         for index in 0..self.bindings.len() {
             let source = self.descriptor.sources[index].clone();
             let (app, own) = (self.app.clone(), self.output.name.clone());
@@ -437,6 +438,11 @@ impl Running {
                     text.clone(),
                 );
                 self.remember(change.at.to_string(), text);
+                if change.kind == BindingChangeKind::Unbound
+                    && let Some(count) = kept.get_mut(&stream)
+                {
+                    *count = count.saturating_sub(1);
+                }
                 let shared: Arc<str> = stream.as_str().into();
                 commands.push(Input::Command(match change.kind {
                     BindingChangeKind::Bound => SensorCommand::Bind {
@@ -451,9 +457,22 @@ impl Running {
                 }));
             }
         }
+        // A stream that was unbound everywhere is followed anew, and its windows are filled again, even if it is
+        // bound again at once: with other fields, or by another device.
+        self.followers
+            .retain(|stream, _| kept.get(&**stream).is_none_or(|count| *count > 0));
         commands.extend(self.follow_bound().await);
         self.step(commands).await;
         self.show_bindings();
+    }
+
+    /// The number of sources to which each stream is bound.
+    fn bound_counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for bound in self.bindings.iter().flat_map(Binding::bound) {
+            *counts.entry(bound.candidate.stream.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// Restarts from the stored state, after the log was full.

@@ -62,3 +62,42 @@ fn values_of_a_changed_schema_are_not_taken_for_others() {
         node.shutdown().await.unwrap();
     });
 }
+
+#[test]
+fn a_window_is_filled_again_when_its_stream_gets_a_field() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let sensor = "name = \"count\"\n[[source]]\nalias = \"s\"\nstream = \"in\"\nwindow = 100\n\
+                      slide = 1\n[output]\nsql = \"select count(*) as n from s\"\n\
+                      [[output.field]]\nname = \"n\"\ntype = \"integer\"\n";
+        write_sensor(directory.path(), "count", sensor);
+        let node = start(directory.path()).await;
+        let one = schema("systolic");
+        let path = "/api/v1/virtual-sensors/count";
+        node.store("in", &one, &[element(1, "a")]).await.unwrap();
+        until(&node, path, |sensor| sensor["state"] == "running").await;
+        for second in 2..=4 {
+            node.store("in", &one, &[element(second, "a")])
+                .await
+                .unwrap();
+        }
+        let output = node.stream("count").unwrap();
+        let counted = |second: i64| {
+            let newest = output.newest(1).unwrap();
+            let newest = newest.last()?;
+            (newest.source_time == Timestamp(second * 1_000_000_000))
+                .then(|| newest.values[0].clone())
+        };
+        until(&node, path, |_| counted(4).is_some()).await;
+        let Some(Value::Integer(before)) = counted(4) else {
+            panic!("no count");
+        };
+        let two = elements::schema(&[("systolic", FieldType::Text), ("unit", FieldType::Text)]);
+        let values = vec![Value::Text("a".into()), Value::Text("mmHg".into())];
+        let wider = elements::element(5_000_000_000, values);
+        node.store("in", &two, &[wider]).await.unwrap();
+        until(&node, path, |_| counted(5).is_some()).await;
+        assert_eq!(counted(5), Some(Value::Integer(before + 1)));
+        node.shutdown().await.unwrap();
+    });
+}
