@@ -72,8 +72,10 @@ pub struct Inbound {
 pub struct Receipt {
     /// The elements that it became.
     pub elements: u64,
-    /// 1 if it could not be decoded and became a dead letter.
+    /// 1 if it could not be decoded, or not all of it, and became a dead letter.
     pub undecodable: u64,
+    /// Elements that do not fit their streams and became dead letters.
+    pub refused: u64,
 }
 
 /// A kind of exporter.

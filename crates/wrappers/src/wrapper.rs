@@ -96,6 +96,12 @@ pub trait Wrapper: Send {
     /// The peer failed; see [`WrapperError`].
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>>;
 
+    /// So many elements of the batch with this mark do not fit their streams: they are dead letters now. Called
+    /// before [`Wrapper::stored`] for this mark.
+    fn refused(&mut self, mark: &Mark, elements: u64) {
+        let _ = (mark, elements);
+    }
+
     /// The batch with this mark and all batches before it have reached the level of their streams.
     ///
     /// # Errors

@@ -18,9 +18,13 @@ use utoipa::ToSchema;
 use super::links::{LetterNumbers, LetterParams, LetterResult, RefusedLetter};
 use super::paging::Paging;
 use super::params::{self, Name, Params};
+use super::parts;
 use super::problem::Problem;
 use super::sensors::written;
+use super::write::with_pause;
+use crate::accounts::Caller;
 use crate::config::nearest;
+use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::wrappers::{self, Call, Exporter, InboxError, LetterError, Wrapper};
 
@@ -421,8 +425,10 @@ pub(super) async fn command(
 pub(crate) struct MessageReceipt {
     /// The elements that it became.
     elements: u64,
-    /// 1 if it could not be decoded and became a dead letter.
+    /// 1 if it could not be decoded, or not all of it, and became a dead letter.
     undecodable: u64,
+    /// Elements that do not fit their streams and became dead letters.
+    refused: u64,
 }
 
 /// Sends a message to a wrapper of kind `webhook`; answers once it is stored. A client that gets no answer
@@ -432,12 +438,20 @@ pub(crate) struct MessageReceipt {
     request_body(content((Vec<u8> = "application/octet-stream")),
         description = "A message in the format of the wrapper's file, of any media type"),
     responses((status = 200, body = MessageReceipt), (status = 401, body = Problem),
-        (status = 404, body = Problem), (status = 503, body = Problem)))]
+        (status = 404, body = Problem),
+        (status = 429, body = Problem, description = "too many requests write, or too many of this account; \
+            see Retry-After"),
+        (status = 503, body = Problem)))]
 pub(super) async fn message(
     State(app): State<App>,
+    caller: Caller,
     Name(name): Name,
     body: Body,
 ) -> Result<Response, Problem> {
+    let _permit = match parts::permit(&app, &caller, RequestKind::Write) {
+        Ok(permit) => permit,
+        Err(problem) => return Ok(with_pause(problem)),
+    };
     let handle = app
         .wrappers
         .handle(&name)
@@ -460,6 +474,7 @@ pub(super) async fn message(
         Ok(Ok(receipt)) => Ok(Json(MessageReceipt {
             elements: receipt.elements,
             undecodable: receipt.undecodable,
+            refused: receipt.refused,
         })
         .into_response()),
         _ => Ok(busy()),

@@ -249,6 +249,9 @@ impl Running {
                 row.newest_time = Some(newest.to_string());
             }
         });
+        if storing.refused > 0 {
+            self.wrapper.refused(&storing.mark, storing.refused);
+        }
         let told = self.wrapper.stored(&storing.mark).await;
         self.storer.stored(storing);
         told

@@ -39,6 +39,8 @@ pub(super) struct Storing {
     record: Vec<u8>,
     pub(super) weight: u64,
     pub(super) elements: u64,
+    /// Elements that do not fit their streams and became dead letters.
+    pub(super) refused: u64,
     pub(super) newest: Option<Timestamp>,
 }
 
@@ -149,6 +151,7 @@ impl Storer {
         for lost in lost {
             self.record_lost(&lost);
         }
+        let decoded_none = undecodable.len();
         let mut prepared: Vec<Prepared> = Vec::with_capacity(parts.len());
         for part in parts {
             let (kept, refused) = match weight > BYTES_MAX {
@@ -167,6 +170,7 @@ impl Storer {
             }
         }
         let dead_count = undecodable.len() as u64;
+        let refused = dead_count - decoded_none as u64;
         let mut acks = self.put_aside(undecodable).await?;
         let record = self.progress.begin(&mark, &mut prepared)?;
         acks.push_back(self.append_record(&record).await?);
@@ -188,6 +192,7 @@ impl Storer {
             record,
             weight: weight as u64,
             elements,
+            refused,
             newest,
         };
         Ok((storing, dead_count))

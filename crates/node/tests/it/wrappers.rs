@@ -195,3 +195,40 @@ fn an_exporter_that_fails_delays_no_other() {
         node.shutdown().await.unwrap();
     });
 }
+
+#[test]
+fn a_webhook_answers_what_became_of_its_message() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let wrapper = "kind = \"webhook\"\nformat = \"json\"\n[[stream]]\nname = \"{a}.{b}\"\n\
+        variables = { a = \"$.a\", b = \"$.b\" }\n\
+        fields = [{ name = \"value\", type = \"integer\" }]\n";
+    write(directory, "wrappers", "hook.toml", wrapper);
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        until(&operated.node, "/api/v1/wrappers/hook", |row| {
+            row["reason"] == "no message has arrived"
+        })
+        .await;
+        let path = "/api/v1/wrappers/hook/messages";
+        let message = |a: &str, b: &str| json!({ "a": a, "b": b, "value": 1 });
+        // The audit stream is the node's.
+        for (body, expected) in [
+            (message("plant", "x"), json!([1, 0, 0])),
+            (message("chappe", "audit"), json!([0, 0, 1])),
+            (
+                json!({ "a": "plant", "b": "x", "value": "one" }),
+                json!([0, 1, 0]),
+            ),
+        ] {
+            let answer = operated.change("POST", path, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            let it = answer.json();
+            let counts = json!([it["elements"], it["undecodable"], it["refused"]]);
+            assert_eq!(counts, expected, "{body}");
+        }
+        let letters = common::get(&operated.node, "/api/v1/wrappers/hook/dead-letters").await;
+        assert_eq!(letters.json()["dead_letters"].as_array().unwrap().len(), 2);
+        operated.node.shutdown().await.unwrap();
+    });
+}

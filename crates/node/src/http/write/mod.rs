@@ -27,7 +27,7 @@ use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::written;
 
-use busy::with_pause;
+pub(super) use busy::with_pause;
 pub(crate) use outcome::Written;
 use run::Writing;
 

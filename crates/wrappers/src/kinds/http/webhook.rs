@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Delivery, Inbound, Mark, Receipt, Step, Wrapper,
-    WrapperError, WrapperFile, WrapperKind, WrapperOpening,
+    Batch, Condition, Delivery, Inbound, Mark, Receipt, Step, Wrapper, WrapperError, WrapperFile,
+    WrapperKind, WrapperOpening,
 };
 
 /// The kind.
@@ -68,7 +68,8 @@ impl Wrapper for Webhook {
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             let none = || WrapperError::peer("only a running node receives messages");
-            let mut next = Some(self.inbox.recv().await.ok_or_else(none)?);
+            // One message a batch, so that what is refused of a batch is of that message.
+            let Inbound { body, reply } = self.inbox.recv().await.ok_or_else(none)?;
             self.condition.runs();
             self.taken += 1;
             let mut batch = Batch {
@@ -76,26 +77,28 @@ impl Wrapper for Webhook {
                 mark: Mark::new(self.taken.to_le_bytes().to_vec()).unwrap_or_default(),
                 ..Batch::default()
             };
-            let mut bytes = 0;
-            while let Some(Inbound { body, reply }) = next {
-                bytes += body.len();
-                let before = (batch.elements(), batch.undecodable.len());
-                self.decoder.message(&body, now(), &mut batch);
-                let receipt = Receipt {
-                    elements: (batch.elements() - before.0) as u64,
-                    undecodable: (batch.undecodable.len() - before.1) as u64,
-                };
-                self.answers.push_back((self.taken, reply, receipt));
-                let has_room = bytes < BATCH_BYTES_MAX / 8;
-                next = has_room.then(|| self.inbox.try_recv().ok()).flatten();
-            }
+            self.decoder.message(&body, now(), &mut batch);
+            let receipt = Receipt {
+                elements: batch.elements() as u64,
+                undecodable: batch.undecodable.len() as u64,
+                refused: 0,
+            };
+            self.answers.push_back((self.taken, reply, receipt));
             Ok(batch)
         })
     }
 
+    fn refused(&mut self, mark: &Mark, elements: u64) {
+        let number = number(mark);
+        let mut answers = self.answers.iter_mut();
+        if let Some((.., receipt)) = answers.find(|(taken, ..)| *taken == number) {
+            receipt.elements = receipt.elements.saturating_sub(elements);
+            receipt.refused += elements;
+        }
+    }
+
     fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
-        let bytes = mark.bytes().try_into();
-        let stored = bytes.map_or(0, u64::from_le_bytes);
+        let stored = number(mark);
         while self
             .answers
             .front()
@@ -108,6 +111,11 @@ impl Wrapper for Webhook {
         }
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// The number of a batch.
+fn number(mark: &Mark) -> u64 {
+    mark.bytes().try_into().map_or(0, u64::from_le_bytes)
 }
 
 #[cfg(test)]
@@ -136,15 +144,19 @@ mod tests {
             send.send(Inbound { body, reply }).await.unwrap();
             answers.push(answer);
         }
-        let batch = wrapper.next().await.unwrap();
-        assert_eq!((batch.elements(), batch.undecodable.len()), (2, 1));
+        let mut batches = Vec::new();
+        for _ in 0..3 {
+            batches.push(wrapper.next().await.unwrap());
+        }
         assert!(answers[0].try_recv().is_err(), "nothing is stored yet");
-        wrapper.stored(&batch.mark).await.unwrap();
-        let receipts: Vec<_> = answers
-            .iter_mut()
-            .map(|it| it.try_recv().unwrap())
+        // The second one does not fit its stream.
+        wrapper.refused(&batches[1].mark, 1);
+        wrapper.stored(&batches[2].mark).await.unwrap();
+        let receipts = answers.iter_mut().map(|it| it.try_recv().unwrap());
+        let receipts: Vec<_> = receipts
+            .map(|it| (it.elements, it.undecodable, it.refused))
             .collect();
-        assert_eq!((receipts[1].elements, receipts[2].undecodable), (1, 1));
+        assert_eq!(receipts, [(1, 0, 0), (0, 0, 1), (0, 1, 0)]);
         drop(send);
         assert!(wrapper.next().await.is_err());
     }
