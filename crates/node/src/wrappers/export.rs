@@ -72,10 +72,11 @@ pub(super) async fn run(
 ) {
     let mut pause = Pause::default();
     let mut notified = None;
+    let mut missed = BTreeMap::new();
     loop {
         let mut has_written = false;
         let end = tokio::select! {
-            end = export(&app, &file, &letters, &mut has_written) => end,
+            end = export(&app, &file, &letters, &mut missed, &mut has_written) => end,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let Err(end) = end;
@@ -108,6 +109,7 @@ async fn export(
     app: &App,
     file: &Arc<ExporterFile>,
     letters: &Arc<DeadLetters>,
+    missed: &mut BTreeMap<String, u64>,
     has_written: &mut bool,
 ) -> Result<std::convert::Infallible, End> {
     let invalid = |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
@@ -124,14 +126,14 @@ async fn export(
         exporter,
         cursor,
         followers: BTreeMap::new(),
-        missed: BTreeMap::new(),
+        missed,
         last: None,
     };
     exporting.run(has_written).await
 }
 
 /// An exporter that is open.
-struct Exporting {
+struct Exporting<'m> {
     app: App,
     file: Arc<ExporterFile>,
     letters: Arc<DeadLetters>,
@@ -139,7 +141,8 @@ struct Exporting {
     cursor: Cursor,
     followers: BTreeMap<String, Followed>,
     /// Elements that were removed before they were exported.
-    missed: BTreeMap<String, u64>,
+    /// Elements that were removed before they were exported, by stream, since the exporter started.
+    missed: &'m mut BTreeMap<String, u64>,
     /// The stream that was read last: the next one has its turn.
     last: Option<String>,
 }
@@ -151,7 +154,7 @@ struct Followed {
     definition: Option<(u32, Arc<StreamDefinition>)>,
 }
 
-impl Exporting {
+impl Exporting<'_> {
     async fn run(&mut self, has_written: &mut bool) -> Result<std::convert::Infallible, End> {
         let mut changes = self.app.catalogue.changes();
         self.follow().await?;
@@ -256,7 +259,18 @@ impl Exporting {
                     self.last = Some(name);
                 }
                 Poll::Ready(Err(StoreError::Log(Error::Gap { from, next, .. }))) => {
-                    *self.missed.entry(name).or_default() += next.saturating_sub(from);
+                    let count = next.saturating_sub(from);
+                    let detail = format!("elements {from} to {} of {name}", next.saturating_sub(1));
+                    let hint = "keep elements for longer: log.keep_elements, log.keep_age_s";
+                    self.app.observability.drops.record_times(
+                        count,
+                        Hop::Element,
+                        "removed before export",
+                        &self.file.name,
+                        detail,
+                        Some(hint.to_owned()),
+                    );
+                    *self.missed.entry(name).or_default() += count;
                     context.waker().wake_by_ref();
                 }
                 Poll::Ready(Err(StoreError::Log(Error::Removed { .. }))) => {
