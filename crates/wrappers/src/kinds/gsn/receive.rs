@@ -26,6 +26,8 @@ use crate::{
     WrapperOpening,
 };
 
+/// Time for a peer to take one byte of answer, before it is disconnected: its queue holds many.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Time for an answer of the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that were received and not taken yet, over all connections; reason: then the peers wait.
@@ -314,8 +316,11 @@ impl Receiver {
                     if let Some(sender) = self.senders.get_mut(peer) {
                         let mut message = Message::new(Bytes::new());
                         message.push(vec![*byte]);
-                        // A connection that has ended reports it.
-                        let _ = sender.send(message).await;
+                        // A connection that has ended reports it. One that reads no answers holds up no other.
+                        let sent = tokio::time::timeout(ANSWER_TIME, sender.send(message)).await;
+                        if sent.is_err() {
+                            self.senders.remove(peer);
+                        }
                     }
                 }
                 Dispatch::Disconnect(peer) => drop(self.senders.remove(peer)),

@@ -21,6 +21,8 @@ use crate::{
 /// Bytes of datagrams that wait to be decoded; for one more the oldest are dropped. Reason: a second of
 /// ten thousand small ones.
 const QUEUE_BYTES: usize = 4 << 20;
+/// What a waiting datagram costs besides its bytes, about: its place in the queue, and its allocation.
+const DATAGRAM_COST: usize = 64;
 /// The longest datagram.
 const DATAGRAM_BYTES: usize = 65_535;
 
@@ -107,13 +109,13 @@ impl Queue {
 
     fn push(&self, at: Timestamp, datagram: &[u8]) {
         let mut waiting = self.lock();
-        waiting.bytes += datagram.len();
+        waiting.bytes += datagram.len() + DATAGRAM_COST;
         waiting.datagrams.push_back((at, datagram.to_vec()));
         while waiting.bytes > QUEUE_BYTES {
             let Some((_, oldest)) = waiting.datagrams.pop_front() else {
                 break;
             };
-            waiting.bytes -= oldest.len();
+            waiting.bytes -= oldest.len() + DATAGRAM_COST;
             waiting.dropped += 1;
         }
         drop(waiting);
@@ -140,8 +142,8 @@ impl Queue {
         while bytes < BATCH_BYTES_MAX / 8
             && let Some((at, datagram)) = waiting.datagrams.pop_front()
         {
-            waiting.bytes -= datagram.len();
-            bytes += datagram.len();
+            waiting.bytes -= datagram.len() + DATAGRAM_COST;
+            bytes += datagram.len() + DATAGRAM_COST;
             decoder.message(&datagram, at, &mut batch);
         }
         if bytes == 0 && dropped == 0 {
