@@ -56,6 +56,6 @@ corpora! {
 
 #[test]
 fn config() {
-    // Each change compiles a configuration anew, so only whole seeds are checked.
+    // Each change compiles a configuration, so only whole seeds are checked.
     corpus::replay("format_config", 9, format::check_config);
 }

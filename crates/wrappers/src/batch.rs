@@ -9,7 +9,7 @@ use chappe_stream::{StreamElement, StreamSchema};
 /// Longest mark in bytes; reason: each batch stores it twice, and a cursor of a peer is shorter.
 pub const MARK_BYTES_MAX: usize = 1_024;
 /// Most bytes of the elements of one batch, as [`Batch::weight`] estimates them. 1 MiB: a batch over
-/// several streams is stored once more beside its elements, and the log takes 4 MiB at once.
+/// several streams is stored once more in addition to its elements, and the log takes 4 MiB at once.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// How far a peer was read, in the terms of the wrapper that made it: a file and an offset, a cursor of

@@ -94,7 +94,7 @@ impl Decoder {
     }
 
     /// Adds the elements of a message that arrived at `now`. A message of which nothing can be read becomes
-    /// an undecodable one, with all its bytes; records that cannot be read beside others, one that names the
+    /// an undecodable one, with all its bytes; records that cannot be read among others, one that names the
     /// first of them.
     pub(crate) fn message(&mut self, body: &[u8], now: Timestamp, batch: &mut Batch) {
         self.add(&Message::new(body, now), body, batch);

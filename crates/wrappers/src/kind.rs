@@ -11,7 +11,7 @@ use crate::{Exporter, ExporterFile, Mark, Wrapper, WrapperError, WrapperFile, ki
 /// What a kind of wrapper promises, for the documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// When the peer is told that a message has arrived.
+    /// When the peer's message is acknowledged.
     pub acknowledges: &'static str,
     /// By what it continues after a restart.
     pub resumes: &'static str,

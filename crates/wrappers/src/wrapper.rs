@@ -83,7 +83,7 @@ pub struct Command {
 /// 1. [`Wrapper::next`], unless the bytes of batches that are not stored yet reach the host's bound. A
 ///    wrapper whose peer can wait reads from it only here, so the bound holds the peer back.
 /// 2. [`Wrapper::stored`], in the order of the batches, once a batch has reached the level of its
-///    streams. Only here may the peer be told that its messages have arrived.
+///    streams. Only here may the peer's messages be acknowledged.
 /// 3. [`Wrapper::command`], at any time in between.
 ///
 /// Marks: the host opens a wrapper with the mark of the last stored batch, or without one if there is
@@ -105,7 +105,7 @@ pub trait Wrapper: Send {
     /// The batch with this mark and all batches before it have reached the level of their streams.
     ///
     /// # Errors
-    /// The peer cannot be told.
+    /// The peer cannot be reached.
     fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
         let _ = mark;
         Box::pin(std::future::ready(Ok(())))

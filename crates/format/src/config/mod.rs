@@ -112,7 +112,7 @@ enum FieldTypeName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NameValues {
-    /// They are converted. Two values that become the same name are told apart: the second is refused.
+    /// They are converted. If two values become the same name, the second is refused.
     #[default]
     Convert,
     /// The record is refused.

@@ -9,7 +9,7 @@
 //! beside the first. A server has one thread for all deliveries, which waits for each answer without a limit: an element
 //! whose receiver was killed before it answered stalls all deliveries of that server for good. Therefore:
 //!
-//! - after the start, when the last connection ends, and after a silence the machine registers anew, with the time of
+//! - after the start, when the last connection ends, and after a silence the machine registers again, with the time of
 //!   the newest stored element: the server replays what comes after it;
 //! - once the directory has answered, it refuses on every connection that existed before, without having been asked. A
 //!   server that waits for the answer to an element takes it, ends that delivery, and goes on with the others;

@@ -457,7 +457,7 @@ impl Running {
                 }));
             }
         }
-        // A stream that was unbound everywhere is followed anew, and its windows are filled again, even if it is
+        // A stream that was unbound everywhere is followed again, and its windows are filled again, even if it is
         // bound again at once: with other fields, or by another device.
         self.followers
             .retain(|stream, _| kept.get(&**stream).is_none_or(|count| *count > 0));

@@ -92,7 +92,7 @@ pub(super) async fn run(
             _ = stop.wait_for(|stop| *stop) => None,
         };
         let has_stored = running.has_stored;
-        // What is on its way is stored in any case; the peer is told if it is.
+        // Batches under way are stored in any case; the peer is acknowledged if they are.
         let _ = tokio::time::timeout(END_TIME, running.settle()).await;
         drop(running);
         let Some(end) = end else { break };
@@ -236,7 +236,7 @@ impl Running {
         Ok(())
     }
 
-    /// The first batch is stored: the peer may be told.
+    /// The first batch is stored: the peer may be acknowledged.
     async fn acknowledge(&mut self) -> Result<(), WrapperError> {
         let Some(storing) = self.in_flight.pop_front() else {
             return Ok(());
@@ -252,9 +252,9 @@ impl Running {
         if storing.refused > 0 {
             self.wrapper.refused(&storing.mark, storing.refused);
         }
-        let told = self.wrapper.stored(&storing.mark).await;
+        let acknowledged = self.wrapper.stored(&storing.mark).await;
         self.storer.stored(storing);
-        told
+        acknowledged
     }
 
     async fn call(&mut self, call: Call) -> Result<(), WrapperError> {

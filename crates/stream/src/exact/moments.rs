@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(of("stddev_pop", &[1.0]), Some(0.0));
         assert_eq!(of("var_pop", &[]), None);
         assert_eq!(of("var_pop", &[1.0, f64::INFINITY]), None);
-        // A mean that is large beside the spread, where the textbook's formula gives noise.
+        // A mean that is large compared with the spread, where the textbook's formula gives noise.
         let far = [1e15 + 4.0, 1e15 + 7.0, 1e15 + 13.0, 1e15 + 16.0];
         assert_eq!(of("variance", &far), Some(30.0));
         assert_eq!(of("variance", &[1e200, -1e200]), Some(f64::INFINITY));

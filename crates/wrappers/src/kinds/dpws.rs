@@ -131,7 +131,7 @@ struct DeviceExporter {
     name: String,
     settings: Settings,
     events: BTreeMap<Arc<str>, Event>,
-    /// `None` until there is an event, and while it is announced anew.
+    /// `None` until there is an event, and while it is announced again.
     host: Option<DeviceHost>,
     version: u32,
 }
@@ -192,8 +192,8 @@ impl DeviceExporter {
         Ok(true)
     }
 
-    /// Puts the device on the network with its present events. Subscribers of an earlier description are
-    /// told that their subscriptions end.
+    /// Puts the device on the network with its present events. Subscriptions to an
+    /// earlier description end with a message.
     async fn announce(&mut self) -> Result<(), WrapperError> {
         if let Some(host) = self.host.take() {
             host.stop().await;

@@ -25,7 +25,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "file",
     about: "the lines of a file, through its rotation",
     delivery: Delivery {
-        acknowledges: "never: a file is not told",
+        acknowledges: "never: a file needs no acknowledgement",
         resumes: "file and offset",
         may_double: "no",
         may_miss: "lines that are deleted or overwritten before they are read",

@@ -322,7 +322,7 @@ impl Process {
             Ok(Err(error)) => format!("ended in an unknown manner: {error}"),
             Err(_) => "closed its standard output and did not end".to_owned(),
         };
-        // A process that it left behind may keep the pipe open.
+        // A descendant may keep the pipe open.
         let _ = tokio::time::timeout(ERRORS_TIME, &mut self.errors_read).await;
         WrapperError::peer(format!("the program {how}{}", self.said()))
     }

@@ -298,7 +298,7 @@ impl ProgramWrapper {
                 return Ok(self.answers.swap_remove(at));
             }
             if self.is_full() {
-                let text = "the program answers behind more elements than one batch takes";
+                let text = "the program answers after more elements than one batch takes";
                 return Err(WrapperError::Command(text.to_owned()));
             }
             let Some(process) = &mut self.process else {
