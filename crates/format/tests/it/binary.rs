@@ -1,3 +1,5 @@
+//! Goal: binary layouts: offsets, endianness, bits, scales, repeated records, and bytes that are too short.
+
 use chappe_stream::{Samples, Value};
 
 use crate::common::{NOW, decode, refused, text, values};

@@ -1,3 +1,5 @@
+//! Goal: a configuration of formats is read whole, or refused with line, key and hint.
+
 use chappe_format::{Format, format_json_schema};
 
 const FIELDS: &str = "fields = [{ name = \"v\", type = \"double\" }]";

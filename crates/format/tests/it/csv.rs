@@ -1,3 +1,5 @@
+//! Goal: comma-separated values: headers, delimiters, quotes, decimal commas, comments, pieces of a file.
+
 use chappe_format::{Decoder, Message, Output};
 use chappe_stream::Value;
 

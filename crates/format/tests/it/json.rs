@@ -1,3 +1,5 @@
+//! Goal: JSON by paths of RFC 9535: readings of one message, names from topics, and bad records among good ones.
+
 use chappe_format::{Decoder, Format, Limits, Message, Output, Pattern};
 use chappe_stream::{Samples, Timestamp, Value};
 

@@ -1,3 +1,5 @@
+//! Goal: lines of keys and values, with quotes and separators of all kinds.
+
 use chappe_stream::Value;
 
 use crate::common::{decode, refused, text, values};

@@ -1,3 +1,5 @@
+//! Goal: InfluxDB's line protocol: tags, fields, integers, escapes and precisions of time.
+
 use chappe_stream::{Timestamp, Value};
 
 use crate::common::{NOW, decode, text, values};

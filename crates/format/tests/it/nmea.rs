@@ -1,3 +1,5 @@
+//! Goal: NMEA 0183: checksums, talkers, positions, speeds and times, as GPS receivers send them.
+
 use chappe_stream::{Quality, Value};
 
 use crate::common::{decode, text};

@@ -1,3 +1,5 @@
+//! Goal: lines by regular expressions with named groups.
+
 use chappe_stream::Value;
 
 use crate::common::{decode, refused, values};

@@ -1,3 +1,5 @@
+//! Goal: SenML (RFC 8428): base values, resolved records and relative times.
+
 use chappe_stream::{Timestamp, Value};
 
 use crate::common::{NOW, decode, text, values};

@@ -1,3 +1,5 @@
+//! Goal: templates name streams, keys and fields from the values of messages, within their limits.
+
 use chappe_format::Attributes;
 use chappe_stream::Value;
 

@@ -1,3 +1,5 @@
+//! Goal: XML by paths: repeated elements, attributes, namespaces and units.
+
 use chappe_stream::Value;
 
 use crate::common::{decode, refused};
