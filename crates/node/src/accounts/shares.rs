@@ -106,6 +106,7 @@ pub(crate) struct Shares {
     bytes_max: Option<u64>,
     log: Store,
     file: StateFile<(String, String)>,
+    /// By the names under which the streams were defined.
     charges: Mutex<BTreeMap<String, Charge>>,
     /// Held while the file is written.
     writing: Mutex<()>,
@@ -145,9 +146,9 @@ impl Shares {
     /// Applies the shares to the streams that the log has.
     pub(crate) fn start(&self, accounts: &Accounts, catalogue: &Catalogue) {
         let mut charges = self.charges();
-        charges.retain(|name, _| catalogue.get(name).is_some_and(|it| is_written(&it)));
+        charges.retain(|name, _| is_written(catalogue, name));
         for (name, charge) in charges.iter() {
-            if let Some(entry) = catalogue.get(name) {
+            if let Some(entry) = catalogue.defined_as(name) {
                 entry.log.log().set_share(self.number(&charge.account));
             }
         }
@@ -230,7 +231,7 @@ impl Shares {
     pub(crate) fn stream_counts(&self, catalogue: &Catalogue) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
         for (name, charge) in self.charges().iter() {
-            if catalogue.get(name).is_some_and(|it| is_written(&it)) {
+            if is_written(catalogue, name) {
                 *counts.entry(charge.account.clone()).or_default() += 1;
             }
         }
@@ -243,8 +244,7 @@ impl Shares {
         let own = charges
             .iter()
             .filter(|(_, charge)| charge.account == account);
-        let is_there = |name: &str| catalogue.get(name).is_some_and(|it| is_written(&it));
-        own.filter(|(name, _)| is_there(name)).count()
+        own.filter(|(name, _)| is_written(catalogue, name)).count()
     }
 
     /// The streams that an account may define.
@@ -319,6 +319,13 @@ impl Shares {
         true
     }
 
+    /// A stream was removed: it counts for nobody. Waits for the disk.
+    pub(crate) fn remove(&self, stream: &str) {
+        if self.charges().remove(stream).is_some() {
+            self.save();
+        }
+    }
+
     /// Saves which streams count for which accounts. Waits for the disk; a failure is logged.
     pub(crate) fn save(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,6 +344,8 @@ impl Shares {
     }
 }
 
-fn is_written(entry: &Entry) -> bool {
-    entry.source() == SOURCE
+/// Whether clients write the stream that was defined under this name.
+fn is_written(catalogue: &Catalogue, name: &str) -> bool {
+    let entry = catalogue.defined_as(name);
+    entry.is_some_and(|entry| entry.source() == SOURCE)
 }
