@@ -53,7 +53,7 @@ pub use entity::{
 pub use error::Error;
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
 pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
-pub use limits::{Interrupt, SparqlError, SparqlLimits};
+pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use registry::{Publication, Registry, Statistics};

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,7 +16,7 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
-use crate::limits::{Interrupt, SparqlError, SparqlLimits};
+use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::record::Record;
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
@@ -33,6 +33,8 @@ const COMPACT_FACTOR: u64 = 4;
 /// ... and at least this many records since the last snapshot: a small registry may keep its
 /// history.
 const COMPACT_FLOOR: u64 = 4_096;
+/// ... or when so many times their bytes were appended to it, and at least this many.
+const COMPACT_FLOOR_BYTES: usize = 64 * 1024 * 1024;
 /// Size of one batch of a snapshot in bytes.
 const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
 
@@ -47,6 +49,8 @@ struct Inner {
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
     feed: Feed,
+    /// Bytes of the entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, usize>>,
 }
 
 struct Writer {
@@ -58,6 +62,8 @@ struct Writer {
     pending: VecDeque<(u64, Record)>,
     /// Records in the journal since the newest snapshot started.
     since_snapshot: u64,
+    /// Bytes appended to it since then by this registry.
+    bytes_since_snapshot: usize,
     stopped: Option<String>,
 }
 
@@ -70,6 +76,8 @@ pub struct Statistics {
     pub triples: usize,
     /// Distinct terms.
     pub terms: usize,
+    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
+    pub bytes: usize,
     /// Distinct access rules.
     pub access_groups: usize,
     /// Bytes of the indexes and the dictionary, computed from their capacities.
@@ -98,9 +106,11 @@ impl Registry {
                 applied: start.saturating_sub(1),
                 pending: VecDeque::new(),
                 since_snapshot: 0,
+                bytes_since_snapshot: 0,
                 stopped: None,
             }),
             feed: Feed::default(),
+            in_flight: Mutex::default(),
         };
         inner.feed.start_after(start.saturating_sub(1));
         let registry = Self {
@@ -120,6 +130,15 @@ impl Registry {
     /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are in flight, or the
     /// journal's error.
     pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
+        self.publish_within(entity, &Room::default())
+    }
+
+    /// Publishes `entity` as [`Registry::publish`] does, if there is room for it.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if the entities would have more bytes than `room` allows; those of
+    /// [`Registry::publish`].
+    pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
         let mut writer = self.inner.writer();
         if let Some(owner) = self.inner.owner_of(&writer, &entity.key)
@@ -131,7 +150,12 @@ impl Registry {
             });
         }
         self.inner.snapshot_of_memory().admits(&entity)?;
-        self.append(&mut writer, Record::Publish(entity))
+        let taken = self.inner.take_room(&entity, room)?;
+        let publication = self.append(&mut writer, Record::Publish(entity))?;
+        Ok(Publication {
+            _taken: Some(taken),
+            ..publication
+        })
     }
 
     /// Removes the entity `key` with all its triples.
@@ -164,10 +188,12 @@ impl Registry {
                 Ok(receipt) => {
                     writer.assigned += 1;
                     writer.pending.push_back((writer.assigned, record));
+                    writer.bytes_since_snapshot += bytes.len();
                     return Ok(Publication {
                         position: writer.assigned,
                         receipt,
                         inner: Arc::clone(&self.inner),
+                        _taken: None,
                     });
                 }
                 Err(JournalError::Moved { last }) => {
@@ -260,9 +286,14 @@ impl Registry {
     /// Whether the journal has grown far beyond the existing entities.
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
-        let since = self.inner.writer().since_snapshot;
-        let living = self.inner.snapshot_of_memory().len() as u64;
-        since >= COMPACT_FLOOR.max(living.saturating_mul(COMPACT_FACTOR))
+        let (since, bytes) = {
+            let writer = self.inner.writer();
+            (writer.since_snapshot, writer.bytes_since_snapshot)
+        };
+        let state = self.inner.snapshot_of_memory();
+        let records = COMPACT_FACTOR.saturating_mul(state.len() as u64);
+        let most = state.bytes().saturating_mul(COMPACT_FACTOR as usize);
+        since >= COMPACT_FLOOR.max(records) || bytes >= COMPACT_FLOOR_BYTES.max(most)
     }
 
     /// Writes a snapshot into the journal, which may then remove earlier records. Changes wait
@@ -295,7 +326,14 @@ impl Registry {
         }
         inner.journal.set_snapshot(first)?;
         writer.since_snapshot = writer.assigned + 1 - first;
+        writer.bytes_since_snapshot = 0;
         Ok(())
+    }
+
+    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
+    #[must_use]
+    pub fn bytes_of(&self, owner: &str) -> usize {
+        self.inner.snapshot_of_memory().bytes_of(owner)
     }
 
     /// Sizes and counters.
@@ -307,6 +345,7 @@ impl Registry {
             entities: state.len(),
             triples: state.triples(),
             terms: state.terms(),
+            bytes: state.bytes(),
             access_groups: state.access_groups(),
             memory_bytes: state.memory_bytes(),
             revision: self.inner.feed.last(),
@@ -324,7 +363,71 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// Room for an entity in flight; dropping it frees the room, which the entity in memory takes from then on.
+struct Taken {
+    inner: Arc<Inner>,
+    owner: String,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut in_flight = self.inner.in_flight();
+        if let Some(bytes) = in_flight.get_mut(&self.owner) {
+            *bytes -= self.bytes;
+            if *bytes == 0 {
+                in_flight.remove(&self.owner);
+            }
+        }
+    }
+}
+
 impl Inner {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the room for an entity, as long as it is in flight.
+    fn take_room(self: &Arc<Self>, entity: &Entity, room: &Room) -> Result<Taken, Error> {
+        let bytes = entity.counted_bytes();
+        let state = self.snapshot_of_memory();
+        let replaced = state.bytes_at(&entity.key);
+        let mut in_flight = self.in_flight();
+        let all = in_flight.values().sum::<usize>();
+        let own = in_flight.get(&entity.owner).copied().unwrap_or_default();
+        let check = |whose: String, used: usize, limit, is_owners| {
+            let bytes = used.saturating_sub(replaced) + bytes;
+            // An entity may always become smaller.
+            match bytes > limit && bytes > used {
+                true => Err(Error::NoRoom {
+                    whose,
+                    bytes,
+                    limit,
+                    is_owners,
+                }),
+                false => Ok(()),
+            }
+        };
+        let owner = &entity.owner;
+        let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
+        check(
+            format!("the entities of {owner:?}"),
+            own,
+            room.owner_bytes,
+            true,
+        )?;
+        check("all entities".to_owned(), all, room.total_bytes, false)?;
+        *in_flight.entry(owner.clone()).or_default() += bytes;
+        drop(in_flight);
+        Ok(Taken {
+            inner: Arc::clone(self),
+            owner: owner.clone(),
+            bytes,
+        })
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -472,6 +575,7 @@ pub struct Publication {
     position: u64,
     receipt: Receipt,
     inner: Arc<Inner>,
+    _taken: Option<Taken>,
 }
 
 impl Publication {

@@ -49,6 +49,8 @@ struct StoredEntity {
     scopes: u16,
     /// Number of `rdf:type` statements derived from its types.
     classes: u16,
+    /// See [`Entity::counted_bytes`].
+    bytes: u32,
     /// Class, name, owner, types, scopes, classes, then the triples it brings.
     triples: Box<[[Id; 3]]>,
 }
@@ -67,6 +69,9 @@ pub(crate) struct State {
     partitions: Vec<Arc<Partition>>,
     entities: OrderedSet<Slot>,
     triples: usize,
+    /// Bytes of all entities, and of those of each owner.
+    bytes: usize,
+    owned: Arc<HashMap<String, usize>>,
 }
 
 impl State {
@@ -106,6 +111,42 @@ impl State {
             + self.len() * stored
             + triples
             + indexes.sum::<usize>()
+    }
+
+    /// Bytes of all entities.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of an owner's entities.
+    pub(crate) fn bytes_of(&self, owner: &str) -> usize {
+        self.owned.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Bytes of the entity `key`; 0 if there is none.
+    pub(crate) fn bytes_at(&self, key: &str) -> usize {
+        let id = self.dictionary.iri(key);
+        let stored = id.and_then(|id| self.stored(id));
+        stored.map_or(0, |stored| stored.bytes as usize)
+    }
+
+    /// Counts an entity that was inserted or removed.
+    fn count_bytes(&mut self, stored: &StoredEntity, is_added: bool) {
+        let owner = self.dictionary.value(stored.owner());
+        let owned = Arc::make_mut(&mut self.owned);
+        let bytes = stored.bytes as usize;
+        if is_added {
+            self.bytes += bytes;
+            *owned.entry(owner.to_owned()).or_default() += bytes;
+        } else {
+            self.bytes -= bytes;
+            if let Some(own) = owned.get_mut(owner) {
+                *own -= bytes;
+                if *own == 0 {
+                    owned.remove(owner);
+                }
+            }
+        }
     }
 
     /// Checks that there is room for `entity`.
@@ -156,6 +197,7 @@ impl State {
         let group = self.enter_group(&entity.owner, &entity.access);
         let stored = Arc::new(self.encode_entity(entity, group));
         self.triples += stored.triples.len();
+        self.count_bytes(&stored, true);
         self.index(&stored, true);
         let id = stored.entity;
         self.entities
@@ -172,6 +214,7 @@ impl State {
             .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
         let Some(Slot(_, stored)) = slot else { return };
         self.triples -= stored.triples.len();
+        self.count_bytes(&stored, false);
         self.index(&stored, false);
         self.leave_group(stored.group);
         for id in stored.triples.iter().flatten() {
@@ -215,6 +258,7 @@ impl State {
             types: u16::try_from(entity.types.len()).unwrap_or(u16::MAX),
             scopes: u16::try_from(entity.scopes.len()).unwrap_or(u16::MAX),
             classes: u16::try_from(classes.len()).unwrap_or(u16::MAX),
+            bytes: u32::try_from(entity.counted_bytes()).unwrap_or(u32::MAX),
             triples: triples.into_boxed_slice(),
         }
     }

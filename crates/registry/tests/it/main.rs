@@ -8,4 +8,5 @@ mod join_order;
 mod journal;
 mod model;
 mod power_loss;
+mod room;
 mod search;
