@@ -101,8 +101,9 @@ def kills(bench: Bench) -> None:
 def documented() -> None:
     """Each kind that docs/wrappers.md makes a promise for names the test that shows it there."""
     document = (FOLDER.parents[1] / "docs" / "wrappers.md").read_text()
-    promises, shown = document.split("### What shows it")[0], document.split("### What shows it")[1].split("\n## ")[0]
-    kinds = re.findall(r"^\| `([a-z_-]+)` \|.*\|", promises.split("## What is promised")[1], re.MULTILINE)
+    promises, shown = (document.split(f"## {title}")[1].split("\n## ")[0]
+                       for title in ("What is promised", "What shows the promises"))
+    kinds = re.findall(r"^\| `([a-z_-]+)` \|.*\|", promises, re.MULTILINE)
     rows = set(re.findall(r"^\| `([a-z_-]+)…?` \|", shown, re.MULTILINE))
     missing = [kind for kind in kinds if kind not in rows and not (kind.startswith("gsn-") and "gsn-" in rows)]
     expect(len(kinds) > 15 and not missing, f"docs/wrappers.md names a test for each of {len(kinds)} rows {missing or ''}")

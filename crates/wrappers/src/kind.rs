@@ -144,6 +144,8 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        #[cfg(feature = "dds")]
+        kinds::dds::WRAPPER,
     ]
 }
 
@@ -158,6 +160,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,
         kinds::gsn::SYNC_EXPORTER,
+        #[cfg(feature = "dds")]
+        kinds::dds::EXPORTER,
     ]
 }
 

@@ -87,7 +87,7 @@ pub struct Config {
     /// Links, which copy streams of other nodes to this node. Each is a separate table,
     /// `[[links]]`; `chappe link add` adds links to a running node.
     pub links: Vec<LinkConfig>,
-    /// DDS topics: streams published to topics, and topics read into streams.
+    /// The DDS participant, which wrappers and exporters of kind `dds` share.
     #[cfg(feature = "dds")]
     pub dds: DdsConfig,
     /// Limits on one request.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::pause::Pause;
 use super::store::{self, Storer, Storing};
 use super::table::Call;
-use super::{PeerState, Row as _, WrapperHandle, wrapper_key};
+use super::{PeerState, Row as _, WrapperHandle, node_parts, wrapper_key};
 use crate::catalogue;
 use crate::notices::NoticeKind;
 use crate::shared::App;
@@ -165,12 +165,13 @@ impl Running {
             |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
         let kind = file.kind().map_err(invalid)?;
         let condition = Condition::default();
-        let wrapper = (kind.open)(WrapperOpening {
+        let mut wrapper = (kind.open)(WrapperOpening {
             file,
             mark: storer.mark().cloned(),
             condition: condition.clone(),
             inbox: handle.inbox.open(),
         })?;
+        wrapper.attach(&node_parts(app))?;
         Ok(Self {
             app: app.clone(),
             file: file.clone(),
