@@ -81,7 +81,10 @@ class Far:
         running = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout
         for pid in running.split():
             os.kill(int(pid), signal.SIGKILL)
+        # It goes with its namespace, but later.
+        self.ip("link", "del", "near0")
         self.ip("netns", "del", self.name)
+        subprocess.run(["umount", "/run/netns"], check=False)
 
 
 class Bench:
