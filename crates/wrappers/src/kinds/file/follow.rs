@@ -233,12 +233,13 @@ fn unknown(reason: &'static str) -> Lost {
     }
 }
 
-/// The offset after the last complete line.
+/// The offset after the last complete line. Of a last line that is too long, only the end is searched.
 fn last_line_end(file: &File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
+    let least = end.saturating_sub(2 * super::records::RECORD_BYTES_MAX as u64);
     let mut buffer = vec![0; PIECE_BYTES];
-    while end > 0 {
-        let from = end.saturating_sub(PIECE_BYTES as u64);
+    while end > least {
+        let from = end.saturating_sub(PIECE_BYTES as u64).max(least);
         let piece = &mut buffer[..usize::try_from(end - from).unwrap_or(0)];
         file.read_exact_at(piece, from)?;
         if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
@@ -246,7 +247,7 @@ fn last_line_end(file: &File) -> io::Result<u64> {
         }
         end = from;
     }
-    Ok(0)
+    Ok(least)
 }
 
 /// Why reading failed.
@@ -623,5 +624,17 @@ mod tests {
             error.to_string().contains("occurs twice") && error.hint().is_some(),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_end_of_a_file_without_lines_is_found_near_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        let end = last_line_end(&file).unwrap();
+        assert_eq!(end, (1 << 40) - (512 << 10));
+        file.write_at(b"\n", end + 7).unwrap();
+        assert_eq!(last_line_end(&file).unwrap(), end + 8);
+        file.set_len(3).unwrap();
+        assert_eq!(last_line_end(&file).unwrap(), 0);
     }
 }
