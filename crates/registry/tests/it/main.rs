@@ -9,3 +9,4 @@ mod journal;
 mod model;
 mod power_loss;
 mod search;
+mod uddi;
