@@ -51,6 +51,14 @@ pub enum Error {
         /// The limit.
         value: usize,
     },
+    /// A batch is larger than its limit.
+    #[error("the batch has {bytes} bytes, the limit is {limit}")]
+    TooLarge {
+        /// Its size as a record of the journal.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The journal refused, failed, or holds a record that cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
-use crate::record::Record;
+use crate::record::{Record, Step};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
@@ -35,6 +35,8 @@ const COMPACT_FACTOR: u64 = 4;
 const COMPACT_FLOOR: u64 = 4_096;
 /// ... or when so many times their bytes were appended to it, and at least this many.
 const COMPACT_FLOOR_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum size of a batch of changes as a record; reason: it is held in memory several times.
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Size of one batch of a snapshot in bytes.
 const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
 
@@ -60,6 +62,8 @@ struct Writer {
     applied: u64,
     /// Changes with a position that are not yet in memory, in order.
     pending: VecDeque<(u64, Record)>,
+    /// Memory with all pending changes, as long as transactions need it.
+    ahead: Option<Arc<State>>,
     /// Records in the journal since the newest snapshot started.
     since_snapshot: u64,
     /// Bytes appended to it since then by this registry.
@@ -105,6 +109,7 @@ impl Registry {
                 assigned: start.saturating_sub(1),
                 applied: start.saturating_sub(1),
                 pending: VecDeque::new(),
+                ahead: None,
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
                 stopped: None,
@@ -171,36 +176,59 @@ impl Registry {
         self.append(&mut writer, Record::Remove(key.to_owned()))
     }
 
-    fn append(&self, writer: &mut Writer, record: Record) -> Result<Publication, Error> {
-        if let Some(reason) = &writer.stopped {
-            return Err(Error::Stopped(reason.clone()));
+    /// Applies several changes at once: all of them become visible and durable, or none.
+    ///
+    /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
+    /// and a value. It is called again when another writer of the journal was faster. Without
+    /// changes there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
+    /// [`Registry::publish`].
+    pub(crate) fn transact<T, E: From<Error>>(
+        &self,
+        mut plan: impl FnMut(&State) -> Result<(Vec<Step>, T), E>,
+    ) -> Result<(Option<Publication>, T), E> {
+        let mut writer = self.inner.writer();
+        for _ in 0..MAX_ATTEMPTS {
+            self.inner.check_room(&writer)?;
+            if self.inner.journal.last() > writer.assigned {
+                self.inner.catch_up(&mut writer)?;
+            }
+            let ahead = self.inner.ahead(&mut writer);
+            let (steps, value) = plan(&ahead)?;
+            if steps.is_empty() {
+                return Ok((None, value));
+            }
+            let record = Record::Batch(steps);
+            for entity in record.published() {
+                entity.validate()?;
+            }
+            ahead.admits_all(record.published())?;
+            drop(ahead);
+            let bytes = record
+                .encode()
+                .map_err(|error| E::from(JournalError::Failed(error).into()))?;
+            if bytes.len() > MAX_BATCH_BYTES {
+                let (bytes, limit) = (bytes.len(), MAX_BATCH_BYTES);
+                return Err(Error::TooLarge { bytes, limit }.into());
+            }
+            match self.inner.try_append(&mut writer, record, bytes)? {
+                Ok(publication) => return Ok((Some(publication), value)),
+                Err(_moved) => {}
+            }
         }
-        if writer.pending.len() >= MAX_PENDING {
-            return Err(Error::Busy { value: MAX_PENDING });
-        }
+        let last = writer.assigned;
+        Err(Error::from(JournalError::Moved { last }).into())
+    }
+
+    fn append(&self, writer: &mut Writer, mut record: Record) -> Result<Publication, Error> {
+        self.inner.check_room(writer)?;
         let bytes = record.encode().map_err(JournalError::Failed)?;
         for _ in 0..MAX_ATTEMPTS {
-            match self
-                .inner
-                .journal
-                .append_if(writer.assigned, vec![bytes.clone()])
-            {
-                Ok(receipt) => {
-                    writer.assigned += 1;
-                    writer.pending.push_back((writer.assigned, record));
-                    writer.bytes_since_snapshot += bytes.len();
-                    return Ok(Publication {
-                        position: writer.assigned,
-                        receipt,
-                        inner: Arc::clone(&self.inner),
-                        _taken: None,
-                    });
-                }
-                Err(JournalError::Moved { last }) => {
-                    writer.pending.retain(|(position, _)| *position <= last);
-                    self.inner.catch_up(writer)?;
-                }
-                Err(error) => return Err(self.inner.failed(writer, writer.assigned + 1, error)),
+            match self.inner.try_append(writer, record, bytes.clone())? {
+                Ok(publication) => return Ok(publication),
+                Err(moved) => record = moved,
             }
         }
         Err(JournalError::Moved {
@@ -260,6 +288,11 @@ impl Registry {
     ) -> Result<(SparqlAnswer, Cost), SparqlError> {
         let state = self.inner.snapshot_of_memory();
         crate::sparql::run(&state, query, principal, limits, interrupt)
+    }
+
+    /// Memory as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<State> {
+        self.inner.snapshot_of_memory()
     }
 
     /// Changes from `from_revision` on, as far as `principal` may see them. Pass `revision() + 1`
@@ -436,16 +469,72 @@ impl Inner {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Refuses changes after a failure of the journal, and while too many are in flight.
+    fn check_room(&self, writer: &Writer) -> Result<(), Error> {
+        if let Some(reason) = &writer.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        if writer.pending.len() >= MAX_PENDING {
+            return Err(Error::Busy { value: MAX_PENDING });
+        }
+        Ok(())
+    }
+
+    /// Appends a record; gives it back, with memory up to date, if another writer was faster.
+    fn try_append(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        record: Record,
+        bytes: Vec<u8>,
+    ) -> Result<Result<Publication, Record>, Error> {
+        let length = bytes.len();
+        match self.journal.append_if(writer.assigned, vec![bytes]) {
+            Ok(receipt) => {
+                writer.assigned += 1;
+                writer.bytes_since_snapshot += length;
+                if let Some(ahead) = &mut writer.ahead {
+                    record.clone().apply_to(Arc::make_mut(ahead));
+                }
+                writer.pending.push_back((writer.assigned, record));
+                Ok(Ok(Publication {
+                    position: writer.assigned,
+                    receipt,
+                    inner: Arc::clone(self),
+                    _taken: None,
+                }))
+            }
+            Err(JournalError::Moved { last }) => {
+                writer.pending.retain(|(position, _)| *position <= last);
+                writer.ahead = None;
+                self.catch_up(writer)?;
+                Ok(Err(record))
+            }
+            Err(error) => Err(self.failed(writer, writer.assigned + 1, error)),
+        }
+    }
+
+    /// Memory with all pending changes.
+    fn ahead(&self, writer: &mut Writer) -> Arc<State> {
+        if writer.pending.is_empty() {
+            writer.ahead = None;
+            return self.snapshot_of_memory();
+        }
+        if writer.ahead.is_none() {
+            let mut state = State::clone(&self.snapshot_of_memory());
+            for (_, record) in &writer.pending {
+                record.clone().apply_to(&mut state);
+            }
+            writer.ahead = Some(Arc::new(state));
+        }
+        writer.ahead.clone().unwrap_or_default()
+    }
+
     /// The owner of `key` once all pending changes are applied.
     fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
-        for (_, record) in writer.pending.iter().rev() {
-            match record {
-                Record::Publish(entity) | Record::Keep(entity) if entity.key == key => {
-                    return Some(entity.owner.clone());
-                }
-                Record::Remove(removed) if removed == key => return None,
-                _ => {}
-            }
+        let pending = writer.pending.iter().rev();
+        let mut effects = pending.filter_map(|(_, record)| record.effect_on(key));
+        if let Some(effect) = effects.next() {
+            return effect.map(|entity| entity.owner.clone());
         }
         self.snapshot_of_memory()
             .rule_of(key)
@@ -454,39 +543,9 @@ impl Inner {
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
         let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let state = Arc::make_mut(&mut guard);
-        let keep = matches!(record, Record::Keep(_));
-        let key = match &record {
-            Record::Publish(entity) | Record::Keep(entity) => entity.key.clone(),
-            Record::Remove(key) => key.clone(),
-        };
-        let before = state.rule_of(&key);
-        let (kind, after) = match record {
-            Record::Publish(entity) | Record::Keep(entity) => {
-                state.insert(&entity);
-                (Some(entity.kind), Some((entity.owner, entity.access)))
-            }
-            Record::Remove(_) => {
-                state.remove(&key);
-                (before.as_ref().map(|(_, _, kind)| *kind), None)
-            }
-        };
+        let entries = record.apply_to(Arc::make_mut(&mut guard));
         drop(guard);
-        match kind {
-            Some(kind) if !keep => {
-                let before = before.map(|(owner, access, _)| (owner, access));
-                self.feed.push(
-                    position,
-                    Entry {
-                        key,
-                        kind,
-                        before,
-                        after,
-                    },
-                );
-            }
-            _ => self.feed.skip_revision(position),
-        }
+        self.feed.push(position, entries);
         writer.applied = position;
         writer.since_snapshot += 1;
     }
@@ -500,6 +559,9 @@ impl Inner {
                 break;
             }
             self.apply(&mut writer, next, record);
+        }
+        if writer.pending.is_empty() {
+            writer.ahead = None;
         }
         if writer.applied < position {
             self.catch_up(&mut writer)?;
@@ -525,6 +587,7 @@ impl Inner {
             }
         }
         let applied = writer.applied;
+        writer.ahead = None;
         writer.pending.retain(|(position, _)| *position > applied);
         let pending = writer.pending.back().map_or(0, |(position, _)| *position);
         writer.assigned = applied.max(pending);
@@ -534,6 +597,7 @@ impl Inner {
     /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
         writer.pending.retain(|(pending, _)| *pending < position);
+        writer.ahead = None;
         writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
         if let JournalError::Failed(reason) = &error {
             writer.stopped = Some(reason.clone());
@@ -567,6 +631,49 @@ impl Inner {
         self.feed.skip_revision(writer.assigned);
         Ok(())
     }
+}
+
+impl Record {
+    /// Changes the state; returns the entries of the change feed.
+    fn apply_to(self, state: &mut State) -> Vec<Entry> {
+        match self {
+            Self::Publish(entity) => vec![publish_in(state, entity)],
+            Self::Keep(entity) => {
+                state.insert(&entity);
+                Vec::new()
+            }
+            Self::Remove(key) => remove_in(state, key).into_iter().collect(),
+            Self::Batch(steps) => {
+                let entries = steps.into_iter().filter_map(|step| match step {
+                    Step::Publish(entity) => Some(publish_in(state, entity)),
+                    Step::Remove(key) => remove_in(state, key),
+                });
+                entries.collect()
+            }
+        }
+    }
+}
+
+fn publish_in(state: &mut State, entity: Entity) -> Entry {
+    let before = state.rule_of(&entity.key);
+    state.insert(&entity);
+    Entry {
+        key: entity.key,
+        kind: entity.kind,
+        before: before.map(|(owner, access, _)| (owner, access)),
+        after: Some((entity.owner, entity.access)),
+    }
+}
+
+fn remove_in(state: &mut State, key: String) -> Option<Entry> {
+    let (owner, access, kind) = state.rule_of(&key)?;
+    state.remove(&key);
+    Some(Entry {
+        key,
+        kind,
+        before: Some((owner, access)),
+        after: None,
+    })
 }
 
 /// A change in flight. Resolves with its revision once it is durable and visible.

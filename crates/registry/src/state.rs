@@ -11,7 +11,8 @@ use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::ordered::OrderedSet;
-use crate::partition::{Partition, Text};
+use crate::partition::{Partition, Text, fold};
+use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::{scope, vocabulary};
 
 /// Maximum number of distinct access rules. Each has its own indexes, some hundred bytes when
@@ -186,6 +187,23 @@ impl State {
         Ok(())
     }
 
+    /// Checks that there is room for `entities` together.
+    pub(crate) fn admits_all<'a>(
+        &self,
+        entities: impl Iterator<Item = &'a Entity>,
+    ) -> Result<(), Error> {
+        let mut terms = self.dictionary.len();
+        for entity in entities {
+            terms += 3 * entity.triples.len() + 1024;
+            self.admits(entity)?;
+        }
+        if terms > MAX_TERMS {
+            let (limit, value) = ("terms", MAX_TERMS);
+            return Err(Error::Full { limit, value });
+        }
+        Ok(())
+    }
+
     fn stored(&self, entity: Id) -> Option<&StoredEntity> {
         let slot = self.entities.first_from(|slot| slot.0 < entity)?;
         (slot.0 == entity).then_some(&*slot.1)
@@ -283,6 +301,8 @@ impl State {
                 about.insert(*subject);
             }
         }
+        let uddi = class_of(&self.dictionary, stored.types())
+            .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
         let Some(partition) = self.partitions.get_mut(stored.group as usize) else {
             return;
         };
@@ -305,6 +325,9 @@ impl State {
         pair(&mut partition.observed, observed, entity, put);
         pair(&mut partition.about, about, entity, put);
         pair(&mut partition.owners, [stored.owner()], entity, put);
+        if let Some(keys) = uddi {
+            index_uddi(partition, keys, entity, put);
+        }
     }
 
     fn enter_group(&mut self, owner: &str, access: &Access) -> u32 {
@@ -491,7 +514,7 @@ pub(crate) struct Fields<'a> {
     dictionary: &'a Dictionary,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     pub(crate) fn kind(&self) -> EntityKind {
         self.stored.kind
     }
@@ -500,8 +523,27 @@ impl Fields<'_> {
         fold(self.dictionary.value(self.stored.name()))
     }
 
-    pub(crate) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &'a str {
         self.dictionary.value(self.stored.entity)
+    }
+
+    pub(crate) fn owner(&self) -> &'a str {
+        self.dictionary.value(self.stored.owner())
+    }
+
+    /// What UDDI data it is, if it is any.
+    pub(crate) fn uddi_class(&self) -> Option<UddiClass> {
+        class_of(self.dictionary, self.stored.types())
+    }
+
+    /// The objects of the statements that the entity makes about itself, in order.
+    pub(crate) fn objects(&self, predicate: NamedNodeRef<'_>) -> impl Iterator<Item = Id> {
+        let predicate = self.dictionary.iri(predicate.as_str());
+        let entity = self.stored.entity;
+        let triples = self.stored.own_triples().iter();
+        triples.filter_map(move |[subject, verb, object]| {
+            (*subject == entity && Some(*verb) == predicate).then_some(*object)
+        })
     }
 
     pub(crate) fn has_scope_under(&self, asked: &str) -> bool {
@@ -511,11 +553,6 @@ impl Fields<'_> {
             .map(|scope| self.dictionary.value(scope));
         scopes.any(|scope| scope::lies_under(asked, scope))
     }
-}
-
-/// Text in the form in which names are compared: Unicode lower case.
-pub(crate) fn fold(text: &str) -> String {
-    text.to_lowercase()
 }
 
 /// Name, owner, types and scopes with their predicates.
@@ -557,6 +594,27 @@ fn readers(rule: &Rule) -> impl Iterator<Item = &String> {
         Access::Readers(readers) => (Some(owner), readers.as_slice()),
     };
     owner.into_iter().chain(readers)
+}
+
+fn index_uddi(partition: &mut Partition, keys: UddiKeys, entity: Id, put: bool) {
+    for name in keys.names {
+        text(&mut partition.uddi_names, name, entity, put);
+    }
+    let lists = [
+        (&mut partition.categories, keys.categories),
+        (&mut partition.identifiers, keys.identifiers),
+        (&mut partition.saved, keys.saved.into_iter().collect()),
+    ];
+    for (set, firsts) in lists {
+        for [first, second] in firsts {
+            let key = [first, second, entity];
+            if put {
+                set.insert(key)
+            } else {
+                set.remove(&key)
+            };
+        }
+    }
 }
 
 fn text(set: &mut OrderedSet<Text>, text: Arc<str>, entity: Id, put: bool) {

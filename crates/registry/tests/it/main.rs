@@ -10,3 +10,4 @@ mod model;
 mod power_loss;
 mod room;
 mod search;
+mod uddi;
