@@ -99,9 +99,9 @@ impl Selection {
     /// The first results, and whether there are more.
     pub(crate) fn run(&self, graph: &Graph<'_>) -> (Vec<Id>, bool) {
         let found = match self.cheapest(graph) {
-            Some(at) => self.from_filter(graph, at),
-            None if self.order.name.is_none() => self.from_times(graph),
-            None => self.from_names(graph),
+            Some(at) => self.filtered(graph, at),
+            None if self.order.name.is_none() => self.walk_times(graph),
+            None => self.walk_names(graph),
         };
         let mut rows = sorted(graph, found, self.order);
         let is_truncated = rows.len() > self.max_rows;
@@ -116,7 +116,7 @@ impl Selection {
         cheapest.map(|(at, _)| at)
     }
 
-    fn from_filter(&self, graph: &Graph<'_>, at: usize) -> HashSet<Id> {
+    fn filtered(&self, graph: &Graph<'_>, at: usize) -> HashSet<Id> {
         let first = self.filters.get(at);
         let mut found = first
             .map(|filter| filter.selected(graph, self.class))
@@ -150,7 +150,7 @@ impl Selection {
     }
 
     /// Walks the times, the oldest first.
-    fn from_times(&self, graph: &Graph<'_>) -> HashSet<Id> {
+    fn walk_times(&self, graph: &Graph<'_>) -> HashSet<Id> {
         let mut found = HashSet::new();
         let enough = match self.order.date {
             SortOrder::Ascending => self.max_rows,
@@ -175,7 +175,7 @@ impl Selection {
     }
 
     /// Walks the names: first names, by which results are sorted, in order; then all others.
-    fn from_names(&self, graph: &Graph<'_>) -> HashSet<Id> {
+    fn walk_names(&self, graph: &Graph<'_>) -> HashSet<Id> {
         let mut found = HashSet::new();
         for partition in &graph.partitions {
             let patterns: Vec<Option<&NamePattern>> = if self.names.is_empty() {
