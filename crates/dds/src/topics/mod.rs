@@ -24,16 +24,16 @@ pub use publish::{Advance, Publisher, RefusedElement, StreamNow};
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 pub use subscribe::Subscriber;
 
-/// Records, by reason, topic and details, that a sample or a value was not used.
-type Dropped = dyn Fn(&'static str, &str, String) + Send + Sync;
-
 /// Where topics report; both return soon.
 pub struct Reports {
     /// Reports something for people.
     pub notice: Box<dyn Fn(String) + Send + Sync>,
-    /// Records, by reason, topic and details, that a sample or a value was not used.
-    pub dropped: Box<Dropped>,
+    /// Records that a sample or a value was not used.
+    pub dropped: Box<DropReport>,
 }
+
+/// Records, by reason, topic and details, that a sample or a value was not used.
+pub type DropReport = dyn Fn(&'static str, &str, String) + Send + Sync;
 
 /// The topics of a node. Its participant starts with the first topic and ends with the last.
 pub struct Topics {

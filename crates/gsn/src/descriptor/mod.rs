@@ -50,3 +50,4 @@ pub use model::{
 };
 pub use report::{Outcome, Report, ReportLine};
 pub use sql::{from_h2, to_h2};
+pub(crate) use types::ucum;
