@@ -32,6 +32,11 @@ http {{
         location /bomb {{ default_type application/json; add_header Content-Encoding gzip; }}
         # Each body stays as a file.
         location /sink {{ client_body_in_file_only on; proxy_pass http://{there}:8081/; }}
+        location = /status/301 {{ return 301 /sink; }}
+        location = /status/400 {{ return 400; }}
+        location = /status/413 {{ client_max_body_size 10; proxy_pass http://{there}:8081/; }}
+        location = /status/429 {{ return 429; }}
+        location = /status/503 {{ return 503; }}
         location /rest/ {{ proxy_pass http://{here}:{rest}/; }}
     }}
     server {{
@@ -61,8 +66,8 @@ done
 class Nginx:
     """The server at the other end of the cable."""
 
-    def __init__(self, bench: Bench):
-        self.bench, self.work, self.kills, self.process = bench, bench.work / "nginx", 0, None
+    def __init__(self, bench: Bench, name: str = "nginx"):
+        self.bench, self.work, self.kills, self.process = bench, bench.work / name, 0, None
         self.is_prepared = False
 
     def prepare(self) -> None:
