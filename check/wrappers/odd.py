@@ -113,7 +113,7 @@ def sparse_files(bench: Bench) -> None:
 
 
 def bombs(bench: Bench) -> None:
-    nginx, watch = web.Nginx(bench), Watch(bench)
+    nginx, watch = web.Nginx(bench, "nginx-bombs"), Watch(bench)
     nginx.prepare()
     bomb = nginx.work / "www" / "bomb"
     with gzip.open(bomb, "wb") as file:
@@ -185,6 +185,30 @@ def infinite(bench: Bench) -> None:
     expect(is_right and len(letters) == 2, f"infinite numbers of sqlite3 are dead letters: {[one['reason'] for one in letters]}")
 
 
+def statuses(bench: Bench) -> None:
+    """What nginx answers decides whether elements are sent again or become dead letters."""
+    nginx = web.Nginx(bench)
+    nginx.prepare()
+    nginx.start()
+    bench.node.create("pushed", n="integer")
+    status, _ = bench.node.ask("POST", "/api/v1/streams/pushed/elements", [{"n": n} for n in range(3)])
+    expect(status == 200, "three elements are written")
+    codes = (301, 400, 413, 429, 503)
+    for code in codes:
+        bench.exporter(f"status-{code}", f'kind = "http_push"\nstreams = ["pushed"]\n'
+                       f'address = "http://{THERE}:{web.PLAIN}/status/{code}"\n')
+    for code in codes:
+        def row(code=code) -> dict:
+            return bench.row(f"status-{code}", "exporters")
+        if code in (400, 413):
+            until(20, f"dead letters after {code}", lambda: row()["dead_letters"] == 3)
+            expect(row()["refused"] == 3 and row()["streams"][0]["read"] == 3, f"after {code} they are dead letters")
+        else:
+            until(20, f"trouble after {code}", lambda code=code: str(code) in (row()["reason"] or ""))
+            expect(row()["dead_letters"] == 0, f"after {code} they are sent again: {row()['reason']}")
+    nginx.stop()
+
+
 CHILDREN = {
     # Its script, its keys, the elements that are stored, and a part of the reason of dead letters.
     "stall": ("printf 'n=1\\nn=2'; sleep 1000", 'output = "elements"\nformat = "key_value"', [1], None),
@@ -254,6 +278,6 @@ def garbage(bench: Bench) -> None:
 
 def check(bench: Bench) -> None:
     need("nginx", "curl", "openssl")
-    for one in (broken_files, numbers, programs, garbage, bombs, sparse_files):
+    for one in (broken_files, numbers, programs, garbage, statuses, bombs, sparse_files):
         print(f"   -- {one.__name__.replace('_', ' ')}", flush=True)
         one(bench)

@@ -32,6 +32,11 @@ http {{
         location /bomb {{ default_type application/json; add_header Content-Encoding gzip; }}
         # Each body stays as a file.
         location /sink {{ client_body_in_file_only on; proxy_pass http://{there}:8081/; }}
+        location = /status/301 {{ return 301 /sink; }}
+        location = /status/400 {{ return 400; }}
+        location = /status/413 {{ client_max_body_size 10; proxy_pass http://{there}:8081/; }}
+        location = /status/429 {{ return 429; }}
+        location = /status/503 {{ return 503; }}
         location /rest/ {{ proxy_pass http://{here}:{rest}/; }}
     }}
     server {{
@@ -61,8 +66,8 @@ done
 class Nginx:
     """The server at the other end of the cable."""
 
-    def __init__(self, bench: Bench):
-        self.bench, self.work, self.kills, self.process = bench, bench.work / "nginx", 0, None
+    def __init__(self, bench: Bench, name: str = "nginx"):
+        self.bench, self.work, self.kills, self.process = bench, bench.work / name, 0, None
         self.is_prepared = False
 
     def prepare(self) -> None:
@@ -281,6 +286,6 @@ class Webhook:
               self.bench.numbers("hook"), doubles_max=breaks, last=acknowledged + 1
               if acknowledged + 1 in self.bench.numbers("hook") else acknowledged)
         # A node that has just started may not know the wrapper yet.
-        codes = [code for code in lines_of(self.work / "codes") if code not in ("000", "503")]
+        codes = [code for code in lines_of(self.work / "codes") if code not in ("000", "503", "507")]
         expect(set(codes) <= {"404"} and len(codes) <= 4 * self.bench.node_kills,
-               f"and all others were none, 503 or, after a start, 404: {len(codes)}")
+               f"and all others were none, 503, 507 or, after a start, 404: {len(codes)}")
