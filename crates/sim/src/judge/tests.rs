@@ -487,7 +487,10 @@ fn a_lost_element_may_come_with_the_repair_of_damage_next_to_it() {
         content: 102,
     };
     assert_eq!(history(&[damaged_there, put_back_there.clone()]), Ok(()));
-    refused(history(&[put_back_there]), "was reported as lost but is there");
+    refused(
+        history(&[put_back_there]),
+        "was reported as lost but is there",
+    );
 }
 
 #[test]
