@@ -145,22 +145,22 @@ impl Registry {
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
-        let mut writer = self.inner.writer();
-        if let Some(owner) = self.inner.owner_of(&writer, &entity.key)
-            && owner != entity.owner
-        {
-            return Err(Error::NotOwner {
-                key: entity.key,
-                owner,
-            });
-        }
-        self.inner.snapshot_of_memory().admits(&entity)?;
-        let taken = self.inner.take_room(&entity, room)?;
-        let publication = self.append(&mut writer, Record::Publish(entity))?;
-        Ok(Publication {
-            _taken: Some(taken),
-            ..publication
-        })
+        let mut taken = None;
+        let mut publication = self.append(Record::Publish(entity), |inner, writer, record| {
+            taken = None;
+            for entity in record.published() {
+                let owner = inner.owner_of(writer, &entity.key);
+                if let Some(owner) = owner.filter(|owner| *owner != entity.owner) {
+                    let key = entity.key.clone();
+                    return Err(Error::NotOwner { key, owner });
+                }
+                inner.snapshot_of_memory().admits(entity)?;
+                taken = Some(inner.take_room(entity, room)?);
+            }
+            Ok(())
+        })?;
+        publication._taken = taken;
+        Ok(publication)
     }
 
     /// Removes the entity `key` with all its triples.
@@ -169,11 +169,13 @@ impl Registry {
     /// [`Error::Unknown`] if no entity has this key, [`Error::Busy`] while too many changes are in
     /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
-        let mut writer = self.inner.writer();
-        if self.inner.owner_of(&writer, key).is_none() {
-            return Err(Error::Unknown(key.to_owned()));
-        }
-        self.append(&mut writer, Record::Remove(key.to_owned()))
+        let record = Record::Remove(key.to_owned());
+        self.append(record, |inner, writer, _| {
+            let owner = inner.owner_of(writer, key);
+            owner
+                .map(|_| ())
+                .ok_or_else(|| Error::Unknown(key.to_owned()))
+        })
     }
 
     /// Applies several changes at once: all of them become visible and durable, or none.
@@ -222,19 +224,25 @@ impl Registry {
         Err(Error::from(JournalError::Moved { last }).into())
     }
 
-    fn append(&self, writer: &mut Writer, mut record: Record) -> Result<Publication, Error> {
-        self.inner.check_room(writer)?;
+    /// Appends a record that passes `check`. It is checked again when another writer of the
+    /// journal was faster: that one may have taken the key or the last room.
+    fn append(
+        &self,
+        mut record: Record,
+        mut check: impl FnMut(&Arc<Inner>, &Writer, &Record) -> Result<(), Error>,
+    ) -> Result<Publication, Error> {
         let bytes = record.encode().map_err(JournalError::Failed)?;
+        let mut writer = self.inner.writer();
         for _ in 0..MAX_ATTEMPTS {
-            match self.inner.try_append(writer, record, bytes.clone())? {
+            check(&self.inner, &writer, &record)?;
+            self.inner.check_room(&writer)?;
+            match self.inner.try_append(&mut writer, record, bytes.clone())? {
                 Ok(publication) => return Ok(publication),
                 Err(moved) => record = moved,
             }
         }
-        Err(JournalError::Moved {
-            last: writer.assigned,
-        }
-        .into())
+        let last = writer.assigned;
+        Err(JournalError::Moved { last }.into())
     }
 
     /// The entity `key`, if `principal` may see it.

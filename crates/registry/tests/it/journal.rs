@@ -287,3 +287,23 @@ fn a_waiting_subscriber_is_woken() {
         Poll::Ready(FeedItem::Change { .. })
     ));
 }
+
+/// Two registries on one journal: a change that is checked before another writer's change is
+/// checked again after it.
+#[test]
+fn another_writer_keeps_its_keys() {
+    let journal = MemoryJournal::new();
+    let first = Registry::open(journal.clone()).unwrap();
+    let second = Registry::open(journal.clone()).unwrap();
+    let owned = |owner: &str| Entity {
+        owner: owner.to_owned(),
+        ..one(1, owner)
+    };
+    first.publish(owned("ada")).unwrap().wait().unwrap();
+    let taken = second.publish(owned("bob"));
+    assert!(matches!(taken, Err(Error::NotOwner { .. })), "{taken:?}");
+    first.remove(&key(1)).unwrap().wait().unwrap();
+    let gone = second.remove(&key(1));
+    assert!(matches!(gone, Err(Error::Unknown(_))), "{gone:?}");
+    assert_eq!(journal.len(), 2);
+}
