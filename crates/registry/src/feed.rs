@@ -140,12 +140,6 @@ impl Feed {
         }
     }
 
-    /// Records that `revision` changed nothing visible to any subscriber.
-    pub(crate) fn skip_revision(&self, revision: u64) {
-        let mut state = self.lock();
-        state.last = state.last.max(revision);
-    }
-
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -37,8 +37,10 @@ const COMPACT_FLOOR: u64 = 4_096;
 const COMPACT_FLOOR_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum size of a batch of changes as a record; reason: it is held in memory several times.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
-/// Size of one batch of a snapshot in bytes.
-const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
+/// Size of one batch of a snapshot in bytes; changes wait while a batch is appended.
+const SNAPSHOT_BATCH_BYTES: usize = 256 * 1024;
+/// Number of records in one batch of a snapshot; each is a change in flight.
+const SNAPSHOT_BATCH_RECORDS: usize = 512;
 
 /// The semantic registry. Clones share it.
 #[derive(Clone)]
@@ -51,6 +53,8 @@ struct Inner {
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
     feed: Feed,
+    /// Held by the snapshot that is being written.
+    compacting: Mutex<()>,
     /// Bytes of the entities in flight, by owner.
     in_flight: Mutex<HashMap<String, usize>>,
 }
@@ -115,6 +119,7 @@ impl Registry {
                 stopped: None,
             }),
             feed: Feed::default(),
+            compacting: Mutex::default(),
             in_flight: Mutex::default(),
         };
         inner.feed.start_after(start.saturating_sub(1));
@@ -337,36 +342,40 @@ impl Registry {
         since >= COMPACT_FLOOR.max(records) || bytes >= COMPACT_FLOOR_BYTES.max(most)
     }
 
-    /// Writes a snapshot into the journal, which may then remove earlier records. Changes wait
-    /// meanwhile; reading still works. Call it on a thread that may block when
-    /// [`Registry::needs_compaction`] is true.
+    /// Writes a snapshot into the journal, which may then remove earlier records. Other changes
+    /// are made meanwhile: the snapshot starts before them, and leaves out the entities that they
+    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
     pub fn compact(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        let mut writer = inner.writer();
-        inner.drain(&mut writer)?;
-        let first = writer.assigned + 1;
-        let state = inner.snapshot_of_memory();
+        let compacting = inner.compacting.lock();
+        let _compacting = compacting.unwrap_or_else(PoisonError::into_inner);
+        let (state, first) = {
+            let writer = inner.writer();
+            if let Some(reason) = &writer.stopped {
+                return Err(Error::Stopped(reason.clone()));
+            }
+            (inner.snapshot_of_memory(), writer.applied + 1)
+        };
         let mut batch = Vec::new();
         let mut bytes = 0;
         for entity in state.entities() {
-            let record = Record::Keep(entity)
-                .encode()
-                .map_err(JournalError::Failed)?;
+            let key = entity.key.clone();
+            let record = Record::Keep(entity);
+            let record = record.encode().map_err(JournalError::Failed)?;
             bytes += record.len();
-            batch.push(record);
-            if bytes >= SNAPSHOT_BATCH_BYTES {
-                inner.keep(&mut writer, std::mem::take(&mut batch))?;
+            batch.push((key, record));
+            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
+                inner.keep(&state, &std::mem::take(&mut batch))?;
                 bytes = 0;
             }
         }
-        if !batch.is_empty() {
-            inner.keep(&mut writer, batch)?;
-        }
+        inner.keep(&state, &batch)?;
         inner.journal.set_snapshot(first)?;
-        writer.since_snapshot = writer.assigned + 1 - first;
+        let mut writer = inner.writer();
+        writer.since_snapshot = (writer.assigned + 1).saturating_sub(first);
         writer.bytes_since_snapshot = 0;
         Ok(())
     }
@@ -512,9 +521,7 @@ impl Inner {
                 }))
             }
             Err(JournalError::Moved { last }) => {
-                writer.pending.retain(|(position, _)| *position <= last);
-                writer.ahead = None;
-                self.catch_up(writer)?;
+                self.moved(writer, last)?;
                 Ok(Err(record))
             }
             Err(error) => Err(self.failed(writer, writer.assigned + 1, error)),
@@ -550,9 +557,12 @@ impl Inner {
     }
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
-        let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let entries = record.apply_to(Arc::make_mut(&mut guard));
-        drop(guard);
+        let entries = if matches!(&record, Record::Batch(steps) if steps.is_empty()) {
+            Vec::new()
+        } else {
+            let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            record.apply_to(Arc::make_mut(&mut guard))
+        };
         self.feed.push(position, entries);
         writer.applied = position;
         writer.since_snapshot += 1;
@@ -613,31 +623,56 @@ impl Inner {
         error.into()
     }
 
-    /// Waits until no change is in flight.
-    fn drain(&self, writer: &mut Writer) -> Result<(), Error> {
-        if let Some(reason) = &writer.stopped {
-            return Err(Error::Stopped(reason.clone()));
+    /// Appends those entities of a batch that are as they were in `state`; later changes of the
+    /// others are in the journal, after the start of the snapshot. Waits for the journal without
+    /// keeping other changes waiting.
+    fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut writer = self.writer();
+            if let Some(reason) = &writer.stopped {
+                return Err(Error::Stopped(reason.clone()));
+            }
+            let now = self.snapshot_of_memory();
+            let pending = writer.pending.iter();
+            let changing: HashSet<&str> = pending.flat_map(|(_, record)| record.keys()).collect();
+            let kept = batch.iter().filter(|(key, _)| {
+                !changing.contains(key.as_str()) && now.is_unchanged(state, key)
+            });
+            let records: Vec<Vec<u8>> = kept.map(|(_, record)| record.clone()).collect();
+            let count = records.len();
+            if count == 0 {
+                return Ok(());
+            }
+            let first = writer.assigned + 1;
+            match self.journal.append_if(writer.assigned, records) {
+                Ok(receipt) => {
+                    for _ in 0..count {
+                        writer.assigned += 1;
+                        // Memory has them already.
+                        let position = writer.assigned;
+                        writer
+                            .pending
+                            .push_back((position, Record::Batch(Vec::new())));
+                    }
+                    let last = writer.assigned;
+                    drop(writer);
+                    return match receipt.wait() {
+                        Ok(()) => self.apply_through(last),
+                        Err(error) => Err(self.failed(&mut self.writer(), first, error)),
+                    };
+                }
+                Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
+                Err(error) => return Err(self.failed(&mut writer, first, error)),
+            }
         }
-        self.catch_up(writer)?;
-        if writer.pending.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Busy { value: 0 })
-        }
+        let last = self.journal.last();
+        Err(JournalError::Moved { last }.into())
     }
 
-    fn keep(&self, writer: &mut Writer, batch: Vec<Vec<u8>>) -> Result<(), Error> {
-        let count = batch.len() as u64;
-        let receipt = self.journal.append_if(writer.assigned, batch)?;
-        if let Err(error) = receipt.wait() {
-            let position = writer.assigned + 1;
-            return Err(self.failed(writer, position, error));
-        }
-        writer.assigned += count;
-        writer.applied = writer.assigned;
-        writer.since_snapshot += count;
-        self.feed.skip_revision(writer.assigned);
-        Ok(())
+    /// Reads what another writer has appended.
+    fn moved(&self, writer: &mut Writer, last: u64) -> Result<(), Error> {
+        writer.pending.retain(|(position, _)| *position <= last);
+        self.catch_up(writer)
     }
 }
 

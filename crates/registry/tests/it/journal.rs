@@ -2,10 +2,12 @@
 //! Method: random changes on a journal in memory; the reopened registry is compared with the model
 //! and with the one that was never closed.
 
+use std::sync::{Arc, Condvar, Mutex};
+
 use crate::model::{Model, apply, entity, key, steps};
 use chappe_registry::{
     Change, Entity, EntityKind, Error, FEED_CAPACITY, FeedItem, Journal, JournalError,
-    MemoryJournal, Principal, Registry, Search,
+    MemoryJournal, Principal, Receipt, Registry, Search,
 };
 use proptest::prelude::*;
 
@@ -306,4 +308,98 @@ fn another_writer_keeps_its_keys() {
     let gone = second.remove(&key(1));
     assert!(matches!(gone, Err(Error::Unknown(_))), "{gone:?}");
     assert_eq!(journal.len(), 2);
+}
+
+/// A snapshot is written while changes are in flight, and contains or precedes each of them.
+#[test]
+fn compaction_runs_beside_changes() {
+    let journal = MemoryJournal::new();
+    let registry = Registry::open(journal.clone()).unwrap();
+    for number in 0..6 {
+        registry
+            .publish(one(number, "old"))
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    let changed = registry.publish(one(1, "new")).unwrap();
+    let removed = registry.remove(&key(2)).unwrap();
+    let added = registry.publish(one(7, "added")).unwrap();
+    registry.compact().unwrap();
+    for publication in [changed, removed, added] {
+        publication.wait().unwrap();
+    }
+    registry.publish(one(3, "newer")).unwrap().wait().unwrap();
+    let reopened = Registry::open(journal.clone()).unwrap();
+    assert_eq!(everything(&reopened), everything(&registry));
+    assert_eq!(everything(&reopened).len(), 6);
+    // Three changes, four entities that no change touched, and the last change.
+    assert_eq!(journal.len(), 8);
+    assert_eq!(journal.snapshot(), 7);
+}
+
+/// A journal whose receipts resolve when they are released.
+#[derive(Clone, Default)]
+struct Slow {
+    inner: MemoryJournal,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Slow {
+    fn release(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
+    }
+}
+
+impl Journal for Slow {
+    fn last(&self) -> u64 {
+        self.inner.last()
+    }
+
+    fn append_if(&self, last: u64, records: Vec<Vec<u8>>) -> Result<Receipt, JournalError> {
+        let is_snapshot = records.iter().any(|record| record[..2] == [1, 2]);
+        let receipt = self.inner.append_if(last, records)?;
+        let gate = Arc::clone(&self.gate);
+        Ok(Receipt::new(async move {
+            if is_snapshot {
+                let open = gate.0.lock().unwrap();
+                drop(gate.1.wait_while(open, |open| !*open).unwrap());
+            }
+            receipt.await
+        }))
+    }
+
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError> {
+        self.inner.follow(from, max)
+    }
+
+    fn snapshot(&self) -> u64 {
+        self.inner.snapshot()
+    }
+
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
+        self.inner.set_snapshot(position)
+    }
+}
+
+/// While the journal syncs a snapshot, other changes are made.
+#[test]
+fn writers_do_not_wait_for_a_snapshot() {
+    let journal = Slow::default();
+    let registry = Registry::open(journal.clone()).unwrap();
+    registry.publish(one(1, "old")).unwrap().wait().unwrap();
+    registry.publish(one(2, "old")).unwrap().wait().unwrap();
+    let compacting = registry.clone();
+    let compaction = std::thread::spawn(move || compacting.compact());
+    while journal.last() < 4 {
+        std::thread::yield_now();
+    }
+    registry.publish(one(2, "new")).unwrap().wait().unwrap();
+    assert!(!compaction.is_finished());
+    journal.release();
+    compaction.join().unwrap().unwrap();
+    let reopened = Registry::open(journal).unwrap();
+    assert_eq!(everything(&reopened), everything(&registry));
+    assert_eq!(everything(&reopened)[0].name, "new");
 }
