@@ -7,8 +7,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 
 use chappe_identity::Principal;
 
@@ -57,6 +58,24 @@ struct Inner {
     compacting: Mutex<()>,
     /// Bytes of the entities in flight, by owner.
     in_flight: Mutex<HashMap<String, usize>>,
+    /// Changes in flight that nobody waits for.
+    dropped: Arc<Dropped>,
+}
+
+/// Changes whose publications were dropped before they resolved. Their receipts are polled by the
+/// next reader once the journal has something to say: a waker may not take the writer's lock.
+#[derive(Default)]
+struct Dropped {
+    receipts: Mutex<Vec<(u64, Receipt)>>,
+    is_due: AtomicBool,
+    feed: Feed,
+}
+
+impl Wake for Dropped {
+    fn wake(self: Arc<Self>) {
+        self.is_due.store(true, Ordering::Release);
+        self.feed.wake();
+    }
 }
 
 struct Writer {
@@ -106,6 +125,7 @@ impl Registry {
     /// skipped.
     pub fn open(journal: impl Journal) -> Result<Self, Error> {
         let start = journal.snapshot();
+        let feed = Feed::default();
         let inner = Inner {
             journal: Box::new(journal),
             state: RwLock::new(Arc::new(State::new())),
@@ -118,9 +138,13 @@ impl Registry {
                 bytes_since_snapshot: 0,
                 stopped: None,
             }),
-            feed: Feed::default(),
+            feed: feed.clone(),
             compacting: Mutex::default(),
             in_flight: Mutex::default(),
+            dropped: Arc::new(Dropped {
+                feed,
+                ..Dropped::default()
+            }),
         };
         inner.feed.start_after(start.saturating_sub(1));
         let registry = Self {
@@ -133,7 +157,7 @@ impl Registry {
     /// Publishes `entity`, replacing the one with the same key.
     ///
     /// Once the publication resolves, the entity is visible and durable. Dropping the publication
-    /// does not cancel it.
+    /// does not cancel it: readers see the entity once it is durable.
     ///
     /// # Errors
     /// [`Error::InvalidEntity`], [`Error::NotOwner`] if the key belongs to another owner,
@@ -253,8 +277,7 @@ impl Registry {
     /// The entity `key`, if `principal` may see it.
     #[must_use]
     pub fn get(&self, key: &str, principal: &Principal) -> Option<Entity> {
-        self.inner
-            .snapshot_of_memory()
+        self.snapshot()
             .get(key)
             .filter(|entity| entity.access.allows(&entity.owner, principal))
     }
@@ -262,14 +285,14 @@ impl Registry {
     /// Finds entities by their fields.
     #[must_use]
     pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
+        crate::search::run(&self.snapshot(), search, principal)
     }
 
     /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
     /// `search` names one.
     #[must_use]
     pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.inner.snapshot_of_memory(), search, principal)
+        crate::search::keys(&self.snapshot(), search, principal)
     }
 
     /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
@@ -299,12 +322,13 @@ impl Registry {
         limits: &SparqlLimits,
         interrupt: &Interrupt,
     ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.inner.snapshot_of_memory();
+        let state = self.snapshot();
         crate::sparql::run(&state, query, principal, limits, interrupt)
     }
 
     /// Memory as it is now.
     pub(crate) fn snapshot(&self) -> Arc<State> {
+        self.inner.apply_dropped();
         self.inner.snapshot_of_memory()
     }
 
@@ -312,12 +336,20 @@ impl Registry {
     /// for future changes only.
     #[must_use]
     pub fn subscribe(&self, from_revision: u64, principal: Principal) -> Subscription {
-        self.inner.feed.subscribe(from_revision, principal)
+        let inner = Arc::downgrade(&self.inner);
+        let before_reading = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.apply_dropped();
+            }
+        };
+        let feed = &self.inner.feed;
+        feed.subscribe(from_revision, principal, Arc::new(before_reading))
     }
 
     /// Position of the last change in memory.
     #[must_use]
     pub fn revision(&self) -> u64 {
+        self.inner.apply_dropped();
         self.inner.feed.last()
     }
 
@@ -389,8 +421,8 @@ impl Registry {
     /// Sizes and counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
+        let state = self.snapshot();
         let records_since_snapshot = self.inner.writer().since_snapshot;
-        let state = self.inner.snapshot_of_memory();
         Statistics {
             entities: state.len(),
             triples: state.triples(),
@@ -482,6 +514,50 @@ impl Inner {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the receipt of a dropped publication.
+    fn adopt(&self, position: u64, receipt: Receipt) {
+        let receipts = self.dropped.receipts.lock();
+        let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
+        receipts.push((position, receipt));
+        drop(receipts);
+        self.dropped.is_due.store(true, Ordering::Release);
+        self.apply_dropped();
+    }
+
+    /// Applies those changes nobody waits for that the journal has acknowledged.
+    fn apply_dropped(&self) {
+        if !self.dropped.is_due.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(&self.dropped));
+        let mut context = Context::from_waker(&waker);
+        let mut done = Vec::new();
+        let receipts = self.dropped.receipts.lock();
+        let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
+        receipts.retain_mut(
+            |(position, receipt)| match Pin::new(receipt).poll(&mut context) {
+                Poll::Ready(outcome) => {
+                    done.push((*position, outcome));
+                    false
+                }
+                Poll::Pending => true,
+            },
+        );
+        drop(receipts);
+        for (position, outcome) in done {
+            // A failure has stopped the writer, or the change was refused: nobody asked.
+            let _ = self.resolve(position, outcome);
+        }
+    }
+
+    /// Makes a change visible, or takes it back.
+    fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
+        match outcome {
+            Ok(()) => self.apply_through(position).map(|()| position),
+            Err(error) => Err(self.failed(&mut self.writer(), position, error)),
+        }
+    }
+
     fn snapshot_of_memory(&self) -> Arc<State> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -515,7 +591,7 @@ impl Inner {
                 writer.pending.push_back((writer.assigned, record));
                 Ok(Ok(Publication {
                     position: writer.assigned,
-                    receipt,
+                    receipt: Some(receipt),
                     inner: Arc::clone(self),
                     _taken: None,
                 }))
@@ -723,7 +799,8 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
-    receipt: Receipt,
+    /// Absent once it has resolved.
+    receipt: Option<Receipt>,
     inner: Arc<Inner>,
     _taken: Option<Taken>,
 }
@@ -748,14 +825,23 @@ impl Future for Publication {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Poll::Ready(done) = Pin::new(&mut self.receipt).poll(context) else {
+        let position = self.position;
+        let Some(receipt) = &mut self.receipt else {
+            return Poll::Ready(Ok(position));
+        };
+        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else {
             return Poll::Pending;
         };
-        let position = self.position;
-        Poll::Ready(match done {
-            Ok(()) => self.inner.apply_through(position).map(|()| position),
-            Err(error) => Err(self.inner.failed(&mut self.inner.writer(), position, error)),
-        })
+        self.receipt = None;
+        Poll::Ready(self.inner.resolve(position, outcome))
+    }
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            self.inner.adopt(self.position, receipt);
+        }
     }
 }
 

@@ -403,3 +403,93 @@ fn writers_do_not_wait_for_a_snapshot() {
     assert_eq!(everything(&reopened), everything(&registry));
     assert_eq!(everything(&reopened)[0].name, "new");
 }
+
+/// A journal that acknowledges when it is told to, from another thread.
+#[derive(Clone, Default)]
+struct Later {
+    inner: MemoryJournal,
+    state: Arc<Mutex<(bool, Option<std::task::Waker>)>>,
+}
+
+impl Later {
+    fn acknowledge(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 = true;
+        let waker = state.1.take();
+        drop(state);
+        waker.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+impl Journal for Later {
+    fn last(&self) -> u64 {
+        self.inner.last()
+    }
+
+    fn append_if(&self, last: u64, records: Vec<Vec<u8>>) -> Result<Receipt, JournalError> {
+        let receipt = self.inner.append_if(last, records)?;
+        let shared = Arc::clone(&self.state);
+        Ok(Receipt::new(async move {
+            std::future::poll_fn(|context| {
+                let mut state = shared.lock().unwrap();
+                if state.0 {
+                    return std::task::Poll::Ready(());
+                }
+                state.1 = Some(context.waker().clone());
+                std::task::Poll::Pending
+            })
+            .await;
+            receipt.await
+        }))
+    }
+
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError> {
+        self.inner.follow(from, max)
+    }
+
+    fn snapshot(&self) -> u64 {
+        self.inner.snapshot()
+    }
+
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
+        self.inner.set_snapshot(position)
+    }
+}
+
+/// A change whose publication was dropped becomes visible once it is durable, to readers and to
+/// subscribers that wait.
+#[test]
+fn a_dropped_publication_becomes_visible() {
+    let journal = Later::default();
+    let registry = Registry::open(journal.clone()).unwrap();
+    let mut subscription = registry.subscribe(1, Principal::Operator);
+    drop(registry.publish(one(1, "dropped")).unwrap());
+    assert!(everything(&registry).is_empty());
+    assert_eq!(subscription.try_next(), None);
+    let acknowledging = journal.clone();
+    let thread = std::thread::spawn(move || acknowledging.acknowledge());
+    // The subscriber sleeps until it is woken.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waker = std::task::Waker::from(Arc::new(Ring(sender)));
+    let mut context = std::task::Context::from_waker(&waker);
+    let item = loop {
+        match subscription.poll_next(&mut context) {
+            std::task::Poll::Ready(item) => break item,
+            std::task::Poll::Pending => receiver.recv().unwrap(),
+        }
+    };
+    assert!(
+        matches!(item, FeedItem::Change { revision: 1, .. }),
+        "{item:?}"
+    );
+    thread.join().unwrap();
+    assert_eq!(everything(&registry), [one(1, "dropped")]);
+}
+
+struct Ring(std::sync::mpsc::Sender<()>);
+
+impl std::task::Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}
