@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::{Batch, Mark};
+use crate::{Batch, Inputs, Mark};
 
 /// The future of one step of a wrapper or an exporter.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -88,7 +88,26 @@ pub struct Command {
 ///
 /// Marks: the host opens a wrapper with the mark of the last stored batch, or without one if there is
 /// none. Where the peer can repeat what it sent after a mark, elements are stored exactly once.
+///
+/// A processor is a wrapper whose elements are made of those of other streams, its [`Wrapper::inputs`].
+/// The host passes them by [`Wrapper::input`], one batch at a time; the next batch that
+/// [`Wrapper::next`] returns is what became of them. The host stores it together with the positions of
+/// the inputs. Its mark is the state that the processor is opened with again, or empty.
 pub trait Wrapper: Send {
+    /// The streams that it reads, if it is a processor.
+    fn inputs(&self) -> Option<&Inputs> {
+        None
+    }
+
+    /// Passes elements of its inputs, with their positions, to a processor.
+    ///
+    /// # Errors
+    /// The peer failed. The host opens the wrapper again and repeats the batch.
+    fn input<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<(), WrapperError>> {
+        let _ = batch;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// The next batch, at most [`crate::BATCH_BYTES_MAX`]. Dropping the future loses nothing: the next
     /// call continues where it was.
     ///

@@ -7,8 +7,11 @@
 
 mod export;
 mod letters;
+mod loops;
 mod pause;
+mod processing;
 mod progress;
+mod reading;
 mod run;
 mod store;
 mod table;
@@ -17,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{ExporterFile, WrapperFile};
+use chappe_wrappers::{ExporterFile, Notes, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -53,6 +56,17 @@ pub(crate) fn exists(app: &Shared, wrapper: &str) -> bool {
             .join(format!("{wrapper}.toml"))
     };
     app.wrappers.has(wrapper) || file().exists()
+}
+
+/// Passes on what the program of a wrapper or an exporter prints for people.
+fn notes(app: &App, name: &str) -> Notes {
+    let (app, name) = (Arc::downgrade(app), name.to_owned());
+    Notes::new(move |text| {
+        if let Some(app) = app.upgrade() {
+            let notices = &app.observability.notices;
+            notices.notify(NoticeKind::Link, &name, text);
+        }
+    })
 }
 
 /// Runs the wrappers of the directory until the node shuts down.
