@@ -8,8 +8,11 @@
 mod attempts;
 mod export;
 mod letters;
+mod loops;
 mod pause;
+mod processing;
 mod progress;
+mod reading;
 mod run;
 mod store;
 mod table;
@@ -18,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{ExporterFile, NodeParts, StreamNow, WrapperFile};
+use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -54,6 +57,17 @@ pub(crate) fn exists(app: &Shared, wrapper: &str) -> bool {
             .join(format!("{wrapper}.toml"))
     };
     app.wrappers.has(wrapper) || file().exists()
+}
+
+/// Passes on what the program of a wrapper or an exporter prints for people.
+fn notes(app: &App, name: &str) -> Notes {
+    let (app, name) = (Arc::downgrade(app), name.to_owned());
+    Notes::new(move |text| {
+        if let Some(app) = app.upgrade() {
+            let notices = &app.observability.notices;
+            notices.notify(NoticeKind::Link, &name, text);
+        }
+    })
 }
 
 /// Runs the wrappers of the directory until the node shuts down.
