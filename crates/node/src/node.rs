@@ -89,6 +89,7 @@ impl Node {
         let observability = Arc::new(observability);
         let registrar = Registrar::new(
             registry.clone(),
+            config.registry.max_bytes as usize,
             owners.clone(),
             catalogue.names().clone(),
             observability.clone(),

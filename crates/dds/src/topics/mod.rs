@@ -28,9 +28,12 @@ pub use subscribe::Subscriber;
 pub struct Reports {
     /// Reports something for people.
     pub notice: Box<dyn Fn(String) + Send + Sync>,
-    /// Records, by reason, topic and details, that a sample or a value was not used.
-    pub dropped: Box<dyn Fn(&'static str, &str, String) + Send + Sync>,
+    /// Records that a sample or a value was not used.
+    pub dropped: Box<DropReport>,
 }
+
+/// Records, by reason, topic and details, that a sample or a value was not used.
+pub type DropReport = dyn Fn(&'static str, &str, String) + Send + Sync;
 
 /// The topics of a node. Its participant starts with the first topic and ends with the last.
 pub struct Topics {

@@ -23,13 +23,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use super::pause::Pause;
+use super::attempts::{Attempts, End};
 use super::store::put_letter;
 use super::table::Exported;
 use super::{PeerState, Row as _, node_parts};
 use crate::catalogue::AUDIT;
 use crate::clock;
-use crate::notices::NoticeKind;
 use crate::shared::App;
 
 /// The version of the record.
@@ -45,30 +44,6 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// than this is gone.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 
-/// Why an exporter is opened again.
-enum End {
-    Storage(StoreError),
-    Peer(WrapperError),
-}
-
-impl From<StoreError> for End {
-    fn from(error: StoreError) -> Self {
-        Self::Storage(error)
-    }
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Storage(error.into())
-    }
-}
-
-impl From<WrapperError> for End {
-    fn from(error: WrapperError) -> Self {
-        Self::Peer(error)
-    }
-}
-
 /// Runs an exporter until `stop` becomes true.
 pub(super) async fn run(
     app: App,
@@ -76,8 +51,7 @@ pub(super) async fn run(
     letters: Arc<DeadLetters>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut pause = Pause::default();
-    let mut notified = None;
+    let mut attempts = Attempts::default();
     let mut missed = BTreeMap::new();
     loop {
         let mut has_written = false;
@@ -91,26 +65,10 @@ pub(super) async fn run(
         )
         .await;
         let Err(end) = end else { break };
-        let (reason, hint) = match &end {
-            End::Storage(error) => (format!("cannot read or store: {error}"), None),
-            End::Peer(error) => (error.to_string(), error.hint().map(str::to_owned)),
-        };
-        if has_written {
-            pause.reset();
-            notified = None;
-        }
-        if notified.as_ref() != Some(&reason) {
-            let notices = &app.observability.notices;
-            notices.notify(NoticeKind::Link, &file.name, reason.clone());
-            notified = Some(reason.clone());
-        }
-        app.exporters.update(&file.name, |row| {
-            row.set_state(PeerState::Trouble, Some(reason), hint);
-            row.restarts += 1;
-        });
-        tokio::select! {
-            () = tokio::time::sleep(pause.next()) => {}
-            _ = stop.wait_for(|stop| *stop) => break,
+        attempts.ended(&app, &app.exporters, &file.name, &end, has_written);
+        app.exporters.update(&file.name, |row| row.restarts += 1);
+        if attempts.wait(&mut stop).await {
+            break;
         }
     }
 }
@@ -196,6 +154,7 @@ impl Exporting<'_> {
         let mut changes = self.app.catalogue.changes();
         let mut keep = tokio::time::interval(KEEP_PERIOD);
         keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let is_pipelined = self.exporter.is_pipelined();
         self.follow().await?;
         self.show();
         loop {
@@ -214,13 +173,17 @@ impl Exporting<'_> {
                     };
                     self.write(&batch).await?;
                     *has_written = true;
-                    self.show();
+                    if !is_pipelined {
+                        self.show();
+                    }
                 }
                 delivered = self.exporter.delivered() => {
                     self.on_delivered(delivered?).await?;
+                }
+                _ = keep.tick(), if is_pipelined => {
+                    self.cursor.keep()?;
                     self.show();
                 }
-                _ = keep.tick(), if self.exporter.is_pipelined() => self.cursor.keep()?,
             }
         }
     }

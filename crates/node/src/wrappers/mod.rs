@@ -5,6 +5,7 @@
 //! whose peer is gone delays no other. What a wrapper has received and is not stored yet is bounded
 //! (`limits.unstored_bytes`); at the bound the wrapper is not asked for more.
 
+mod attempts;
 mod export;
 mod letters;
 mod pause;

@@ -20,8 +20,8 @@ use super::{exists, wrapper_key, wrapper_name};
 use crate::catalogue::{self, AUDIT, CatalogueError, Entry};
 use crate::clock;
 use crate::completeness::{Loss, LossKind};
-use crate::devices::stream_entity;
 use crate::links;
+use crate::producer::Producer;
 use crate::shared::App;
 use crate::streams::StreamSpec;
 
@@ -309,10 +309,12 @@ impl Storer {
 
     fn stream_entity(&self, name: &str, definition: &StreamDefinition) -> Entity {
         let text = definition.description.as_deref();
-        let mut entity = stream_entity(name, &definition.schema, &self.key, text);
-        entity.types.clone_from(&self.file.keys.types);
-        entity.scopes.clone_from(&self.file.keys.scopes);
-        entity
+        let producer = Producer {
+            key: &self.key,
+            types: &self.file.keys.types,
+            scopes: &self.file.keys.scopes,
+        };
+        producer.stream(name, &definition.schema, text)
     }
 
     /// Keeps messages as dead letters.

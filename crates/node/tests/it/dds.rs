@@ -190,8 +190,9 @@ fn a_renamed_stream_goes_on_where_it_was_by_either_name() {
         let reading = sink.start().await;
         holds(&reading.node, 100).await;
         let path = "/api/v1/streams/a.b/rename";
-        let renamed = publishing.change("POST", path, &json!({ "name": "x.y" }));
-        assert_eq!(renamed.await.status, 200);
+        let name = json!({ "name": "x.y" });
+        let renamed = publishing.change("POST", path, &name).await;
+        assert_eq!(renamed.status, 200, "{renamed:?}");
         append(&publishing.node, &of, 100..200).await;
         holds(&reading.node, 200).await;
         delivered(&publishing.node, 200).await;
