@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from network import PATIENCE, CheckFailed, expect, until
+from network import PATIENCE, CheckFailed, expect
 from write.node import Node
 
 HERE, THERE = "10.79.0.1", "10.79.0.2"
@@ -50,6 +50,7 @@ class Far:
         self.name = "far"
         self.cuts = 0
         self.before_cut: list[Callable[[], None]] = []
+        self.during_cut: list[Callable[[], None]] = []
         # Names of this mount namespace alone.
         pathlib.Path("/run/netns").mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "netns", "/run/netns"], check=True)
@@ -73,6 +74,8 @@ class Far:
             note()
         self.cuts += 1
         self.ip("-n", self.name, "link", "set", "far0", "down")
+        for act in self.during_cut:
+            act()
         time.sleep(seconds)
         self.ip("-n", self.name, "link", "set", "far0", "up")
 
@@ -250,11 +253,3 @@ def documents(lines: list[str]) -> list[dict]:
         if isinstance(document, dict):
             found.append(document)
     return found
-
-
-def wait_rows(bench: Bench, names: list[str], table: str = "wrappers") -> None:
-    """Waits until wrappers or exporters are there."""
-    def has_all() -> bool:
-        _, answer = bench.node.ask("GET", f"/api/v1/{table}")
-        return set(names) <= {one["name"] for one in answer[table]}
-    until(20, f"{table} {' '.join(names)}", has_all)

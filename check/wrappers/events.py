@@ -6,7 +6,7 @@ import signal
 import sys
 
 from bench import HERE, Bench, Skipped, lines_of
-from network import CheckFailed, Process, expect, until
+from network import Process, expect, until
 from programs import COUNTED
 
 FOLDER = pathlib.Path(__file__).resolve().parent

@@ -1,7 +1,6 @@
 """`file`: logs that logrotate rotates while a program writes them, and files that the node writes."""
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -80,7 +79,7 @@ fields = [{{ name = "n", type = "integer" }}]
         self.writer.stop(signal.SIGKILL)
 
     def texts(self) -> list[str]:
-        """All lines of all files, in the order in which they were written."""
+        """All lines of all files."""
         files = [path for path in self.folder.iterdir()
                  if path.name == "app.log" or path.name.startswith(("app.log.", "app.log-"))]
         endings = (".pid", ".conf", ".state")

@@ -1,17 +1,15 @@
 """Broken, endless and costly input: it is refused, or kept as a dead letter with its reason, at bounded memory."""
 
 import gzip
-import json
 import os
 import pathlib
-import signal
 import socket
 import subprocess
 import time
 
 import web
 from bench import HERE, REST, THERE, Bench, need
-from network import CheckFailed, Process, expect, until
+from network import CheckFailed, expect, until
 from programs import children
 
 # What a node may take more than at its start, for all of this together.

@@ -1,15 +1,13 @@
 """`program`: the examples, whose processes and whose node are killed; one without marks; and an exporter in C."""
 
-import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
-import time
 
 from bench import Bench, documents, judge, lines_of, need
-from network import CheckFailed, expect, until
+from network import expect, until
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "programs"
 COUNTED = "demo.counter"

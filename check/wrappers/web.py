@@ -1,8 +1,6 @@
 """`http_poll`, `http_push` and `webhook`: nginx serves, takes and passes on, and curl sends."""
 
 import json
-import os
-import pathlib
 import signal
 import subprocess
 import threading

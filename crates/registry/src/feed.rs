@@ -140,12 +140,6 @@ impl Feed {
         }
     }
 
-    /// Records that `revision` changed nothing visible to any subscriber.
-    pub(crate) fn skip_revision(&self, revision: u64) {
-        let mut state = self.lock();
-        state.last = state.last.max(revision);
-    }
-
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }
@@ -154,7 +148,21 @@ impl Feed {
         self.lock().forgotten
     }
 
-    pub(crate) fn subscribe(&self, from: u64, principal: Principal) -> Subscription {
+    /// Wakes all subscribers that wait: a change may be due.
+    pub(crate) fn wake(&self) {
+        let wakers = std::mem::take(&mut self.lock().wakers);
+        for waker in wakers.into_values() {
+            waker.wake();
+        }
+    }
+
+    /// A subscription that calls `before_reading` first: it makes changes that are due.
+    pub(crate) fn subscribe(
+        &self,
+        from: u64,
+        principal: Principal,
+        before_reading: Arc<dyn Fn() + Send + Sync>,
+    ) -> Subscription {
         let mut state = self.lock();
         state.subscriptions += 1;
         Subscription {
@@ -163,6 +171,7 @@ impl Feed {
             next: from,
             delivered: 0,
             principal,
+            before_reading,
         }
     }
 }
@@ -176,11 +185,13 @@ pub struct Subscription {
     /// How many changes of revision `next` were read already.
     delivered: usize,
     principal: Principal,
+    before_reading: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Subscription {
     /// The next item, if one is available.
     pub fn try_next(&mut self) -> Option<FeedItem> {
+        (self.before_reading)();
         let feed = self.feed.clone();
         let state = feed.lock();
         self.next_item(&state)
@@ -221,6 +232,7 @@ impl Subscription {
 
     /// The next item; if none is available, the task is woken by the next change.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
+        (self.before_reading)();
         let feed = self.feed.clone();
         let mut state = feed.lock();
         match self.next_item(&state) {
@@ -230,6 +242,9 @@ impl Subscription {
                 if !known.is_some_and(|known| known.will_wake(context.waker())) {
                     state.wakers.insert(self.id, context.waker().clone());
                 }
+                drop(state);
+                // A change that came due before the waker was known wakes it now.
+                (self.before_reading)();
                 Poll::Pending
             }
         }

@@ -135,6 +135,21 @@ impl Record {
         one.into_iter().chain(batch)
     }
 
+    /// The keys of the entities that it changes.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let (removed, steps) = match self {
+            Self::Remove(key) => (Some(key.as_str()), &[][..]),
+            Self::Publish(_) | Self::Keep(_) => (None, &[][..]),
+            Self::Batch(steps) => (None, steps.as_slice()),
+        };
+        let steps = steps.iter().filter_map(|step| match step {
+            Step::Remove(key) => Some(key.as_str()),
+            Step::Publish(_) => None,
+        });
+        let published = self.published().map(|entity| entity.key.as_str());
+        published.chain(removed).chain(steps)
+    }
+
     /// What it does to the entity `key`: `None` if nothing, `Some(None)` if it removes it.
     pub(crate) fn effect_on(&self, key: &str) -> Option<Option<&Entity>> {
         match self {

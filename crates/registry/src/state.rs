@@ -204,6 +204,15 @@ impl State {
         Ok(())
     }
 
+    /// Whether the entity `key` exists and was not published again since `earlier`.
+    pub(crate) fn is_unchanged(&self, earlier: &Self, key: &str) -> bool {
+        let stored = |state: &Self| {
+            let stored = state.stored(state.dictionary.iri(key)?)?;
+            Some(std::ptr::from_ref(stored))
+        };
+        stored(self).is_some() && stored(self) == stored(earlier)
+    }
+
     fn stored(&self, entity: Id) -> Option<&StoredEntity> {
         let slot = self.entities.first_from(|slot| slot.0 < entity)?;
         (slot.0 == entity).then_some(&*slot.1)

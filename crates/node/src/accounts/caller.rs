@@ -148,6 +148,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether it contains a stream of this name, whatever stream has or had it.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        name != AUDIT && (self.is_whole() || self.allows(name, ""))
+    }
+
     /// Whether it contains a stream.
     pub(crate) fn has(&self, entry: &Entry) -> bool {
         match self.is_whole() && entry.name != AUDIT {

@@ -9,7 +9,7 @@
 //! share, and neither have streams that devices, links and virtual sensors write.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chappe_log::{MAX_DEFINITIONS_BYTES, Share, Store};
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,7 @@ pub(crate) struct Shares {
     bytes_max: Option<u64>,
     log: Store,
     file: StateFile<(String, String)>,
+    /// By the names under which the streams were defined.
     charges: Mutex<BTreeMap<String, Charge>>,
     /// Held while the file is written.
     writing: Mutex<()>,
@@ -164,9 +165,9 @@ impl Shares {
     /// Applies the shares to the streams that the log has.
     pub(crate) fn start(&self, accounts: &Accounts, catalogue: &Catalogue) {
         let mut charges = self.charges();
-        charges.retain(|name, _| catalogue.get(name).is_some_and(|it| is_written(&it)));
+        charges.retain(|name, _| written_entry(catalogue, name).is_some());
         for (name, charge) in charges.iter() {
-            if let Some(entry) = catalogue.get(name) {
+            if let Some(entry) = catalogue.defined_as(name) {
                 entry.log.log().set_share(self.number(&charge.account));
             }
         }
@@ -249,7 +250,7 @@ impl Shares {
     pub(crate) fn all_definitions(&self, catalogue: &Catalogue) -> HashMap<String, Definitions> {
         let mut counts = HashMap::<String, Definitions>::new();
         for (name, charge) in self.charges().iter() {
-            if let Some(entry) = catalogue.get(name).filter(|it| is_written(it)) {
+            if let Some(entry) = written_entry(catalogue, name) {
                 counts
                     .entry(charge.account.clone())
                     .or_default()
@@ -265,9 +266,9 @@ impl Shares {
         let own = charges
             .iter()
             .filter(|(_, charge)| charge.account == account);
-        let entries = own.filter_map(|(name, _)| catalogue.get(name));
+        let entries = own.filter_map(|(name, _)| written_entry(catalogue, name));
         let mut counted = Definitions::default();
-        for entry in entries.filter(|entry| is_written(entry)) {
+        for entry in entries {
             counted.add(&entry);
         }
         counted
@@ -358,6 +359,13 @@ impl Shares {
         true
     }
 
+    /// A stream was removed: it counts for nobody. Waits for the disk.
+    pub(crate) fn remove(&self, stream: &str) {
+        if self.charges().remove(stream).is_some() {
+            self.save();
+        }
+    }
+
     /// Saves which streams count for which accounts. Waits for the disk; a failure is logged.
     pub(crate) fn save(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -376,6 +384,8 @@ impl Shares {
     }
 }
 
-fn is_written(entry: &Entry) -> bool {
-    entry.source() == SOURCE
+/// The stream that was defined under this name, if clients write it.
+fn written_entry(catalogue: &Catalogue, name: &str) -> Option<Arc<Entry>> {
+    let entry = catalogue.defined_as(name);
+    entry.filter(|entry| entry.source() == SOURCE)
 }

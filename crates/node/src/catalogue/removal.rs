@@ -232,6 +232,9 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     // Unregister before the name is free, so that a new definition's registration stays.
     app.registrar.remove(vec![key(name)]).await;
     app.producers.forget(name);
+    let (sharing, stream) = (app.clone(), name.to_owned());
+    let discharged = tokio::task::spawn_blocking(move || sharing.shares.remove(&stream));
+    discharged.await.unwrap_or_default();
     hidden.is_removed = true;
     drop(hidden);
     let text = format!("stream removed, with {elements} elements");

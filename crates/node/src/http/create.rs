@@ -224,10 +224,11 @@ async fn define(
         return Ok(response);
     }
     if let Some(other) = same_table(app.catalogue.entries().iter(), name) {
-        let detail = format!(
-            "{name:?} and the stream {:?} have the same name in SQL",
-            other.current_name()
-        );
+        let other = match View::of_reader(app, caller).has(other) {
+            true => format!("the stream {:?}", other.current_name()),
+            false => "another stream".to_owned(),
+        };
+        let detail = format!("{name:?} and {other} have the same name in SQL");
         return Err(conflict(detail).hint("choose a name that differs in more than . _ and -"));
     }
     let bytes = text_bytes(&definition);

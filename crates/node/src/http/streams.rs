@@ -222,7 +222,14 @@ pub(super) async fn rename(
     }
     let has_name = entry.current_name() == new;
     let renamed = catalogue::rename(&app, &name, &new).await;
-    let entry = renamed.map_err(|error| rename_problem(&error))?;
+    let entry = renamed.map_err(|error| match error.other() {
+        Some(other) if !View::of_reader(&app, &caller).has_stream(other) => {
+            let detail =
+                format!("another stream has or had the name {new:?}, or one like it in SQL");
+            Problem::new(StatusCode::CONFLICT, detail).hint("choose another name")
+        }
+        _ => rename_problem(&error),
+    })?;
     let mut response = Json(Stream::of(&entry)).into_response();
     response.extensions_mut().insert(Subject(new));
     if has_name {
@@ -253,9 +260,10 @@ fn rename_problem(error: &RenameError) -> Problem {
     let status = match error {
         RenameError::Unknown(_)
         | RenameError::Store(StoreError::Rename(NamesError::NotFormer(_))) => StatusCode::NOT_FOUND,
-        RenameError::Exists(_) | RenameError::Former { .. } | RenameError::SameTable { .. } => {
-            StatusCode::CONFLICT
-        }
+        RenameError::Exists(_)
+        | RenameError::Former { .. }
+        | RenameError::SameTable { .. }
+        | RenameError::Removing(_) => StatusCode::CONFLICT,
         RenameError::Own(_) | RenameError::Store(StoreError::Name(_) | StoreError::Rename(_)) => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
@@ -403,14 +411,18 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
 
 /// The stream that has or had this name, or a problem with the most similar name that the caller sees as hint.
 pub(super) fn find(app: &App, caller: &Caller, name: &str) -> Result<Arc<Entry>, Problem> {
-    app.catalogue.get(name).ok_or_else(|| {
-        let view = View::of_reader(app, caller);
-        let mut entries = app.catalogue.by_current_name();
-        entries.retain(|(_, entry)| view.has(entry));
-        let problem = Problem::not_found(format!("there is no stream {name:?}"));
-        match nearest(name, entries.iter().map(|(name, _)| name.as_str())) {
-            Some(near) => problem.hint(format!("did you mean {near:?}?")),
-            None => problem.hint("GET /api/v1/streams lists all streams"),
-        }
-    })
+    let entry = app.catalogue.get(name);
+    entry.ok_or_else(|| unknown_stream(app, caller, name))
+}
+
+/// There is no stream of this name that the caller may see.
+pub(super) fn unknown_stream(app: &App, caller: &Caller, name: &str) -> Problem {
+    let view = View::of_reader(app, caller);
+    let mut entries = app.catalogue.by_current_name();
+    entries.retain(|(_, entry)| view.has(entry));
+    let problem = Problem::not_found(format!("there is no stream {name:?}"));
+    match nearest(name, entries.iter().map(|(name, _)| name.as_str())) {
+        Some(near) => problem.hint(format!("did you mean {near:?}?")),
+        None => problem.hint("GET /api/v1/streams lists all streams"),
+    }
 }

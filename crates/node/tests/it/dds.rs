@@ -5,7 +5,6 @@
 //! starts again while elements flow.
 
 use std::ops::Range;
-use std::path::Path;
 
 use chappe_node::Node;
 use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
@@ -60,7 +59,7 @@ impl Side {
     }
 
     fn remove(&self, file: &str) {
-        std::fs::remove_file(Path::new(self.directory.path()).join(file)).unwrap();
+        std::fs::remove_file(self.directory.path().join(file)).unwrap();
     }
 }
 

@@ -241,6 +241,11 @@ fn records_of_version_1_are_read() {
         .get("urn:e:1", &Principal::Named("eve".to_owned()))
         .unwrap();
     assert_eq!(found.name, "Heart");
+    // A single change is still written in the same bytes.
+    let again = MemoryJournal::new();
+    let other = Registry::open(again.clone()).unwrap();
+    other.publish(found.clone()).unwrap().wait().unwrap();
+    assert_eq!(again.follow(1, 1).unwrap()[0].1, records[0]);
     assert_eq!(found.types, ["{urn:t}Monitor"]);
     assert_eq!(found.scopes, ["urn:ward"]);
     assert_eq!(found.owner, "ada");

@@ -59,7 +59,7 @@ fn a_business_leaves_nothing() {
     };
     for name in ["ada", "bob"] {
         let asserted = desk.ask(name, |one| {
-            one.add_publisher_assertions(&[assertion.clone()])
+            one.add_publisher_assertions(std::slice::from_ref(&assertion))
         });
         asserted.unwrap().wait().unwrap();
     }

@@ -20,10 +20,13 @@ fn details_in_the_order_of_the_keys() {
         .map(|one| one.value.names[0].text.as_str())
         .collect();
     assert_eq!(names, ["Room 1", "Ward 3", "Room 1"]);
-    assert_eq!(found[1].value.services[0].bindings, [first.clone()]);
+    assert_eq!(
+        found[1].value.services[0].bindings,
+        std::slice::from_ref(&first)
+    );
     assert_eq!(
         inquiry.service_detail(&[pulse]).unwrap()[0].bindings,
-        [first.clone()]
+        std::slice::from_ref(&first)
     );
     assert_eq!(
         inquiry.binding_detail(&[first.key.unwrap()]).unwrap(),

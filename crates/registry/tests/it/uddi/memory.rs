@@ -10,6 +10,7 @@ use chappe_registry::uddi::{
 use super::{Desk, binding, service};
 
 const SERVICES: usize = 2_000;
+const BUSINESSES: usize = 40;
 const LIMIT_BYTES: usize = 12_000;
 
 #[test]
@@ -18,7 +19,9 @@ fn a_service_of_138_triples_takes_12_kb() {
     let taxonomies: Vec<_> = (0..8)
         .map(|at| desk.tmodel("ada", &format!("t{at}")))
         .collect();
-    let business = desk.business("ada", "Ward 3");
+    let businesses: Vec<_> = (0..BUSINESSES)
+        .map(|at| desk.business("ada", &format!("Ward {at}")))
+        .collect();
     let before = desk.registry.statistics();
     for number in 0..SERVICES {
         let category = |at: usize| KeyedReference {
@@ -50,7 +53,10 @@ fn a_service_of_138_triples_takes_12_kb() {
             ))],
             bindings: vec![one],
             category_bag: (0..21).map(category).collect(),
-            ..service(business, &format!("Service number {number}"))
+            ..service(
+                businesses[number % BUSINESSES],
+                &format!("Service number {number}"),
+            )
         };
         desk.ask("ada", |ada| ada.save_service(&[full]))
             .unwrap()

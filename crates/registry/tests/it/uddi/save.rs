@@ -221,7 +221,10 @@ fn children_move_between_parents_of_one_publisher() {
         detail.value.services
     };
     assert!(services(&desk, from).is_empty());
-    assert_eq!(services(&desk, to)[0].bindings, [first.clone()]);
+    assert_eq!(
+        services(&desk, to)[0].bindings,
+        std::slice::from_ref(&first)
+    );
     let other = desk.service("ada", from, "Other");
     let mut again = first.clone();
     again.service_key = Some(other);
