@@ -144,6 +144,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::gsn::SYNC_WRAPPER,
         kinds::sqlite::WRAPPER,
         kinds::system::WRAPPER,
+        kinds::clock::WRAPPER,
         kinds::http::POLL,
         kinds::http::WEBHOOK,
         kinds::lines::TCP,

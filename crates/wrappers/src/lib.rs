@@ -30,7 +30,7 @@ pub use batch::{
 };
 pub use descriptor::{
     CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
-    WrapperFile, WrapperKeys, WrapperLimits,
+    TableStep, WrapperFile, WrapperKeys, WrapperLimits,
 };
 pub use exporter::{Delivered, Exporter, Refused, Written};
 pub use inputs::{INPUT_BYTES_MAX, Inputs};

@@ -40,6 +40,7 @@ mod report;
 mod sql;
 mod tree;
 mod types;
+mod wrappers;
 mod write;
 
 pub use export::{ExportError, export};

@@ -186,6 +186,12 @@ pub(crate) fn routes() -> Routes {
             OPERATE,
             sensors::delete,
         )
+        .post(
+            "/virtual-sensors/{name}/commands/{command}",
+            "call_virtual_sensor_command",
+            OPERATE,
+            sensors::command,
+        )
         .get("/links", "list_links", READ, links::list)
         .post("/links", "add_link", OPERATE, links::add)
         .get("/links/{name}", "get_link", READ, links::one)

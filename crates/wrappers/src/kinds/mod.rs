@@ -1,6 +1,7 @@
 //! The protocols, one module each.
 
 mod browse;
+pub(crate) mod clock;
 #[cfg(feature = "dds")]
 pub(crate) mod dds;
 pub(crate) mod dpws;
