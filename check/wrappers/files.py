@@ -35,7 +35,7 @@ class Log:
         self.folder = bench.work / self.name
         self.folder.mkdir(mode=0o755)
         self.path = self.folder / "app.log"
-        self.rotations, self.kills, self.mark = 0, 0, 0
+        self.rotations, self.kills = 0, 0
         bench.wrapper(self.name, f"""
 kind = "file"
 path = "{self.path}"
@@ -62,18 +62,11 @@ fields = [{{ name = "n", type = "integer" }}]
             pid = f"{self.path}.pid"
             options = f"    create\n    postrotate\n        kill -HUP $(cat {pid}) || true\n    endscript"
         else:
-            # Of a file of which no record was read, no copy is known: the node has to be in this one first.
-            newest = int((self.folder / "number").read_text())
-            until(20, f"{self.name} is read", lambda: self.newest() > self.mark)
-            self.mark = newest
             options = "    copytruncate\n    dateext\n    dateformat -%Y%m%d-%s"
+            # Two copies of one second would have one name.
             time.sleep(1.1)
         logrotate(self.folder, self.path, options)
         self.rotations += 1
-
-    def newest(self) -> int:
-        _, page = self.bench.node.ask("GET", f"/api/v1/streams/{self.name}/elements?newest=1")
-        return max((one["values"]["n"] for one in page["elements"]), default=0)
 
     def finish(self) -> None:
         self.writer.stop(signal.SIGKILL)

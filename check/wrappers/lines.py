@@ -1,7 +1,9 @@
 """`tcp` and `udp`: lines and datagrams that socat sends from the other end of the cable."""
 
+import subprocess
+
 from bench import HERE, THERE, Bench, Fed, judge, need
-from network import expect
+from network import expect, until
 
 PORTS = {"listen": 9001, "connect": 9002, "udp": 9003}
 
@@ -18,6 +20,8 @@ class Lines:
                "udp": f'listen = "{HERE}:{port}"'}[how]
         self.address = {"listen": f"TCP:{HERE}:{port}", "connect": f"TCP-LISTEN:{port},reuseaddr",
                         "udp": f"UDP-SENDTO:{HERE}:{port}"}[how]
+        if how == "connect":
+            bench.far.during_cut.append(self.vanish)
         bench.wrapper(self.name, f"""
 kind = "{self.kind}"
 {key}
@@ -35,8 +39,15 @@ fields = [{{ name = "n", type = "integer" }}]
         self.sender.kill()
         self.kills += 1
 
+    def vanish(self) -> None:
+        """Ends as a machine without power does: its kernel forgets the connection while the cable is cut."""
+        subprocess.run(self.bench.far.command("sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_orphan_retries"), check=True)
+        self.kill()
+
     def turn(self) -> None:
-        pass
+        """Waits until lines arrive again."""
+        before = self.bench.last(self.name)
+        until(30, f"lines arrive in {self.name} again", lambda: self.bench.last(self.name) > before)
 
     def finish(self) -> None:
         self.sender.finish()

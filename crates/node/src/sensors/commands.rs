@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::candidates::sensor_key;
 use crate::catalogue::{CatalogueError, Entry};
 use crate::clock;
-use crate::devices::stream_entity;
+use crate::producer::Producer;
 use crate::shared::App;
 
 /// A command of a virtual sensor.
@@ -95,7 +95,7 @@ pub(super) async fn open(
             command.name, descriptor.name
         );
         let source = sensor_key(&descriptor.name);
-        let entity = stream_entity(&name, &schema, &source, Some(&text));
+        let entity = Producer::new(&source).stream(&name, &schema, Some(&text));
         app.registrar.publish(vec![entity]).await;
         entries.push(entry);
     }

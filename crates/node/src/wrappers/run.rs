@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_links::DeadLetters;
+use chappe_stream::StoreError;
 use chappe_wrappers::{
     Batch, Condition, Notes, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
 };

@@ -2,7 +2,7 @@
 //!
 //! Each line carries the position of its element. A new start cuts off a line that a crash left
 //! incomplete, and reads from the last lines how far each stream was written, so no element is in the
-//! file twice.
+//! file twice, nor in a file and the one into which it was rotated.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +15,7 @@ use chappe_stream::{DescriptorError, Position, StreamElement, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::rotation::newest_rotated;
 use crate::{
     Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Part, Step, WrapperError, Written,
 };
@@ -184,38 +185,66 @@ impl Output {
         for directory in directories {
             File::open(directory)?.sync_all()?;
         }
-        let length = file.metadata()?.len();
-        let from = length.saturating_sub(TAIL_BYTES);
-        let mut tail = vec![0; usize::try_from(length - from).unwrap_or(0)];
-        file.read_exact_at(&mut tail, from)?;
-        let complete = match form {
-            Form::Json => tail
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1),
-            Form::Csv => csv_end(&tail, from > 0),
-        };
-        if complete == 0 && from > 0 {
+        let tail = Tail::read(&file, form)?;
+        if tail.complete == 0 && tail.from > 0 {
             let text = format!("the last {TAIL_BYTES} bytes have no line end");
             return Err(io::Error::other(text));
         }
-        if complete < tail.len() {
-            file.set_len(from + complete as u64)?;
+        if tail.complete < tail.bytes.len() {
+            file.set_len(tail.from + tail.complete as u64)?;
         }
-        let mut newest = BTreeMap::new();
-        let text = String::from_utf8_lossy(&tail[..complete]);
-        for line in text.lines() {
-            let position = match form {
-                Form::Json => json_position(line),
-                Form::Csv => csv_position(line).map(|at| (stream.to_owned(), at)),
-            };
-            newest.extend(position);
+        let mut newest = tail.newest(form, stream);
+        if newest.is_empty()
+            && let Some(rotated) = newest_rotated(path)?
+        {
+            // It may have been rotated before the host had stored how far it goes.
+            newest = Tail::read(&rotated, form)?.newest(form, stream);
         }
         let columns = match form {
             Form::Csv => header(&file)?,
             Form::Json => None,
         };
         Ok((Self { file, columns }, newest))
+    }
+}
+
+/// The last bytes of a file.
+struct Tail {
+    /// Where they begin.
+    from: u64,
+    bytes: Vec<u8>,
+    /// The end of the last complete line in them.
+    complete: usize,
+}
+
+impl Tail {
+    fn read(file: &File, form: Form) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let from = length.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, from)?;
+        let complete = match form {
+            Form::Json => bytes
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1),
+            Form::Csv => csv_end(&bytes, from > 0),
+        };
+        Ok(Self {
+            from,
+            bytes,
+            complete,
+        })
+    }
+
+    /// The newest element of each stream.
+    fn newest(&self, form: Form, stream: &str) -> BTreeMap<String, Position> {
+        let text = String::from_utf8_lossy(&self.bytes[..self.complete]);
+        let positions = text.lines().filter_map(|line| match form {
+            Form::Json => json_position(line),
+            Form::Csv => csv_position(line).map(|at| (stream.to_owned(), at)),
+        });
+        positions.collect()
     }
 }
 
@@ -478,6 +507,21 @@ mod tests {
                 "{third}"
             );
             assert!(!third.contains("\"number\":2"), "{third}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_rotated_before_the_cursor_is_stored_is_not_repeated() {
+        for form in [Form::Json, Form::Csv] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("out");
+            let mut first = exporter(&path, form);
+            first.resume().await.unwrap();
+            first.write(&batch("a", 1..=3)).await.unwrap();
+            fs::rename(&path, directory.path().join("out-20260101")).unwrap();
+            let newest = exporter(&path, form).resume().await.unwrap();
+            let read = newest.first().map(|(_, at)| at.sequence);
+            assert_eq!(read, Some(3), "{form:?}");
         }
     }
 

@@ -294,6 +294,13 @@ pub(super) fn first(path: &Path, oldest: bool) -> io::Result<Option<File>> {
     first.map(|member| File::open(&member.path)).transpose()
 }
 
+/// The file of the series that was written last, besides the current one.
+pub(super) fn newest_rotated(path: &Path) -> io::Result<Option<File>> {
+    let members = series(path)?;
+    let rotated = members.iter().rfind(|member| member.path != path);
+    rotated.map(|member| File::open(&member.path)).transpose()
+}
+
 /// The files of a series, oldest first: `NAME`, `NAME.1`, `NAME-20260101`, `STEM-20260101.EXTENSION`.
 fn series(path: &Path) -> io::Result<Vec<Member>> {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());

@@ -39,6 +39,12 @@ const COUNT_PERIOD: Duration = Duration::from_secs(1);
 const ORDERS_MAX: usize = 16;
 /// Time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Seconds without a byte after which the kernel asks a peer whether it is there, and between two questions; reason:
+/// a peer that lost its power says nothing, and is to be connected to again within half a minute.
+const PROBE_AFTER_S: u32 = 15;
+const PROBE_PERIOD_S: u32 = 5;
+/// Questions without an answer that end a connection.
+const PROBES: u32 = 3;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -337,6 +343,7 @@ async fn read(
 ) {
     let mut buffer = vec![0; 16 << 10];
     let mut splitter = Splitter::default();
+    probe(&stream);
     let mut lines = VecDeque::new();
     loop {
         let count = tokio::select! {
@@ -374,6 +381,16 @@ async fn read(
             silence.set(Some(Instant::now()));
         }
     }
+}
+
+/// Lets a connection end whose peer is gone: this end sends nothing from which it would learn that.
+fn probe(stream: &TcpStream) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    // A system without them keeps the connection.
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_AFTER_S);
+    let _ = setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_PERIOD_S);
+    let _ = setsockopt(stream, sockopt::TcpKeepCount, &PROBES);
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
 }
 
 /// Divides bytes into lines.
@@ -427,7 +444,6 @@ mod tests {
     use crate::tests::{open, wrapper_file};
     use chappe_stream::Value;
     use proptest::prelude::*;
-    use tokio::io::AsyncWriteExt as _;
 
     proptest! {
         /// However the bytes are divided, the lines are the same, and long ones are cut.
