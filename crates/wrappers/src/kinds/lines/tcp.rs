@@ -427,7 +427,6 @@ mod tests {
     use crate::tests::{open, wrapper_file};
     use chappe_stream::Value;
     use proptest::prelude::*;
-    use tokio::io::AsyncWriteExt as _;
 
     proptest! {
         /// However the bytes are divided, the lines are the same, and long ones are cut.
