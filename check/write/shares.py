@@ -14,7 +14,7 @@ CONFIGURATION = """
 segment_bytes = 4194304
 max_bytes = 134217728
 [registry]
-max_bytes = 16777216
+max_bytes = 67108864
 """
 
 
