@@ -23,7 +23,7 @@ pub(crate) use account::{
 };
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
-pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
+pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{
     Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
 };
@@ -137,10 +137,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
-    /// Convert descriptors of virtual sensors.
+    /// Call commands of virtual sensors, and convert their descriptors.
     #[command(
         subcommand,
-        after_help = "Example:\n  chappe sensor convert mean.xml > sensors/mean.toml"
+        after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor call yard set-period period='10 s'"
     )]
     Sensor(Sensor),
     /// Import descriptors of virtual sensors from GSN.

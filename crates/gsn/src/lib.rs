@@ -6,7 +6,9 @@
 //!
 //! The formats were learnt from a running server: what it sends, and what it accepts.
 //!
-//! Out of scope: sockets (`chappe-wrappers` has them), GSN's REST interface.
+//! [`rest`] reads and writes the documents of GSN's REST interface that its wrapper `remote-api` uses.
+//!
+//! Out of scope: sockets (`chappe-wrappers` and `chappe-node` have them), the other calls of the REST interface.
 
 #![forbid(unsafe_code)]
 
@@ -14,3 +16,4 @@ pub mod descriptor;
 pub mod exchange;
 pub mod kryo;
 pub mod mapping;
+pub mod rest;

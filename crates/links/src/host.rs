@@ -38,9 +38,10 @@ pub trait LinkHost: Send + Sync + 'static {
     /// The stream that has or had this name, if `reader` may read it.
     fn stream(&self, name: &str, reader: &Reader) -> Option<StreamLog>;
 
-    /// Whether `reader` may still read this stream. Asked at least once a second for what is read over a session,
-    /// by PUB or through a contact point, which ends when the answer is no.
-    fn may_read(&self, _name: &str, _reader: &Reader) -> bool {
+    /// Whether `name` still refers to the stream that was defined as `first`, and `reader` may still read it. Asked at
+    /// least once a second for what is read over a session, by PUB or through a contact point, which ends when the
+    /// answer is no. The removal of the stream ends them by itself.
+    fn may_read(&self, _name: &str, _first: &str, _reader: &Reader) -> bool {
         true
     }
 

@@ -146,6 +146,43 @@ function failure(error) {
   });
 }
 
+/** The choices of a source with a fallback, in order of preference. */
+function choices(one) {
+  const all = one.choices ?? [];
+  if (!all.length) return null;
+  const text = (choice) => {
+    const use = choice.is_used ? ', in use' : '';
+    const when = choice.delivered_at
+      ? `delivered ${moment(choice.delivered_at)}`
+      : 'has not delivered';
+    return `${choice.choice}: ${when}${use}`;
+  };
+  return h(
+    'ol',
+    null,
+    all.map((choice) => h('li', null, text(choice))),
+  );
+}
+
+/** The commands of a sensor with their arguments. */
+function commands(shown) {
+  const all = shown.commands ?? [];
+  if (!all.length) return null;
+  const argument = (one) => `${one.name} (${one.type}${one.required ? ', required' : ''})`;
+  const rows = all.map((one) => [
+    h('code', null, one.name),
+    one.fields.map(argument).join(', ') || '–',
+    h('a', { href: `#/streams/${encodeURIComponent(one.stream)}` }, one.stream),
+  ]);
+  return h(
+    'section',
+    null,
+    h('h2', null, 'Commands'),
+    table('Commands', ['command', 'arguments', 'calls'], rows),
+    h('p', { class: 'quiet' }, `chappe sensor call ${shown.name} COMMAND NAME=VALUE`),
+  );
+}
+
 function source(one) {
   const bound = one.bound ?? [];
   return h(
@@ -163,6 +200,7 @@ function source(one) {
           ]
         : ['the stream ', h('code', null, one.stream ?? '–')],
     ),
+    choices(one),
     bound.map((b) =>
       h(
         'p',
@@ -263,6 +301,7 @@ function openOne(root, name) {
           fields.length ? table('Output', ['field', 'type', 'unit', 'observes'], fields) : null,
         ),
       ),
+      commands(shown),
       h(
         'section',
         null,

@@ -610,6 +610,12 @@ impl Catalogue {
         entries.ready.get(known.first(name)?).cloned()
     }
 
+    /// The stream that was defined under this name, which it may share with no other.
+    pub(crate) fn defined_as(&self, first: &str) -> Option<Arc<Entry>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.ready.get(first).cloned()
+    }
+
     /// The names of renamed streams.
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names

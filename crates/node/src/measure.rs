@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use chappe_log::Health;
 
+use crate::completeness::Reader;
 use crate::metrics::{DropLabels, LostLabels, StateLabel, StreamLabel};
 use crate::shared::Shared;
 
@@ -48,6 +49,8 @@ pub(crate) fn measure(app: &Shared) {
     metrics.scrubbed.inner().store(scrubbed, Relaxed);
     measure_streams(app);
     let mut readers = crate::completeness::readers(app, None);
+    let left = |reader: &Reader| reader.seconds_left.unwrap_or(f64::INFINITY);
+    readers.sort_by(|a, b| left(a).total_cmp(&left(b)));
     for reader in &mut readers {
         // A time series goes on under the name with which it began.
         reader.stream = app.catalogue.names().resolve(&reader.stream);
@@ -64,9 +67,7 @@ pub(crate) fn measure(app: &Shared) {
         metrics.kad.measure(&node.report().borrow());
     }
     #[cfg(feature = "dds")]
-    if let Some(topics) = app.topics.get() {
-        crate::metrics::measure_topics(topics, &metrics.topics);
-    }
+    crate::metrics::measure_topics(&app.topics, &metrics.topics);
 }
 
 fn measure_streams(app: &Shared) {

@@ -42,7 +42,9 @@ pub enum Change {
 pub enum FeedItem {
     /// A change with its revision.
     Change {
-        /// Position of the change; subscribe from this plus one to continue after it.
+        /// Position up to which the subscriber has read; subscribe from this plus one to continue
+        /// after it. The changes of one batch have one position: before the last of them this is
+        /// the position before, so a subscriber that continues there reads the batch again.
         revision: u64,
         /// The change.
         change: Change,
@@ -114,28 +116,28 @@ impl Feed {
         state.complete_from = state.last + 1;
     }
 
-    pub(crate) fn push(&self, revision: u64, entry: Entry) {
+    /// Adds the changes of `revision`; none if it changed nothing visible to any subscriber.
+    pub(crate) fn push(&self, revision: u64, entries: Vec<Entry>) {
         let wakers = {
             let mut state = self.lock();
             state.last = state.last.max(revision);
-            if state.entries.len() >= FEED_CAPACITY
-                && let Some((oldest, _)) = state.entries.pop_front()
-            {
-                state.complete_from = oldest + 1;
-                state.forgotten += 1;
+            if entries.is_empty() {
+                return;
             }
-            state.entries.push_back((revision, entry));
+            for entry in entries {
+                if state.entries.len() >= FEED_CAPACITY
+                    && let Some((oldest, _)) = state.entries.pop_front()
+                {
+                    state.complete_from = oldest + 1;
+                    state.forgotten += 1;
+                }
+                state.entries.push_back((revision, entry));
+            }
             std::mem::take(&mut state.wakers)
         };
         for waker in wakers.into_values() {
             waker.wake();
         }
-    }
-
-    /// Records that `revision` changed nothing visible to any subscriber.
-    pub(crate) fn skip_revision(&self, revision: u64) {
-        let mut state = self.lock();
-        state.last = state.last.max(revision);
     }
 
     pub(crate) fn last(&self) -> u64 {
@@ -146,14 +148,30 @@ impl Feed {
         self.lock().forgotten
     }
 
-    pub(crate) fn subscribe(&self, from: u64, principal: Principal) -> Subscription {
+    /// Wakes all subscribers that wait: a change may be due.
+    pub(crate) fn wake(&self) {
+        let wakers = std::mem::take(&mut self.lock().wakers);
+        for waker in wakers.into_values() {
+            waker.wake();
+        }
+    }
+
+    /// A subscription that calls `before_reading` first: it makes changes that are due.
+    pub(crate) fn subscribe(
+        &self,
+        from: u64,
+        principal: Principal,
+        before_reading: Arc<dyn Fn() + Send + Sync>,
+    ) -> Subscription {
         let mut state = self.lock();
         state.subscriptions += 1;
         Subscription {
             feed: self.clone(),
             id: state.subscriptions,
             next: from,
+            delivered: 0,
             principal,
+            before_reading,
         }
     }
 }
@@ -164,12 +182,16 @@ pub struct Subscription {
     feed: Feed,
     id: u64,
     next: u64,
+    /// How many changes of revision `next` were read already.
+    delivered: usize,
     principal: Principal,
+    before_reading: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Subscription {
     /// The next item, if one is available.
     pub fn try_next(&mut self) -> Option<FeedItem> {
+        (self.before_reading)();
         let feed = self.feed.clone();
         let state = feed.lock();
         self.next_item(&state)
@@ -178,6 +200,7 @@ impl Subscription {
     fn next_item(&mut self, state: &State) -> Option<FeedItem> {
         if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
             self.next = state.last + 1;
+            self.delivered = 0;
             return Some(FeedItem::Resync {
                 revision: self.next,
             });
@@ -185,21 +208,31 @@ impl Subscription {
         let start = state
             .entries
             .partition_point(|(revision, _)| *revision < self.next);
-        for (revision, entry) in state.entries.range(start..) {
-            self.next = revision + 1;
+        let start = (start + self.delivered).min(state.entries.len());
+        let mut entries = state.entries.range(start..).peekable();
+        while let Some((revision, entry)) = entries.next() {
+            let revision = *revision;
+            let is_last = entries.peek().is_none_or(|(next, _)| *next != revision);
+            if is_last {
+                (self.next, self.delivered) = (revision + 1, 0);
+            } else if self.next == revision {
+                self.delivered += 1;
+            } else {
+                (self.next, self.delivered) = (revision, 1);
+            }
             if let Some(change) = entry.seen_by(&self.principal) {
-                return Some(FeedItem::Change {
-                    revision: *revision,
-                    change,
-                });
+                let revision = if is_last { revision } else { revision - 1 };
+                return Some(FeedItem::Change { revision, change });
             }
         }
         self.next = self.next.max(state.last + 1);
+        self.delivered = 0;
         None
     }
 
     /// The next item; if none is available, the task is woken by the next change.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
+        (self.before_reading)();
         let feed = self.feed.clone();
         let mut state = feed.lock();
         match self.next_item(&state) {
@@ -209,6 +242,9 @@ impl Subscription {
                 if !known.is_some_and(|known| known.will_wake(context.waker())) {
                     state.wakers.insert(self.id, context.waker().clone());
                 }
+                drop(state);
+                // A change that came due before the waker was known wakes it now.
+                (self.before_reading)();
                 Poll::Pending
             }
         }

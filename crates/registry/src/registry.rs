@@ -4,11 +4,12 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 
 use chappe_identity::Principal;
 
@@ -16,8 +17,8 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
-use crate::limits::{Interrupt, SparqlError, SparqlLimits};
-use crate::record::Record;
+use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::record::{Record, Step};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
@@ -33,8 +34,14 @@ const COMPACT_FACTOR: u64 = 4;
 /// ... and at least this many records since the last snapshot: a small registry may keep its
 /// history.
 const COMPACT_FLOOR: u64 = 4_096;
-/// Size of one batch of a snapshot in bytes.
-const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
+/// ... or when so many times their bytes were appended to it, and at least this many.
+const COMPACT_FLOOR_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum size of a batch of changes as a record; reason: it is held in memory several times.
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Size of one batch of a snapshot in bytes; changes wait while a batch is appended.
+const SNAPSHOT_BATCH_BYTES: usize = 256 * 1024;
+/// Number of records in one batch of a snapshot; each is a change in flight.
+const SNAPSHOT_BATCH_RECORDS: usize = 512;
 
 /// The semantic registry. Clones share it.
 #[derive(Clone)]
@@ -47,6 +54,28 @@ struct Inner {
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
     feed: Feed,
+    /// Held by the snapshot that is being written.
+    compacting: Mutex<()>,
+    /// Bytes of the entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, usize>>,
+    /// Changes in flight that nobody waits for.
+    dropped: Arc<Dropped>,
+}
+
+/// Changes whose publications were dropped before they resolved. Their receipts are polled by the
+/// next reader once the journal has something to say: a waker may not take the writer's lock.
+#[derive(Default)]
+struct Dropped {
+    receipts: Mutex<Vec<(u64, Receipt)>>,
+    is_due: AtomicBool,
+    feed: Feed,
+}
+
+impl Wake for Dropped {
+    fn wake(self: Arc<Self>) {
+        self.is_due.store(true, Ordering::Release);
+        self.feed.wake();
+    }
 }
 
 struct Writer {
@@ -56,8 +85,12 @@ struct Writer {
     applied: u64,
     /// Changes with a position that are not yet in memory, in order.
     pending: VecDeque<(u64, Record)>,
+    /// Memory with all pending changes, as long as transactions need it.
+    ahead: Option<Arc<State>>,
     /// Records in the journal since the newest snapshot started.
     since_snapshot: u64,
+    /// Bytes appended to it since then by this registry.
+    bytes_since_snapshot: usize,
     stopped: Option<String>,
 }
 
@@ -70,6 +103,8 @@ pub struct Statistics {
     pub triples: usize,
     /// Distinct terms.
     pub terms: usize,
+    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
+    pub bytes: usize,
     /// Distinct access rules.
     pub access_groups: usize,
     /// Bytes of the indexes and the dictionary, computed from their capacities.
@@ -90,6 +125,7 @@ impl Registry {
     /// skipped.
     pub fn open(journal: impl Journal) -> Result<Self, Error> {
         let start = journal.snapshot();
+        let feed = Feed::default();
         let inner = Inner {
             journal: Box::new(journal),
             state: RwLock::new(Arc::new(State::new())),
@@ -97,10 +133,18 @@ impl Registry {
                 assigned: start.saturating_sub(1),
                 applied: start.saturating_sub(1),
                 pending: VecDeque::new(),
+                ahead: None,
                 since_snapshot: 0,
+                bytes_since_snapshot: 0,
                 stopped: None,
             }),
-            feed: Feed::default(),
+            feed: feed.clone(),
+            compacting: Mutex::default(),
+            in_flight: Mutex::default(),
+            dropped: Arc::new(Dropped {
+                feed,
+                ..Dropped::default()
+            }),
         };
         inner.feed.start_after(start.saturating_sub(1));
         let registry = Self {
@@ -113,25 +157,39 @@ impl Registry {
     /// Publishes `entity`, replacing the one with the same key.
     ///
     /// Once the publication resolves, the entity is visible and durable. Dropping the publication
-    /// does not cancel it.
+    /// does not cancel it: readers see the entity once it is durable.
     ///
     /// # Errors
     /// [`Error::InvalidEntity`], [`Error::NotOwner`] if the key belongs to another owner,
     /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are in flight, or the
     /// journal's error.
     pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
+        self.publish_within(entity, &Room::default())
+    }
+
+    /// Publishes `entity` as [`Registry::publish`] does, if there is room for it.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if the entities would have more bytes than `room` allows; those of
+    /// [`Registry::publish`].
+    pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
-        let mut writer = self.inner.writer();
-        if let Some(owner) = self.inner.owner_of(&writer, &entity.key)
-            && owner != entity.owner
-        {
-            return Err(Error::NotOwner {
-                key: entity.key,
-                owner,
-            });
-        }
-        self.inner.snapshot_of_memory().admits(&entity)?;
-        self.append(&mut writer, Record::Publish(entity))
+        let mut taken = None;
+        let mut publication = self.append(Record::Publish(entity), |inner, writer, record| {
+            taken = None;
+            for entity in record.published() {
+                let owner = inner.owner_of(writer, &entity.key);
+                if let Some(owner) = owner.filter(|owner| *owner != entity.owner) {
+                    let key = entity.key.clone();
+                    return Err(Error::NotOwner { key, owner });
+                }
+                inner.snapshot_of_memory().admits(entity)?;
+                taken = Some(inner.take_room(entity, room)?);
+            }
+            Ok(())
+        })?;
+        publication._taken = taken;
+        Ok(publication)
     }
 
     /// Removes the entity `key` with all its triples.
@@ -140,54 +198,86 @@ impl Registry {
     /// [`Error::Unknown`] if no entity has this key, [`Error::Busy`] while too many changes are in
     /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
-        let mut writer = self.inner.writer();
-        if self.inner.owner_of(&writer, key).is_none() {
-            return Err(Error::Unknown(key.to_owned()));
-        }
-        self.append(&mut writer, Record::Remove(key.to_owned()))
+        let record = Record::Remove(key.to_owned());
+        self.append(record, |inner, writer, _| {
+            let owner = inner.owner_of(writer, key);
+            owner
+                .map(|_| ())
+                .ok_or_else(|| Error::Unknown(key.to_owned()))
+        })
     }
 
-    fn append(&self, writer: &mut Writer, record: Record) -> Result<Publication, Error> {
-        if let Some(reason) = &writer.stopped {
-            return Err(Error::Stopped(reason.clone()));
-        }
-        if writer.pending.len() >= MAX_PENDING {
-            return Err(Error::Busy { value: MAX_PENDING });
-        }
-        let bytes = record.encode().map_err(JournalError::Failed)?;
+    /// Applies several changes at once: all of them become visible and durable, or none.
+    ///
+    /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
+    /// and a value. It is called again when another writer of the journal was faster. Without
+    /// changes there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
+    /// [`Registry::publish`].
+    pub(crate) fn transact<T, E: From<Error>>(
+        &self,
+        mut plan: impl FnMut(&State) -> Result<(Vec<Step>, T), E>,
+    ) -> Result<(Option<Publication>, T), E> {
+        let mut writer = self.inner.writer();
         for _ in 0..MAX_ATTEMPTS {
-            match self
-                .inner
-                .journal
-                .append_if(writer.assigned, vec![bytes.clone()])
-            {
-                Ok(receipt) => {
-                    writer.assigned += 1;
-                    writer.pending.push_back((writer.assigned, record));
-                    return Ok(Publication {
-                        position: writer.assigned,
-                        receipt,
-                        inner: Arc::clone(&self.inner),
-                    });
-                }
-                Err(JournalError::Moved { last }) => {
-                    writer.pending.retain(|(position, _)| *position <= last);
-                    self.inner.catch_up(writer)?;
-                }
-                Err(error) => return Err(self.inner.failed(writer, writer.assigned + 1, error)),
+            self.inner.check_room(&writer)?;
+            if self.inner.journal.last() > writer.assigned {
+                self.inner.catch_up(&mut writer)?;
+            }
+            let ahead = self.inner.ahead(&mut writer);
+            let (steps, value) = plan(&ahead)?;
+            if steps.is_empty() {
+                return Ok((None, value));
+            }
+            let record = Record::Batch(steps);
+            for entity in record.published() {
+                entity.validate()?;
+            }
+            ahead.admits_all(record.published())?;
+            drop(ahead);
+            let bytes = record
+                .encode()
+                .map_err(|error| E::from(JournalError::Failed(error).into()))?;
+            if bytes.len() > MAX_BATCH_BYTES {
+                let (bytes, limit) = (bytes.len(), MAX_BATCH_BYTES);
+                return Err(Error::TooLarge { bytes, limit }.into());
+            }
+            match self.inner.try_append(&mut writer, record, bytes)? {
+                Ok(publication) => return Ok((Some(publication), value)),
+                Err(_moved) => {}
             }
         }
-        Err(JournalError::Moved {
-            last: writer.assigned,
+        let last = writer.assigned;
+        Err(Error::from(JournalError::Moved { last }).into())
+    }
+
+    /// Appends a record that passes `check`. It is checked again when another writer of the
+    /// journal was faster: that one may have taken the key or the last room.
+    fn append(
+        &self,
+        mut record: Record,
+        mut check: impl FnMut(&Arc<Inner>, &Writer, &Record) -> Result<(), Error>,
+    ) -> Result<Publication, Error> {
+        let bytes = record.encode().map_err(JournalError::Failed)?;
+        let mut writer = self.inner.writer();
+        for _ in 0..MAX_ATTEMPTS {
+            check(&self.inner, &writer, &record)?;
+            self.inner.check_room(&writer)?;
+            match self.inner.try_append(&mut writer, record, bytes.clone())? {
+                Ok(publication) => return Ok(publication),
+                Err(moved) => record = moved,
+            }
         }
-        .into())
+        let last = writer.assigned;
+        Err(JournalError::Moved { last }.into())
     }
 
     /// The entity `key`, if `principal` may see it.
     #[must_use]
     pub fn get(&self, key: &str, principal: &Principal) -> Option<Entity> {
-        self.inner
-            .snapshot_of_memory()
+        self.snapshot()
             .get(key)
             .filter(|entity| entity.access.allows(&entity.owner, principal))
     }
@@ -195,14 +285,14 @@ impl Registry {
     /// Finds entities by their fields.
     #[must_use]
     pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.inner.snapshot_of_memory(), search, principal)
+        crate::search::run(&self.snapshot(), search, principal)
     }
 
     /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
     /// `search` names one.
     #[must_use]
     pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.inner.snapshot_of_memory(), search, principal)
+        crate::search::keys(&self.snapshot(), search, principal)
     }
 
     /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
@@ -232,20 +322,34 @@ impl Registry {
         limits: &SparqlLimits,
         interrupt: &Interrupt,
     ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.inner.snapshot_of_memory();
+        let state = self.snapshot();
         crate::sparql::run(&state, query, principal, limits, interrupt)
+    }
+
+    /// Memory as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<State> {
+        self.inner.apply_dropped();
+        self.inner.snapshot_of_memory()
     }
 
     /// Changes from `from_revision` on, as far as `principal` may see them. Pass `revision() + 1`
     /// for future changes only.
     #[must_use]
     pub fn subscribe(&self, from_revision: u64, principal: Principal) -> Subscription {
-        self.inner.feed.subscribe(from_revision, principal)
+        let inner = Arc::downgrade(&self.inner);
+        let before_reading = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.apply_dropped();
+            }
+        };
+        let feed = &self.inner.feed;
+        feed.subscribe(from_revision, principal, Arc::new(before_reading))
     }
 
     /// Position of the last change in memory.
     #[must_use]
     pub fn revision(&self) -> u64 {
+        self.inner.apply_dropped();
         self.inner.feed.last()
     }
 
@@ -260,53 +364,70 @@ impl Registry {
     /// Whether the journal has grown far beyond the existing entities.
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
-        let since = self.inner.writer().since_snapshot;
-        let living = self.inner.snapshot_of_memory().len() as u64;
-        since >= COMPACT_FLOOR.max(living.saturating_mul(COMPACT_FACTOR))
+        let (since, bytes) = {
+            let writer = self.inner.writer();
+            (writer.since_snapshot, writer.bytes_since_snapshot)
+        };
+        let state = self.inner.snapshot_of_memory();
+        let records = COMPACT_FACTOR.saturating_mul(state.len() as u64);
+        let most = state.bytes().saturating_mul(COMPACT_FACTOR as usize);
+        since >= COMPACT_FLOOR.max(records) || bytes >= COMPACT_FLOOR_BYTES.max(most)
     }
 
-    /// Writes a snapshot into the journal, which may then remove earlier records. Changes wait
-    /// meanwhile; reading still works. Call it on a thread that may block when
-    /// [`Registry::needs_compaction`] is true.
+    /// Writes a snapshot into the journal, which may then remove earlier records. Other changes
+    /// are made meanwhile: the snapshot starts before them, and leaves out the entities that they
+    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
     pub fn compact(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        let mut writer = inner.writer();
-        inner.drain(&mut writer)?;
-        let first = writer.assigned + 1;
-        let state = inner.snapshot_of_memory();
+        let compacting = inner.compacting.lock();
+        let _compacting = compacting.unwrap_or_else(PoisonError::into_inner);
+        let (state, first) = {
+            let writer = inner.writer();
+            if let Some(reason) = &writer.stopped {
+                return Err(Error::Stopped(reason.clone()));
+            }
+            (inner.snapshot_of_memory(), writer.applied + 1)
+        };
         let mut batch = Vec::new();
         let mut bytes = 0;
         for entity in state.entities() {
-            let record = Record::Keep(entity)
-                .encode()
-                .map_err(JournalError::Failed)?;
+            let key = entity.key.clone();
+            let record = Record::Keep(entity);
+            let record = record.encode().map_err(JournalError::Failed)?;
             bytes += record.len();
-            batch.push(record);
-            if bytes >= SNAPSHOT_BATCH_BYTES {
-                inner.keep(&mut writer, std::mem::take(&mut batch))?;
+            batch.push((key, record));
+            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
+                inner.keep(&state, &std::mem::take(&mut batch))?;
                 bytes = 0;
             }
         }
-        if !batch.is_empty() {
-            inner.keep(&mut writer, batch)?;
-        }
+        inner.keep(&state, &batch)?;
         inner.journal.set_snapshot(first)?;
-        writer.since_snapshot = writer.assigned + 1 - first;
+        let mut writer = inner.writer();
+        writer.since_snapshot = (writer.assigned + 1).saturating_sub(first);
+        writer.bytes_since_snapshot = 0;
         Ok(())
+    }
+
+    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
+    #[must_use]
+    pub fn bytes_of(&self, owner: &str) -> usize {
+        self.inner.snapshot_of_memory().bytes_of(owner)
     }
 
     /// Sizes and counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
+        let state = self.snapshot();
         let records_since_snapshot = self.inner.writer().since_snapshot;
-        let state = self.inner.snapshot_of_memory();
         Statistics {
             entities: state.len(),
             triples: state.triples(),
             terms: state.terms(),
+            bytes: state.bytes(),
             access_groups: state.access_groups(),
             memory_bytes: state.memory_bytes(),
             revision: self.inner.feed.last(),
@@ -324,25 +445,187 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// Room for an entity in flight; dropping it frees the room, which the entity in memory takes from then on.
+struct Taken {
+    inner: Arc<Inner>,
+    owner: String,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut in_flight = self.inner.in_flight();
+        if let Some(bytes) = in_flight.get_mut(&self.owner) {
+            *bytes -= self.bytes;
+            if *bytes == 0 {
+                in_flight.remove(&self.owner);
+            }
+        }
+    }
+}
+
 impl Inner {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the room for an entity, as long as it is in flight.
+    fn take_room(self: &Arc<Self>, entity: &Entity, room: &Room) -> Result<Taken, Error> {
+        let bytes = entity.counted_bytes();
+        let state = self.snapshot_of_memory();
+        let replaced = state.bytes_at(&entity.key);
+        let mut in_flight = self.in_flight();
+        let all = in_flight.values().sum::<usize>();
+        let own = in_flight.get(&entity.owner).copied().unwrap_or_default();
+        let check = |whose: String, used: usize, limit, is_owners| {
+            let bytes = used.saturating_sub(replaced) + bytes;
+            // An entity may always become smaller.
+            match bytes > limit && bytes > used {
+                true => Err(Error::NoRoom {
+                    whose,
+                    bytes,
+                    limit,
+                    is_owners,
+                }),
+                false => Ok(()),
+            }
+        };
+        let owner = &entity.owner;
+        let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
+        check(
+            format!("the entities of {owner:?}"),
+            own,
+            room.owner_bytes,
+            true,
+        )?;
+        check("all entities".to_owned(), all, room.total_bytes, false)?;
+        *in_flight.entry(owner.clone()).or_default() += bytes;
+        drop(in_flight);
+        Ok(Taken {
+            inner: Arc::clone(self),
+            owner: owner.clone(),
+            bytes,
+        })
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the receipt of a dropped publication.
+    fn adopt(&self, position: u64, receipt: Receipt) {
+        let receipts = self.dropped.receipts.lock();
+        let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
+        receipts.push((position, receipt));
+        drop(receipts);
+        self.dropped.is_due.store(true, Ordering::Release);
+        self.apply_dropped();
+    }
+
+    /// Applies those changes nobody waits for that the journal has acknowledged.
+    fn apply_dropped(&self) {
+        if !self.dropped.is_due.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(&self.dropped));
+        let mut context = Context::from_waker(&waker);
+        let mut done = Vec::new();
+        let receipts = self.dropped.receipts.lock();
+        let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
+        receipts.retain_mut(
+            |(position, receipt)| match Pin::new(receipt).poll(&mut context) {
+                Poll::Ready(outcome) => {
+                    done.push((*position, outcome));
+                    false
+                }
+                Poll::Pending => true,
+            },
+        );
+        drop(receipts);
+        for (position, outcome) in done {
+            // A failure has stopped the writer, or the change was refused: nobody asked.
+            let _ = self.resolve(position, outcome);
+        }
+    }
+
+    /// Makes a change visible, or takes it back.
+    fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
+        match outcome {
+            Ok(()) => self.apply_through(position).map(|()| position),
+            Err(error) => Err(self.failed(&mut self.writer(), position, error)),
+        }
     }
 
     fn snapshot_of_memory(&self) -> Arc<State> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Refuses changes after a failure of the journal, and while too many are in flight.
+    fn check_room(&self, writer: &Writer) -> Result<(), Error> {
+        if let Some(reason) = &writer.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        if writer.pending.len() >= MAX_PENDING {
+            return Err(Error::Busy { value: MAX_PENDING });
+        }
+        Ok(())
+    }
+
+    /// Appends a record; gives it back, with memory up to date, if another writer was faster.
+    fn try_append(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        record: Record,
+        bytes: Vec<u8>,
+    ) -> Result<Result<Publication, Record>, Error> {
+        let length = bytes.len();
+        match self.journal.append_if(writer.assigned, vec![bytes]) {
+            Ok(receipt) => {
+                writer.assigned += 1;
+                writer.bytes_since_snapshot += length;
+                if let Some(ahead) = &mut writer.ahead {
+                    record.clone().apply_to(Arc::make_mut(ahead));
+                }
+                writer.pending.push_back((writer.assigned, record));
+                Ok(Ok(Publication {
+                    position: writer.assigned,
+                    receipt: Some(receipt),
+                    inner: Arc::clone(self),
+                    _taken: None,
+                }))
+            }
+            Err(JournalError::Moved { last }) => {
+                self.moved(writer, last)?;
+                Ok(Err(record))
+            }
+            Err(error) => Err(self.failed(writer, writer.assigned + 1, error)),
+        }
+    }
+
+    /// Memory with all pending changes.
+    fn ahead(&self, writer: &mut Writer) -> Arc<State> {
+        if writer.pending.is_empty() {
+            writer.ahead = None;
+            return self.snapshot_of_memory();
+        }
+        if writer.ahead.is_none() {
+            let mut state = State::clone(&self.snapshot_of_memory());
+            for (_, record) in &writer.pending {
+                record.clone().apply_to(&mut state);
+            }
+            writer.ahead = Some(Arc::new(state));
+        }
+        writer.ahead.clone().unwrap_or_default()
+    }
+
     /// The owner of `key` once all pending changes are applied.
     fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
-        for (_, record) in writer.pending.iter().rev() {
-            match record {
-                Record::Publish(entity) | Record::Keep(entity) if entity.key == key => {
-                    return Some(entity.owner.clone());
-                }
-                Record::Remove(removed) if removed == key => return None,
-                _ => {}
-            }
+        let pending = writer.pending.iter().rev();
+        let mut effects = pending.filter_map(|(_, record)| record.effect_on(key));
+        if let Some(effect) = effects.next() {
+            return effect.map(|entity| entity.owner.clone());
         }
         self.snapshot_of_memory()
             .rule_of(key)
@@ -350,40 +633,13 @@ impl Inner {
     }
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
-        let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let state = Arc::make_mut(&mut guard);
-        let keep = matches!(record, Record::Keep(_));
-        let key = match &record {
-            Record::Publish(entity) | Record::Keep(entity) => entity.key.clone(),
-            Record::Remove(key) => key.clone(),
+        let entries = if matches!(&record, Record::Batch(steps) if steps.is_empty()) {
+            Vec::new()
+        } else {
+            let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            record.apply_to(Arc::make_mut(&mut guard))
         };
-        let before = state.rule_of(&key);
-        let (kind, after) = match record {
-            Record::Publish(entity) | Record::Keep(entity) => {
-                state.insert(&entity);
-                (Some(entity.kind), Some((entity.owner, entity.access)))
-            }
-            Record::Remove(_) => {
-                state.remove(&key);
-                (before.as_ref().map(|(_, _, kind)| *kind), None)
-            }
-        };
-        drop(guard);
-        match kind {
-            Some(kind) if !keep => {
-                let before = before.map(|(owner, access, _)| (owner, access));
-                self.feed.push(
-                    position,
-                    Entry {
-                        key,
-                        kind,
-                        before,
-                        after,
-                    },
-                );
-            }
-            _ => self.feed.skip_revision(position),
-        }
+        self.feed.push(position, entries);
         writer.applied = position;
         writer.since_snapshot += 1;
     }
@@ -397,6 +653,9 @@ impl Inner {
                 break;
             }
             self.apply(&mut writer, next, record);
+        }
+        if writer.pending.is_empty() {
+            writer.ahead = None;
         }
         if writer.applied < position {
             self.catch_up(&mut writer)?;
@@ -422,6 +681,7 @@ impl Inner {
             }
         }
         let applied = writer.applied;
+        writer.ahead = None;
         writer.pending.retain(|(position, _)| *position > applied);
         let pending = writer.pending.back().map_or(0, |(position, _)| *position);
         writer.assigned = applied.max(pending);
@@ -431,6 +691,7 @@ impl Inner {
     /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
         writer.pending.retain(|(pending, _)| *pending < position);
+        writer.ahead = None;
         writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
         if let JournalError::Failed(reason) = &error {
             writer.stopped = Some(reason.clone());
@@ -438,40 +699,110 @@ impl Inner {
         error.into()
     }
 
-    /// Waits until no change is in flight.
-    fn drain(&self, writer: &mut Writer) -> Result<(), Error> {
-        if let Some(reason) = &writer.stopped {
-            return Err(Error::Stopped(reason.clone()));
+    /// Appends those entities of a batch that are as they were in `state`; later changes of the
+    /// others are in the journal, after the start of the snapshot. Waits for the journal without
+    /// keeping other changes waiting.
+    fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut writer = self.writer();
+            if let Some(reason) = &writer.stopped {
+                return Err(Error::Stopped(reason.clone()));
+            }
+            let now = self.snapshot_of_memory();
+            let pending = writer.pending.iter();
+            let changing: HashSet<&str> = pending.flat_map(|(_, record)| record.keys()).collect();
+            let kept = batch.iter().filter(|(key, _)| {
+                !changing.contains(key.as_str()) && now.is_unchanged(state, key)
+            });
+            let records: Vec<Vec<u8>> = kept.map(|(_, record)| record.clone()).collect();
+            let count = records.len();
+            if count == 0 {
+                return Ok(());
+            }
+            let first = writer.assigned + 1;
+            match self.journal.append_if(writer.assigned, records) {
+                Ok(receipt) => {
+                    for _ in 0..count {
+                        writer.assigned += 1;
+                        // Memory has them already.
+                        let position = writer.assigned;
+                        writer
+                            .pending
+                            .push_back((position, Record::Batch(Vec::new())));
+                    }
+                    let last = writer.assigned;
+                    drop(writer);
+                    return match receipt.wait() {
+                        Ok(()) => self.apply_through(last),
+                        Err(error) => Err(self.failed(&mut self.writer(), first, error)),
+                    };
+                }
+                Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
+                Err(error) => return Err(self.failed(&mut writer, first, error)),
+            }
         }
-        self.catch_up(writer)?;
-        if writer.pending.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Busy { value: 0 })
-        }
+        let last = self.journal.last();
+        Err(JournalError::Moved { last }.into())
     }
 
-    fn keep(&self, writer: &mut Writer, batch: Vec<Vec<u8>>) -> Result<(), Error> {
-        let count = batch.len() as u64;
-        let receipt = self.journal.append_if(writer.assigned, batch)?;
-        if let Err(error) = receipt.wait() {
-            let position = writer.assigned + 1;
-            return Err(self.failed(writer, position, error));
-        }
-        writer.assigned += count;
-        writer.applied = writer.assigned;
-        writer.since_snapshot += count;
-        self.feed.skip_revision(writer.assigned);
-        Ok(())
+    /// Reads what another writer has appended.
+    fn moved(&self, writer: &mut Writer, last: u64) -> Result<(), Error> {
+        writer.pending.retain(|(position, _)| *position <= last);
+        self.catch_up(writer)
     }
+}
+
+impl Record {
+    /// Changes the state; returns the entries of the change feed.
+    fn apply_to(self, state: &mut State) -> Vec<Entry> {
+        match self {
+            Self::Publish(entity) => vec![publish_in(state, entity)],
+            Self::Keep(entity) => {
+                state.insert(&entity);
+                Vec::new()
+            }
+            Self::Remove(key) => remove_in(state, key).into_iter().collect(),
+            Self::Batch(steps) => {
+                let entries = steps.into_iter().filter_map(|step| match step {
+                    Step::Publish(entity) => Some(publish_in(state, entity)),
+                    Step::Remove(key) => remove_in(state, key),
+                });
+                entries.collect()
+            }
+        }
+    }
+}
+
+fn publish_in(state: &mut State, entity: Entity) -> Entry {
+    let before = state.rule_of(&entity.key);
+    state.insert(&entity);
+    Entry {
+        key: entity.key,
+        kind: entity.kind,
+        before: before.map(|(owner, access, _)| (owner, access)),
+        after: Some((entity.owner, entity.access)),
+    }
+}
+
+fn remove_in(state: &mut State, key: String) -> Option<Entry> {
+    let (owner, access, kind) = state.rule_of(&key)?;
+    state.remove(&key);
+    Some(Entry {
+        key,
+        kind,
+        before: Some((owner, access)),
+        after: None,
+    })
 }
 
 /// A change in flight. Resolves with its revision once it is durable and visible.
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
-    receipt: Receipt,
+    /// Absent once it has resolved.
+    receipt: Option<Receipt>,
     inner: Arc<Inner>,
+    _taken: Option<Taken>,
 }
 
 impl Publication {
@@ -494,14 +825,23 @@ impl Future for Publication {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Poll::Ready(done) = Pin::new(&mut self.receipt).poll(context) else {
+        let position = self.position;
+        let Some(receipt) = &mut self.receipt else {
+            return Poll::Ready(Ok(position));
+        };
+        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else {
             return Poll::Pending;
         };
-        let position = self.position;
-        Poll::Ready(match done {
-            Ok(()) => self.inner.apply_through(position).map(|()| position),
-            Err(error) => Err(self.inner.failed(&mut self.inner.writer(), position, error)),
-        })
+        self.receipt = None;
+        Poll::Ready(self.inner.resolve(position, outcome))
+    }
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            self.inner.adopt(self.position, receipt);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod compiled;
 pub mod descriptor;
 mod element;
 mod exact;
+mod fallback;
 pub mod lines;
 mod name;
 mod plan;
@@ -38,6 +39,7 @@ pub use codec::{
 };
 pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
 pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElement, Value};
+pub use fallback::{Fallback, Sighting};
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};
 pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};

@@ -86,6 +86,8 @@ pub(crate) struct StatementMachine {
 #[derive(Debug)]
 struct SourceState {
     bound: BTreeMap<Arc<str>, BoundSchema>,
+    /// The choice to which its streams belong.
+    choice: usize,
     /// The union of the fields of the bound streams.
     schema: StreamSchema,
     parts: Parts,
@@ -137,6 +139,7 @@ impl StatementMachine {
             let keys = source.per.as_ref().map(|per| per.keys);
             SourceState {
                 bound: BTreeMap::new(),
+                choice: 0,
                 schema: StreamSchema::default(),
                 parts: Parts::new(shape, keys, limits.window),
                 key: KeyColumn::None,
@@ -221,6 +224,11 @@ impl StatementMachine {
         self.has_single_stream
     }
 
+    /// Continues its rate after results of an earlier run.
+    pub(crate) fn continue_after(&mut self, last: Timestamp) {
+        self.last_results = Some(last);
+    }
+
     /// The plan of its statement; `None` while it does not run.
     pub(crate) fn plan(&self) -> Option<&QueryPlan> {
         self.query.as_ref().map(PlannedQuery::plan)
@@ -294,9 +302,10 @@ impl StatementMachine {
         let Some(index) = self.index(alias) else {
             return;
         };
-        let offered = match &self.descriptor.sources[index].selection {
+        let choice = self.sources[index].choice;
+        let offered = match self.descriptor.sources[index].choice(choice) {
             Selection::Query(query) => query.offered(&schema),
-            Selection::Stream(_) => Ok(schema.clone()),
+            _ => Ok(schema.clone()),
         };
         let given = schema;
         let source = &mut self.sources[index];
@@ -348,7 +357,10 @@ impl StatementMachine {
         self.was_short = true;
         let bound = self.sources.iter().flat_map(|source| source.bound.keys());
         let streams: BTreeSet<&Arc<str>> = bound.collect();
-        self.has_single_stream = streams.len() == 1;
+        // The number of an element of one choice says nothing about the streams of another.
+        let mut described = self.descriptor.sources.iter();
+        let has_choices = described.any(|source| !source.fallback.is_empty());
+        self.has_single_stream = streams.len() == 1 && !has_choices;
         let unbound = self.unbound();
         if !unbound.is_empty() {
             self.compare_shapes();
@@ -399,9 +411,9 @@ impl StatementMachine {
             let schema = StreamSchema::union(offered).map_err(|error| {
                 format!("the streams of {alias} have incompatible fields: {error}")
             })?;
-            let by_meaning = match &described.selection {
+            let by_meaning = match described.choice(state.choice) {
                 Selection::Query(query) => query.observed_property.is_some(),
-                Selection::Stream(_) => false,
+                _ => false,
             };
             if schema != state.schema {
                 state.parts.reshape(&state.schema, &schema);
@@ -712,6 +724,11 @@ impl Machine for StatementMachine {
                 schema,
             }) => self.bind(&alias, stream, schema),
             Input::Command(SensorCommand::Unbind { alias, stream }) => self.unbind(&alias, &stream),
+            Input::Command(SensorCommand::Choose { alias, choice }) => {
+                if let Some(index) = self.index(&alias) {
+                    self.sources[index].choice = choice;
+                }
+            }
             Input::Command(SensorCommand::Recall { elements }) => self.recall(&elements),
             Input::Command(SensorCommand::Clock(time)) => self.set_clock(now, time),
             Input::Command(SensorCommand::Stop) => self.stop(),

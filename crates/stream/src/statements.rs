@@ -10,8 +10,9 @@
 //! - if a field is null, where the output drops nulls;
 //! - unless its source time is after that of the last result with its key, where times are unique.
 //!
-//! Rates run on source time, so the same elements give the same results, whenever they arrive. Counts,
-//! and the last times, begin with the machine.
+//! Rates run on source time, so the same elements give the same results, whenever they arrive. Counts begin with
+//! the machine; the last times continue from the elements that an earlier run stored
+//! ([`VirtualSensor::continue_after`]), except the rates of several statements.
 //!
 //! The outputs of several statements carry no position of an input: [`VirtualSensor::progress`] is then the
 //! only record of how far each stream is evaluated.
@@ -75,6 +76,45 @@ impl VirtualSensor {
         };
         sensor.state = sensor.common_state();
         sensor
+    }
+
+    /// The number of the newest elements of the output that [`Self::continue_after`] needs.
+    #[must_use]
+    pub fn outputs_needed(&self) -> usize {
+        let output = &self.descriptor.output;
+        let rates = self.descriptor.statements.iter().map(|it| it.rate);
+        let has_rate = rates.chain([output.rate]).any(|rate| rate.is_some());
+        match (output.unique_times, has_rate) {
+            (true, _) => KEYS_MAX,
+            (false, true) => 1,
+            (false, false) => 0,
+        }
+    }
+
+    /// Continues rates and unique times after elements of the output that an earlier run stored, oldest first.
+    pub fn continue_after(&mut self, outputs: &[StreamElement]) {
+        for element in outputs {
+            self.last = Some(element.source_time);
+            if self.descriptor.output.unique_times {
+                self.remember(element);
+            }
+        }
+        if let ([only], Some(last)) = (&mut self.statements[..], self.last) {
+            only.machine.continue_after(last);
+        }
+    }
+
+    /// Remembers the time of the last element with its key.
+    fn remember(&mut self, element: &StreamElement) {
+        let time = element.source_time;
+        let last = self.last_of_key.entry(element.key.clone()).or_insert(time);
+        *last = time.max(*last);
+        if self.last_of_key.len() > KEYS_MAX {
+            let oldest = self.last_of_key.iter().min_by_key(|(_, time)| **time);
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                self.last_of_key.remove(&key);
+            }
+        }
     }
 
     /// Its descriptor.
@@ -295,13 +335,7 @@ impl VirtualSensor {
                 counters.repeated_times += 1;
                 return false;
             }
-            self.last_of_key.insert(element.key.clone(), time);
-            if self.last_of_key.len() > KEYS_MAX {
-                let oldest = self.last_of_key.iter().min_by_key(|(_, time)| **time);
-                if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-                    self.last_of_key.remove(&key);
-                }
-            }
+            self.remember(element);
         }
         self.last = Some(time);
         true

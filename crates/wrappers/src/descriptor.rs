@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use crate::{Inputs, StreamDefinition};
 
@@ -43,6 +43,17 @@ pub struct PeerFile<C> {
     /// The text of the file.
     pub text: String,
     file: String,
+    /// Where its table is in the text; empty: the whole text.
+    table: Vec<TableStep>,
+}
+
+/// A step from the top of a file to a table in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableStep {
+    /// The value of a key.
+    Key(&'static str),
+    /// An item of an array.
+    Item(usize),
 }
 
 /// The file of a wrapper.
@@ -306,7 +317,22 @@ impl<C: CommonKeys> PeerFile<C> {
             let message = format!("{name:?} is not a name: use a-z, 0-9, `_` and `-` for the file");
             return Err(whole(message));
         }
-        let (common, _) = divide::<C>(text).map_err(|error| place.toml(&error))?;
+        Self::parse_table(path, text, &name, Vec::new())
+    }
+
+    /// Reads a table of the file at `path`, in which it stands with others; `name` is its name.
+    ///
+    /// # Errors
+    /// The first fault, with line, key and hint.
+    pub fn parse_table(
+        path: &Path,
+        text: &str,
+        name: &str,
+        table: Vec<TableStep>,
+    ) -> Result<Self, DescriptorError> {
+        let file = path.display().to_string();
+        let place = Place { file: &file, text };
+        let (common, _) = divide::<C>(text, &table).map_err(|error| place.toml(&error))?;
         let starts: Vec<(String, usize)> = common
             .get_ref()
             .keys()
@@ -320,11 +346,12 @@ impl<C: CommonKeys> PeerFile<C> {
             place.error(DescriptorFault::Value, at, key, message, hint)
         })?;
         Ok(Self {
-            name: name.into_owned(),
+            name: name.to_owned(),
             keys,
             directory: path.parent().unwrap_or(Path::new("")).to_owned(),
             text: text.to_owned(),
             file,
+            table,
         })
     }
 
@@ -334,20 +361,41 @@ impl<C: CommonKeys> PeerFile<C> {
     /// The first fault, with line, key and hint.
     pub fn settings<K: DeserializeOwned>(&self) -> Result<K, DescriptorError> {
         let locate = |error: toml::de::Error| self.place().toml(&error);
-        let (_, own) = divide::<C>(&self.text).map_err(locate)?;
+        let (_, own) = divide::<C>(&self.text, &self.table).map_err(locate)?;
         K::deserialize(toml::Deserializer::from(own)).map_err(locate)
     }
 
     /// A fault of a key.
     #[must_use]
     pub fn fault(&self, key: &str, message: String, hint: Option<String>) -> DescriptorError {
-        let table = DeTable::parse(&self.text).map(Spanned::into_inner);
+        let table = located(&self.text, &self.table).map(Spanned::into_inner);
         let table = table.unwrap_or_default();
         let mut keys = table.keys();
         let found = keys.find(|name| *name.get_ref() == key);
         let at = found.map_or(0, |name| name.span().start);
         self.place()
             .error(DescriptorFault::Value, at, key, message, hint)
+    }
+
+    /// Its table without the places of its keys.
+    #[must_use]
+    pub fn table(&self) -> toml::Table {
+        let top = toml::from_str::<toml::Table>(&self.text).unwrap_or_default();
+        let mut value = toml::Value::Table(top);
+        for step in &self.table {
+            let found = match (step, value) {
+                (TableStep::Key(key), toml::Value::Table(mut table)) => table.remove(*key),
+                (TableStep::Item(index), toml::Value::Array(items)) => {
+                    items.into_iter().nth(*index)
+                }
+                _ => None,
+            };
+            value = found.unwrap_or(toml::Value::Boolean(false));
+        }
+        match value {
+            toml::Value::Table(table) => table,
+            _ => toml::Table::new(),
+        }
     }
 
     /// A path of the file, which is relative to its directory.
@@ -368,9 +416,40 @@ impl<C: CommonKeys> PeerFile<C> {
 /// A table with the places of its keys in the text.
 type Located<'t> = Spanned<DeTable<'t>>;
 
+/// The table of a text to which steps lead; an empty one if there is none.
+fn located<'t>(text: &'t str, steps: &[TableStep]) -> Result<Located<'t>, toml::de::Error> {
+    let top = DeTable::parse(text)?;
+    let mut span = top.span();
+    let mut value = DeValue::Table(top.into_inner());
+    for step in steps {
+        let found = match (step, value) {
+            (TableStep::Key(key), DeValue::Table(table)) => {
+                let mut pairs = table.into_iter();
+                let found = pairs.find(|(name, _)| &**name.get_ref() == *key);
+                found.map(|(_, value)| value)
+            }
+            (TableStep::Item(index), DeValue::Array(items)) => items.into_iter().nth(*index),
+            _ => None,
+        };
+        let Some(found) = found else {
+            return Ok(Spanned::new(span, DeTable::new()));
+        };
+        span = found.span();
+        value = found.into_inner();
+    }
+    let table = match value {
+        DeValue::Table(table) => table,
+        _ => DeTable::new(),
+    };
+    Ok(Spanned::new(span, table))
+}
+
 /// The keys that every kind has, and those of the kind.
-fn divide<C: CommonKeys>(text: &str) -> Result<(Located<'_>, Located<'_>), toml::de::Error> {
-    let table = DeTable::parse(text)?;
+fn divide<'t, C: CommonKeys>(
+    text: &'t str,
+    steps: &[TableStep],
+) -> Result<(Located<'t>, Located<'t>), toml::de::Error> {
+    let table = located(text, steps)?;
     let span = table.span();
     let (mut common, mut own) = (DeTable::new(), DeTable::new());
     for (key, value) in table.into_inner() {
@@ -443,6 +522,38 @@ fields = [{ name = "celsius", type = "double", unit = "Cel" }]
             assert_eq!((error.line, &*error.key), (line, key), "{to}: {error}");
         }
         assert!(WrapperFile::parse(Path::new("A b.toml"), TEXT).is_err());
+    }
+
+    #[test]
+    fn a_table_of_a_file_is_read_with_its_places() {
+        let text = "name = \"s\"\n[[source]]\nalias = \"a\"\n[source.wrapper]\nkind = \"file\"\n\
+                    path = \"a.csv\"\nformat = \"csv\"\n[[source.wrapper.stream]]\nname = \"x\"\n\
+                    fields = [{ name = \"v\", type = \"double\" }]\n";
+        let steps = vec![
+            TableStep::Key("source"),
+            TableStep::Item(0),
+            TableStep::Key("wrapper"),
+        ];
+        let read = |text: &str| {
+            let path = Path::new("sensors/s.toml");
+            let file = WrapperFile::parse_table(path, text, "s.a", steps.clone())?;
+            file.settings::<Own>()?;
+            file.check_sent("file")?;
+            Ok::<_, DescriptorError>(file)
+        };
+        let file = read(text).unwrap();
+        assert_eq!((&*file.name, &*file.keys.kind), ("s.a", "file"));
+        assert_eq!(file.fixed_streams()[0].0, "x");
+        assert_eq!(file.path(Path::new("a.csv")), Path::new("sensors/a.csv"));
+        for (from, to, line, key) in [
+            ("kind =", "knd =", 4, "kind"),
+            ("path =", "paht =", 6, "paht"),
+            ("\"csv\"", "\"cvs\"", 7, "format"),
+            ("a.csv", "/etc/passwd", 6, "path"),
+        ] {
+            let error = read(&text.replace(from, to)).unwrap_err();
+            assert_eq!((error.line, &*error.key), (line, key), "{to}: {error}");
+        }
     }
 
     #[test]

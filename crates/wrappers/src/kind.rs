@@ -144,10 +144,13 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::gsn::SYNC_WRAPPER,
         kinds::sqlite::WRAPPER,
         kinds::system::WRAPPER,
+        kinds::clock::WRAPPER,
         kinds::http::POLL,
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        #[cfg(feature = "dds")]
+        kinds::dds::WRAPPER,
     ]
 }
 
@@ -162,6 +165,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,
         kinds::gsn::SYNC_EXPORTER,
+        #[cfg(feature = "dds")]
+        kinds::dds::EXPORTER,
     ]
 }
 

@@ -18,6 +18,7 @@ mod exporter;
 mod inputs;
 mod kind;
 mod kinds;
+mod node;
 mod notes;
 mod schema;
 mod sent;
@@ -29,15 +30,16 @@ pub use batch::{
 };
 pub use descriptor::{
     CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
-    WrapperFile, WrapperKeys, WrapperLimits,
+    TableStep, WrapperFile, WrapperKeys, WrapperLimits,
 };
-pub use exporter::{Exporter, Refused, Written};
+pub use exporter::{Delivered, Exporter, Refused, Written};
 pub use inputs::{INPUT_BYTES_MAX, Inputs};
 pub use kind::{
     Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, WrapperKind,
     WrapperOpening, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
+pub use node::{NodeParts, StreamNow};
 pub use notes::Notes;
 pub use schema::{exporter_schema, wrapper_schema};
 

@@ -23,7 +23,7 @@ impl<C: CommonKeys> PeerFile<C> {
             let message = "a file that names a program cannot be sent".to_owned();
             return Err(self.fault("kind", message, hint()));
         }
-        let table: toml::Table = toml::from_str(&self.text).unwrap_or_default();
+        let table = self.table();
         // Paths in these are those of messages.
         let own = table
             .iter()

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::{Batch, Inputs, Mark};
+use crate::{Batch, Inputs, Mark, NodeParts};
 
 /// The future of one step of a wrapper or an exporter.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -89,11 +89,23 @@ pub struct Command {
 /// Marks: the host opens a wrapper with the mark of the last stored batch, or without one if there is
 /// none. Where the peer can repeat what it sent after a mark, elements are stored exactly once.
 ///
+/// The elements of a batch get their position at the origin from the host, unless they have one: a peer that numbers
+/// its elements keeps its numbers.
+///
 /// A processor is a wrapper whose elements are made of those of other streams, its [`Wrapper::inputs`].
 /// The host passes them by [`Wrapper::input`], one batch at a time; the next batch that
 /// [`Wrapper::next`] returns is what became of them. The host stores it together with the positions of
 /// the inputs. Its mark is the state that the processor is opened with again, or empty.
 pub trait Wrapper: Send {
+    /// The node that hosts it; called once, before the first step.
+    ///
+    /// # Errors
+    /// The node lacks a part that the wrapper needs.
+    fn attach(&mut self, node: &NodeParts) -> Result<(), WrapperError> {
+        let _ = node;
+        Ok(())
+    }
+
     /// The streams that it reads, if it is a processor.
     fn inputs(&self) -> Option<&Inputs> {
         None

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::NodeAddress;
+
 /// Verbs of `sensor`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sensor {
@@ -12,6 +14,26 @@ pub(crate) enum Sensor {
         after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor convert sensors/mean.toml > mean.xml\n  chappe sensor convert mean.xml --json\n\nThe descriptor goes to standard output. Standard error says what became of each attribute:\ntaken, changed or ignored, and why."
     )]
     Convert(SensorConvert),
+    /// Call a command of a virtual sensor.
+    #[command(
+        after_help = "Examples:\n  chappe sensor call yard set-period period='10 s'\n  chappe sensor call yard calibrate table=@offsets.csv days=mon days=tue\n\nWrite an argument as NAME=VALUE, and the bytes of a file as NAME=@FILE. An argument that is given several times\nis an array: the choices of a checkbox."
+    )]
+    Call(SensorCall),
+}
+
+/// Flags of `sensor call`.
+#[derive(Debug, Args)]
+pub(crate) struct SensorCall {
+    /// The virtual sensor.
+    pub name: String,
+    /// Its command.
+    pub command: String,
+    /// The arguments.
+    #[arg(value_name = "NAME=VALUE")]
+    pub arguments: Vec<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `sensor convert`.

@@ -1,14 +1,20 @@
-//! `chappe sensor convert` and `chappe import gsn`: descriptors of virtual sensors in another format.
+//! `chappe sensor` and `chappe import gsn`: commands of virtual sensors, and their descriptors in another format.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chappe_gsn::descriptor::{self, Outcome as Part, Report};
 use chappe_stream::descriptor::DESCRIPTOR_BYTES_MAX;
 use chappe_stream::{Descriptor, DescriptorError};
-use serde_json::{Value, json};
+use serde_json::map::Entry;
+use serde_json::{Map, Value, json};
 
-use crate::cli::{DescriptorFormat, Import, ImportGsn, Sensor, SensorConvert};
+use super::network;
+use super::node_client::NodeClient;
+use super::query::percent;
+use crate::cli::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 use crate::output::{self, Failure, Outcome};
 
 /// Most descriptors of one import; reason: a node runs at most as many.
@@ -18,6 +24,12 @@ const FILES_MAX: usize = 1_000;
 pub(crate) fn run(verb: Sensor, json: bool) -> Outcome {
     match verb {
         Sensor::Convert(flags) => convert(&flags, json),
+        Sensor::Call(flags) => network::block_on(async move {
+            tokio::select! {
+                result = call(flags, json) => result,
+                result = network::interrupted() => result,
+            }
+        }),
     }
 }
 
@@ -26,6 +38,54 @@ pub(crate) fn import(verb: Import, json: bool) -> Outcome {
     match verb {
         Import::Gsn(flags) => import_gsn(&flags, json),
     }
+}
+
+async fn call(flags: SensorCall, json: bool) -> Outcome {
+    let arguments = arguments(&flags.arguments)?;
+    let node = NodeClient::new(&flags.node)?;
+    let (name, command) = (percent(&flags.name), percent(&flags.command));
+    let path = format!("/api/v1/virtual-sensors/{name}/commands/{command}");
+    let answer = node.post(&path, Value::Object(arguments)).await?;
+    if json {
+        output::json(&answer);
+        return Ok(());
+    }
+    let stream = answer["stream"].as_str().unwrap_or_default();
+    output::line(format_args!("stored: {stream} {}", answer["sequence"]));
+    if !answer["answer"].is_null() {
+        output::line(format_args!("answer: {}", answer["answer"]));
+    }
+    Ok(())
+}
+
+/// Arguments `NAME=VALUE` and `NAME=@FILE`; those with the same name are an array.
+fn arguments(written: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut arguments = Map::new();
+    for argument in written {
+        let Some((name, value)) = argument.split_once('=') else {
+            let failure = Failure::new(format!("{argument:?} is not an argument"));
+            return Err(failure.hint("write NAME=VALUE"));
+        };
+        let value = match value.strip_prefix('@') {
+            Some(path) => {
+                let bytes = fs::read(path)
+                    .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+                STANDARD.encode(bytes)
+            }
+            None => value.to_owned(),
+        };
+        let value = Value::String(value);
+        match arguments.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(value);
+            }
+            Entry::Occupied(mut place) => match place.get_mut() {
+                Value::Array(values) => values.push(value),
+                first => *first = Value::Array(vec![first.take(), value]),
+            },
+        }
+    }
+    Ok(arguments)
 }
 
 fn convert(flags: &SensorConvert, json: bool) -> Outcome {
@@ -215,4 +275,22 @@ fn read(path: &Path) -> Result<String, Failure> {
 fn failure(error: DescriptorError) -> Failure {
     let hint = error.hint.clone();
     Failure::from(error).hint_if(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::arguments;
+
+    #[test]
+    fn arguments_are_texts_files_and_arrays() {
+        let file = std::env::current_dir().unwrap().join("Cargo.toml");
+        let written = ["a=1=2", "b=x", "b=y", "b=z"].map(str::to_owned);
+        let read = Value::Object(arguments(&written).unwrap());
+        assert_eq!(read, json!({ "a": "1=2", "b": ["x", "y", "z"] }));
+        let written = [format!("f=@{}", file.display())];
+        assert!(arguments(&written).unwrap()["f"].as_str().unwrap().len() > 100);
+        assert!(arguments(&["a".to_owned()]).is_err());
+    }
 }

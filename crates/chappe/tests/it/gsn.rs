@@ -83,7 +83,10 @@ fn an_import_goes_on_after_a_file_without_a_counterpart() {
         .iter()
         .find(|it| it["sensor_file"] == "sensors/roofstation.toml");
     let full = full.expect("it is imported");
-    assert_eq!(full["links"][1]["stream"], "cellar");
+    assert_eq!(full["links"][0]["stream"], "mote_7");
+    let sensor = fs::read_to_string(folder.join("sensors/roofstation.toml"));
+    let sensor = sensor.expect("the file is written");
+    assert!(sensor.contains("kind = \"gsn-zeromq-async\""), "{sensor}");
     assert!(full["report"].as_array().expect("a list").len() > 40);
     let check = "sensors_directory = \"sensors\"\n[access]\nread = \"token\"\n";
     fs::write(folder.join("node.toml"), check).expect("the file is written");

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use chappe_stream::descriptor::{Command, FieldInput, Source};
+use chappe_stream::descriptor::{Command, FALLBACK_AFTER, FieldInput, Source};
 use chappe_stream::{
     AHEAD, BindingPolicy, Descriptor, EarlyPolicy, LatePolicy, Retention, Selection, Value,
     WindowClock,
@@ -14,7 +14,7 @@ use super::model::{
     Source as GsnSource, Stream, WebCommand, WebField,
 };
 use super::report::Report;
-use super::{sql, types};
+use super::{sql, types, wrappers};
 
 /// A descriptor that GSN's format cannot say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
         unique_times: output.unique_times,
         rate: output.rate,
         fields: fields(descriptor, &mut report)?,
-        commands: descriptor.commands.iter().map(command).collect(),
+        commands: commands(descriptor, &mut report),
         ..ProcessingClass::default()
     };
     if output.rate.is_some() {
@@ -103,7 +103,13 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
                 1 => format!("source[{position}]"),
                 _ => format!("statement[{index}].source[{position}]"),
             };
-            let mut source = source(of_statement, &key, &mut report)?;
+            let full = [
+                Some(descriptor.name.as_str()),
+                statement.name.as_deref(),
+                Some(of_statement.table()),
+            ];
+            let full: Vec<&str> = full.into_iter().flatten().collect();
+            let mut source = source(of_statement, &key, &full.join("."), &mut report)?;
             if period.is_some() {
                 source.slide = None;
             }
@@ -223,10 +229,36 @@ fn fields(descriptor: &Descriptor, report: &mut Report) -> Result<Vec<OutputFiel
     Ok(fields)
 }
 
+/// The commands with a report of each.
+fn commands(descriptor: &Descriptor, report: &mut Report) -> Vec<WebCommand> {
+    for (index, command) in descriptor.commands.iter().enumerate() {
+        let key = format!("command[{index}]");
+        report.changed(
+            NOWHERE,
+            &key,
+            "web-input: the processing class decides what it does",
+        );
+        if command.pass_to.is_some() {
+            let reason = "the processing class passes it on, or does not";
+            report.ignored(NOWHERE, format!("{key}.pass_to"), reason);
+        }
+        for (field, input) in command.fields.iter().map(|it| &it.input).enumerate() {
+            let key = format!("{key}.field[{field}].type");
+            match input {
+                FieldInput::Integer | FieldInput::Double => report.changed(NOWHERE, key, "a text"),
+                FieldInput::Boolean => report.changed(NOWHERE, key, "radio:true|false"),
+                _ => {}
+            }
+        }
+    }
+    descriptor.commands.iter().map(command).collect()
+}
+
 fn command(command: &Command) -> WebCommand {
     let fields = command.fields.iter().map(|field| {
         let input = match &field.input {
-            FieldInput::Text => "text".to_owned(),
+            FieldInput::Text | FieldInput::Integer | FieldInput::Double => "text".to_owned(),
+            FieldInput::Boolean => "radio:true|false".to_owned(),
             FieldInput::Binary { bytes_max: None } => "binary".to_owned(),
             FieldInput::Binary {
                 bytes_max: Some(bytes),
@@ -253,15 +285,70 @@ fn command(command: &Command) -> WebCommand {
     }
 }
 
-fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, ExportError> {
-    let Selection::Stream(stream) = &source.selection else {
-        return Err(ExportError {
-            key: format!("{key}.query"),
-            message: "GSN has no search for streams; name the stream".to_owned(),
-        });
+/// The address of a choice of a source; `stream` is the name of the stream that a wrapper would write here.
+fn address(
+    choice: &Selection,
+    key: &str,
+    stream: &str,
+    report: &mut Report,
+) -> Result<Address, ExportError> {
+    let (part, message) = match choice {
+        Selection::Stream(stream) => {
+            report.changed(NOWHERE, format!("{key}.stream"), "wrapper local");
+            return Ok(Address {
+                wrapper: "local".to_owned(),
+                predicates: vec![("name".to_owned(), stream.clone())],
+                ..Address::default()
+            });
+        }
+        Selection::Query(_) => ("query", "GSN has no search for streams; name the stream"),
+        Selection::Command(_) => ("command", "GSN's statements do not read commands"),
+        Selection::Wrapper(wrapper) => {
+            if let Some(address) = wrappers::address(wrapper, stream) {
+                let reason = format!("wrapper {}", address.wrapper);
+                report.changed(NOWHERE, format!("{key}.wrapper"), reason);
+                return Ok(address);
+            }
+            ("wrapper", "no wrapper of GSN has these keys")
+        }
     };
+    Err(ExportError {
+        key: format!("{key}.{part}"),
+        message: message.to_owned(),
+    })
+}
+
+fn source(
+    source: &Source,
+    key: &str,
+    full: &str,
+    report: &mut Report,
+) -> Result<GsnSource, ExportError> {
+    let mut addresses = Vec::new();
+    for (index, choice) in source.choices().enumerate() {
+        let key = match index {
+            0 => key.to_owned(),
+            _ => format!("{key}.fallback[{}]", index - 1),
+        };
+        let stream = match index {
+            0 => full.to_owned(),
+            _ => format!("{full}.{}", index + 1),
+        };
+        addresses.push(address(choice, &key, &types::stream_name(&stream), report)?);
+    }
     if source.policy == BindingPolicy::All {
         report.ignored(NOWHERE, format!("{key}.bind"), "a source has one stream");
+    }
+    if !source.fallback.is_empty() {
+        report.changed(
+            NOWHERE,
+            format!("{key}.fallback"),
+            "further addresses: GSN uses the first that starts, and keeps it",
+        );
+        if source.fallback_after != FALLBACK_AFTER {
+            let reason = "GSN keeps the address that it has started";
+            report.ignored(NOWHERE, format!("{key}.fallback_after"), reason);
+        }
     }
     let timing = &source.timing;
     match source.late {
@@ -294,8 +381,8 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
             report.ignored(NOWHERE, format!("{key}.{name}"), reason);
         }
     }
-    let order_key = source.per.as_ref().map(|per| per.column.clone());
-    if order_key.is_some() {
+    if let (Some(per), Some(first)) = (&source.per, addresses.first_mut()) {
+        first.order_key = Some(per.column.clone());
         let reason = "partial-order-key: one window for all keys";
         report.changed(NOWHERE, format!("{key}.per"), reason);
     }
@@ -303,7 +390,6 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
         let reason = "GSN selects by the time of an element";
         report.changed(NOWHERE, format!("{key}.sampling"), reason);
     }
-    report.changed(NOWHERE, format!("{key}.stream"), "wrapper local");
     let extent = |extent: chappe_stream::Extent, name: &str| match extent {
         chappe_stream::Extent::Count(count) => Ok(Some(Extent::Elements(count))),
         chappe_stream::Extent::Time(length) if is_whole(length) => Ok(Some(Extent::Time(length))),
@@ -325,12 +411,7 @@ fn source(source: &Source, key: &str, report: &mut Report) -> Result<GsnSource, 
             Some(own) => sql::to_h2(own).trim().to_owned(),
             None => "select * from wrapper".to_owned(),
         }),
-        addresses: vec![Address {
-            wrapper: "local".to_owned(),
-            order_key,
-            predicates: vec![("name".to_owned(), stream.clone())],
-            ..Address::default()
-        }],
+        addresses,
         ..GsnSource::default()
     })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use chappe_stream::descriptor::DescriptorFault as Fault;
 use chappe_stream::descriptor::{
-    Command, CommandField, FieldInput, KEYS, Output, PerKey, Source, Statement,
+    Command, CommandField, FALLBACK_AFTER, FALLBACK_MAX, FieldInput, KEYS, Output, PerKey, Source,
+    Statement,
 };
 use chappe_stream::{
     BindingPolicy, Descriptor, DescriptorError, Field, LatePolicy, Retention, Selection,
@@ -16,6 +17,7 @@ use super::model::{Address, Extent, GsnDescriptor, History, OutputField, Place};
 use super::model::{Source as GsnSource, Stream, WebField};
 use super::report::Report;
 use super::tree::File;
+use super::wrappers::{self, Unequal};
 use super::{classes, sql, types};
 
 /// A file as Chappe's descriptor.
@@ -153,7 +155,7 @@ impl Importer<'_> {
             description: from.description.clone(),
             is_protected: from.is_protected,
             metadata: self.metadata(from),
-            commands: self.commands(from)?,
+            commands: self.commands(from, &name)?,
             sources: Vec::new(),
             statements: Vec::new(),
             output: Output {
@@ -338,7 +340,7 @@ impl Importer<'_> {
         facts
     }
 
-    fn commands(&mut self, from: &GsnDescriptor) -> Result<Vec<Command>> {
+    fn commands(&mut self, from: &GsnDescriptor, sensor: &str) -> Result<Vec<Command>> {
         let mut commands = Vec::new();
         for (index, command) in from.class.commands.iter().enumerate() {
             self.places
@@ -351,12 +353,18 @@ impl Importer<'_> {
                 fields.push(made);
             }
             let item = format!("processing-class/web-input/command[{}]", command.name);
-            let reason = "command: declared; no part of Chappe sends commands to wrappers yet";
-            self.report.changed(command.place, item, reason);
-            commands.push(Command {
+            let made = Command {
                 name: command.name.clone(),
                 fields,
-            });
+                pass_to: None,
+            };
+            let reason = format!(
+                "command: `chappe sensor call` stores each call in the stream {sensor}.command.{}; a source with \
+                 `command` reads it, and `pass_to` passes it on to a wrapper",
+                made.stream_part()
+            );
+            self.report.changed(command.place, item, reason);
+            commands.push(made);
         }
         Ok(commands)
     }
@@ -494,7 +502,11 @@ impl Importer<'_> {
             let sql = self.sql(query, from.query_place, &item)?;
             own = Some(sql).filter(|sql| !sql::passes_on(sql, "wrapper"));
         }
-        let (stream, inner) = self.address(from, path, full)?;
+        let (selection, inner) = match from.addresses.first() {
+            Some(address) => self.address(address, &format!("{path}/address[0]"), full)?,
+            None => (Selection::Stream(types::stream_name(full)), None),
+        };
+        let fallback = self.fallback(from, path, full, inner.as_deref())?;
         if let Some(inner) = inner {
             if own.is_some() {
                 let message = "both the source and the predicate `query` of its address select";
@@ -514,7 +526,9 @@ impl Importer<'_> {
             statement: 0,
             sql: own,
             sampling: from.sampling.unwrap_or(1.0),
-            selection: Selection::Stream(stream),
+            selection,
+            fallback,
+            fallback_after: FALLBACK_AFTER,
             policy: BindingPolicy::One,
             window: extent(from.window),
             slide: extent(from.slide),
@@ -534,37 +548,97 @@ impl Importer<'_> {
         Some(PerKey { column, keys: KEYS })
     }
 
-    /// The stream of a source, and the statement over it that its address names.
-    fn address(
+    /// The further choices of a source. `inner` is the statement that its first address names.
+    fn fallback(
         &mut self,
         from: &GsnSource,
         path: &str,
         full: &str,
-    ) -> Result<(String, Option<String>)> {
-        let Some(address) = from.addresses.first() else {
-            return Ok((types::stream_name(full), None));
-        };
-        let item = format!("{path}/address[0]");
-        for (index, other) in from.addresses.iter().enumerate().skip(1) {
-            self.report.ignored(
-                other.place,
-                format!("{path}/address[{index}]"),
-                "a source reads one stream; a link connects again by itself",
-            );
+        inner: Option<&str>,
+    ) -> Result<Vec<Selection>> {
+        let mut choices = Vec::new();
+        for (index, address) in from.addresses.iter().enumerate().skip(1) {
+            let item = format!("{path}/address[{index}]");
+            let wrapper = address.wrapper.to_ascii_lowercase();
+            let full = format!("{full}.{}", choices.len() + 2);
+            let is_stream = LOCAL.contains(&&*wrapper) || REMOTE.contains(&&*wrapper);
+            let reason = match wrappers::equal(address, &types::stream_name(&full)) {
+                _ if choices.len() == FALLBACK_MAX => Some(format!(
+                    "a source has at most {FALLBACK_MAX} further choices"
+                )),
+                Err(Unequal::Kind) if !is_stream => {
+                    Some(format!("the wrapper {wrapper} is not run here"))
+                }
+                Err(Unequal::Reason(reason)) if !is_stream => {
+                    Some(format!("the wrapper {wrapper} is not run here: {reason}"))
+                }
+                _ => None,
+            };
+            if let Some(reason) = reason {
+                self.report.ignored(address.place, item, reason);
+                continue;
+            }
+            let (choice, own) = self.address(address, &item, &full)?;
+            let reason = match (own.as_deref(), inner) {
+                (None, None) => "fallback: used while those before it deliver nothing",
+                (own, inner) if own == inner => {
+                    "fallback: used while those before it deliver nothing"
+                }
+                (None, Some(_)) => "fallback: the query of the first address applies to it, too",
+                (Some(_), _) => {
+                    let reason = "its query differs from that of the first address";
+                    self.report.ignored(address.place, item, reason);
+                    continue;
+                }
+            };
+            self.report.changed(address.place, item, reason);
+            choices.push(choice);
         }
-        if !address.fields.is_empty() {
-            self.report.ignored(
-                address.place,
-                format!("{item}/output-structure"),
-                "the fields are those of the stream",
-            );
-        }
+        Ok(choices)
+    }
+
+    /// The stream of an address, and the statement over it that the address names.
+    fn address(
+        &mut self,
+        address: &Address,
+        item: &str,
+        full: &str,
+    ) -> Result<(Selection, Option<String>)> {
         let wrapper = address.wrapper.to_ascii_lowercase();
         let is_remote = REMOTE.contains(&wrapper.as_str());
+        let stream = types::stream_name(full);
+        if !address.fields.is_empty() {
+            let item = format!("{item}/output-structure");
+            match wrappers::takes_fields(&wrapper) {
+                true => self.report.taken(address.place, item),
+                false => {
+                    let reason = "the fields are those of the stream";
+                    self.report.ignored(address.place, item, reason);
+                }
+            }
+        }
+        let why = match wrappers::equal(address, &stream) {
+            Ok(equal) => {
+                self.report
+                    .changed(address.place, format!("{item}@wrapper"), equal.note);
+                for (key, _) in &address.predicates {
+                    let item = format!("{item}/predicate[{key}]");
+                    match equal.used.iter().any(|used| used.eq_ignore_ascii_case(key)) {
+                        true => self.report.taken(address.place, item),
+                        false => {
+                            let reason = "the wrapper has no such key";
+                            self.report.ignored(address.place, item, reason);
+                        }
+                    }
+                }
+                return Ok((Selection::Wrapper(equal.wrapper), None));
+            }
+            Err(Unequal::Reason(reason)) => format!(": {reason}"),
+            Err(Unequal::Kind) => String::new(),
+        };
         if !is_remote && !LOCAL.contains(&wrapper.as_str()) {
-            let stream = types::stream_name(full);
             let reason = format!(
-                "stream {stream}: the wrapper is not run here; write its elements to the stream \
+                "stream {stream}: the wrapper is not run here{why}; write its elements to the stream \
                  (chappe stream create, chappe write), or let a wrapper of the node produce it"
             );
             self.report
@@ -574,9 +648,9 @@ impl Importer<'_> {
                 let reason = "the wrapper is not run here";
                 self.report.ignored(address.place, item, reason);
             }
-            return Ok((stream, None));
+            return Ok((Selection::Stream(stream), None));
         }
-        let (stream, inner) = self.named_stream(address, &item)?;
+        let (stream, inner) = self.named_stream(address, item)?;
         if is_remote {
             let server = server(address);
             let to = server.as_deref().unwrap_or("HOST:PORT");
@@ -594,7 +668,7 @@ impl Importer<'_> {
             self.report
                 .changed(address.place, format!("{item}@wrapper"), reason);
         }
-        Ok((stream, inner))
+        Ok((Selection::Stream(stream), inner))
     }
 
     /// The stream that the predicates of an address name, and the statement over it.

@@ -40,6 +40,7 @@ mod report;
 mod sql;
 mod tree;
 mod types;
+mod wrappers;
 mod write;
 
 pub use export::{ExportError, export};
@@ -50,3 +51,4 @@ pub use model::{
 };
 pub use report::{Outcome, Report, ReportLine};
 pub use sql::{from_h2, to_h2};
+pub(crate) use types::ucum;

@@ -48,7 +48,7 @@ pub(super) fn gsn_type(field_type: FieldType) -> Option<(&'static str, Option<&'
 }
 
 /// The UCUM code of a unit, if it is known.
-pub(super) fn ucum(unit: &str) -> Option<String> {
+pub(crate) fn ucum(unit: &str) -> Option<String> {
     let code = match unit.trim().to_lowercase().as_str() {
         "°c" | "celsius" | "degree celsius" | "degrees celsius" | "deg c" | "degc" => "Cel",
         "degree" | "degrees" | "°" => "deg",

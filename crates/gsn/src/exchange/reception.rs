@@ -73,11 +73,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn knows(&self, timed_ms: i64, content: u64) -> bool {
+    pub(crate) fn knows(&self, timed_ms: i64, content: u64) -> bool {
         self.newest_ms == Some(timed_ms) && self.same_time.contains(&content)
     }
 
-    fn add(&mut self, timed_ms: i64, content: u64) {
+    pub(crate) fn add(&mut self, timed_ms: i64, content: u64) {
         if self.newest_ms.is_some_and(|newest| newest > timed_ms) {
             return;
         }
@@ -401,7 +401,7 @@ impl Reception {
 }
 
 /// A number made from the content of a frame.
-fn content(frame: &[u8]) -> u64 {
+pub(crate) fn content(frame: &[u8]) -> u64 {
     // With the same keys always: the number is kept.
     let mut hasher = DefaultHasher::new();
     frame.hash(&mut hasher);

@@ -22,7 +22,7 @@ macro_rules! fixtures {
     };
 }
 
-const FIXTURES: [(&str, &str); 14] = fixtures!(
+const FIXTURES: [(&str, &str); 15] = fixtures!(
     "full",
     "old",
     "clocked",
@@ -36,7 +36,8 @@ const FIXTURES: [(&str, &str); 14] = fixtures!(
     "exporter",
     "chart",
     "email",
-    "mqtt"
+    "mqtt",
+    "wrappers"
 );
 
 fn imported(name: &str, text: &str) -> chappe_gsn::descriptor::Imported {
@@ -122,7 +123,8 @@ fn each_part_is_reported_and_no_secret() {
         "13: processing-class/output-structure/field[0]@type: changed: a text",
         "14: processing-class/output-structure/field[1]@unit: changed: UCUM: Cel",
         "16: processing-class/output-structure/field[3]@unit: changed: not a UCUM code",
-        "22: processing-class/web-input/command[planning]: changed: command: declared",
+        "22: processing-class/web-input/command[planning]: changed: command: `chappe sensor call` stores each call in \
+         the stream roofstation.command.planning",
         "33: addressing/predicate[LATITUDE]: changed: metadata",
         "40: streams/stream[0]@name: taken",
         "40: streams/stream[0]@rate: changed",
@@ -131,19 +133,27 @@ fn each_part_is_reported_and_no_secret() {
         "41: streams/stream[0]/source[0]@disconnected-buffer-size: ignored",
         "42: streams/stream[0]/source[0]/address[0]@wrapper: changed: stream mote_7, over a link: \
          chappe link add NAME http://gsn.example.org:22001 --streams mote_7",
-        "47: streams/stream[0]/source[0]/address[1]: ignored",
-        "51: streams/stream[0]/source[1]/address[0]@wrapper: changed: stream \
-         roofstation.data.clock: the wrapper is not run here",
+        "47: streams/stream[0]/source[0]/address[1]: changed: fallback: the query of the first address applies",
+        "51: streams/stream[0]/source[1]/address[0]@wrapper: changed: a wrapper of kind clock",
+        "51: streams/stream[0]/source[1]/address[0]/predicate[clock-period]: taken",
     ] {
         assert!(
             lines.iter().any(|line| line.starts_with(expected)),
             "{expected}\n{lines:#?}"
         );
     }
-    assert_eq!(full.links.len(), 2);
-    assert_eq!(full.links[1].stream, "cellar");
+    assert_eq!(full.links.len(), 1);
+    assert_eq!(full.links[0].stream, "mote_7");
     assert_eq!(
-        full.links[1].server.as_deref(),
+        full.links[0].server.as_deref(),
+        Some("gsn.example.org:22001")
+    );
+    let Selection::Wrapper(cellar) = &full.descriptor.sources[2].selection else {
+        panic!("GSN's proxy is read by a wrapper");
+    };
+    assert_eq!(cellar.stream(), Some("cellar"));
+    assert_eq!(
+        cellar.keys["address"].as_str(),
         Some("tcp://10.0.0.7:22022")
     );
     for (name, text) in FIXTURES {
@@ -151,6 +161,78 @@ fn each_part_is_reported_and_no_secret() {
         let printed = format!("{:?} {}", imported.report, imported.descriptor.to_toml());
         assert!(!printed.contains("secret-of"), "{name}: {printed}");
         assert!(imported.report.count(Outcome::Taken) > 2, "{name}");
+    }
+}
+
+#[test]
+fn wrappers_with_an_equal_kind_become_wrappers_of_the_sensor() {
+    let (name, text) = FIXTURES
+        .iter()
+        .find(|(name, _)| *name == "wrappers")
+        .unwrap();
+    let imported = imported(name, text);
+    let sensor = &imported.descriptor;
+    let kinds = sensor.sources.iter().map(|source| match &source.selection {
+        Selection::Wrapper(wrapper) => wrapper.keys["kind"].as_str().unwrap(),
+        other => panic!("{other:?}"),
+    });
+    let kinds: Vec<&str> = kinds.collect();
+    assert_eq!(
+        kinds,
+        [
+            "file",
+            "http_poll",
+            "gsn-zeromq-async",
+            "gsn-zeromq-sync",
+            "gsn-zeromq-push"
+        ]
+    );
+    let weather = &sensor.sources[0];
+    let streams: Vec<_> = weather
+        .choices()
+        .map(|choice| sensor.stream_of(choice))
+        .collect();
+    let expected = ["yard.weather.w", "spare", "yard.weather.w.3"];
+    assert_eq!(streams, expected.map(|name| Some(name.to_owned())));
+    assert_eq!(sensor.wrapper_name(weather, 2), "yard.weather.w.3");
+    let toml = sensor.to_toml();
+    for line in [
+        "[statement.source.wrapper]",
+        "time_format = \"%d/%m/%Y %H:%M:%S\"",
+        "time_zone = \"+01:00\"",
+        "period_s = 90",
+        "insecure = true",
+    ] {
+        assert!(toml.contains(line), "{line}\n{toml}");
+    }
+    let lines: Vec<String> = imported
+        .report
+        .lines
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    for expected in [
+        "10: streams/stream[0]/source[0]/address[0]@wrapper: changed: a wrapper of kind file",
+        "10: streams/stream[0]/source[0]/address[0]/predicate[formats]: taken",
+        "10: streams/stream[0]/source[0]/address[0]/predicate[sampling]: ignored",
+        "20: streams/stream[0]/source[0]/address[1]: ignored: the wrapper tinyos-mig is not run here",
+        "21: streams/stream[0]/source[0]/address[2]: changed: fallback",
+        "22: streams/stream[0]/source[0]/address[3]@wrapper: changed: a wrapper of kind udp",
+    ] {
+        let found = lines.iter().any(|line| line.starts_with(expected));
+        assert!(found, "{expected}\n{lines:#?}");
+    }
+    for (from, to, reason) in [
+        ("Etc/GMT-1", "Europe/Zurich", "not an offset"),
+        ("Timestamp(HH:mm:ss)", "Timestamp(ww)", "no counterpart"),
+        (", String", "", "5 fields and 4 formats"),
+    ] {
+        let changed = import("yard.xml", &text.replace(from, to)).unwrap();
+        let mut lines = changed.report.lines.iter();
+        let line = lines.find(|line| line.item.ends_with("source[0]/address[0]@wrapper"));
+        let line = line.unwrap();
+        assert!(line.reason.contains(reason), "{line}");
+        assert!(line.reason.contains("chappe write"), "{line}");
     }
 }
 

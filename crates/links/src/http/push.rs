@@ -144,6 +144,7 @@ impl Links {
             expires,
             task,
             kept,
+            stream: wanted.log.name().to_owned(),
             destination,
         };
         subscriptions.insert(id, subscription);

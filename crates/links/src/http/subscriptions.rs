@@ -31,6 +31,8 @@ pub(super) struct Subscription {
     pub(super) expires: Instant,
     pub(super) task: AbortHandle,
     pub(super) kept: KeptSubscription,
+    /// The name under which its stream was defined.
+    pub(super) stream: String,
     pub(super) destination: Destination,
 }
 
@@ -94,23 +96,27 @@ impl PushSubscriptions {
         }
     }
 
-    /// Ends subscriptions of accounts that may not read their stream any more.
+    /// Ends subscriptions of readers that may not read their stream any more by the name they use.
     pub(crate) fn review(&self, host: &dyn LinkHost) {
         // The host is not asked under the lock.
-        let kept = self.kept();
-        let ended = kept.into_iter().filter(|kept| {
+        let all: Vec<(KeptSubscription, String)> = {
+            let all = self.lock();
+            let each = all.values().map(|it| (it.kept.clone(), it.stream.clone()));
+            each.collect()
+        };
+        let ended = all.into_iter().filter(|(kept, stream)| {
             let reader = Reader {
                 address: Some(kept.reader),
                 key: None,
                 account: kept.account.clone(),
             };
-            kept.account.is_some() && !host.may_read(&kept.stream, &reader)
+            !host.may_read(&kept.stream, stream, &reader)
         });
-        for kept in ended {
+        for (kept, _) in ended {
             if let Some(task) = self.remove(&kept.id) {
                 task.abort();
                 let text = format!(
-                    "the account of the subscription to {} may not read it",
+                    "the subscriber may not read {} any more, or the name was freed",
                     kept.stream
                 );
                 host.dropped("access ended", &kept.contact_point, text, None);

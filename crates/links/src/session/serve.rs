@@ -75,6 +75,8 @@ struct Session<C: FrameConnection> {
 
 /// A stream that is served on a channel.
 struct Served {
+    /// The name by which the subscriber asked for it.
+    name: String,
     log: StreamLog,
     /// Puts new elements in the mailbox until it is dropped.
     _reading: FeedSubscription,
@@ -229,19 +231,28 @@ impl<C: FrameConnection> Session<C> {
         let linger = self.shared.config.linger;
         let _reading = self.shared.feeds.read(&log, linger, &self.mailbox, channel);
         let stream = reading::state(&log, positions);
-        self.streams.insert(channel, Served { log, _reading });
+        let name = name.to_owned();
+        self.streams.insert(
+            channel,
+            Served {
+                name,
+                log,
+                _reading,
+            },
+        );
         self.peer.reads(self.stream_names());
         OriginCommand::Opened { channel, stream }
     }
 
-    /// Ends the session when its reader may not read one of its streams any more. A reader that may read others
-    /// connects again.
+    /// Ends the session when its reader may not read one of its streams any more, or a name that it uses was freed.
+    /// The reader connects again for what it may read.
     fn review(&mut self) {
         let (host, reader) = (&self.shared.host, &self.reader);
-        let mut names = self.streams.values().map(|served| served.log.name());
-        let refused = names.find(|name| !host.may_read(name, reader));
-        if let Some(name) = refused {
-            let text = format!("the stream {name:?} may not be read any more");
+        let mut streams = self.streams.values();
+        let refused = streams.find(|it| !host.may_read(&it.name, it.log.name(), reader));
+        if let Some(Served { name, .. }) = refused {
+            let text =
+                format!("the stream {name:?} may not be read any more, or its name was freed");
             host.dropped("access ended", &reader.label(), text.clone(), None);
             self.ended = Some(Err(ConnectionError { text, hint: None }));
         }

@@ -49,14 +49,21 @@ impl Links {
     pub async fn publish_zeromq(&self, publisher: Publisher, reader: Reader) {
         let shared = self.shared().clone();
         let mut changes = publisher.changes();
-        let mut running: BTreeMap<String, Running> = BTreeMap::new();
+        let mut running: BTreeMap<String, Publishing> = BTreeMap::new();
         loop {
             let entries = shared.host.directory(&reader);
             let wanted = |name: &str| {
                 ALL.into_iter()
                     .any(|form| publisher.wants(&topic(name, form)))
             };
-            running.retain(|name, one| !one.0.is_finished() && wanted(name));
+            // A name may have been freed and given to another stream.
+            let refers = |name: &str, first: &str| {
+                let log = shared.host.stream(name, &reader);
+                log.is_some_and(|log| log.name() == first)
+            };
+            running.retain(|name, one| {
+                !one.task.0.is_finished() && wanted(name) && refers(name, &one.stream)
+            });
             // A subscriber knows a stream by any of its names.
             for name in entries.into_iter().flat_map(|entry| entry.names) {
                 if running.contains_key(&name) || !wanted(&name) {
@@ -64,10 +71,11 @@ impl Links {
                 }
                 if let Some(log) = shared.host.stream(&name, &reader) {
                     let follower = log.follow_written(log.log().last() + 1);
-                    let access = Access::new(shared.host.clone());
+                    let stream = log.name().to_owned();
+                    let access = Access::new(shared.host.clone(), stream.clone());
                     let publishing = publish(publisher.clone(), name.clone(), follower, access);
-                    let task = tokio::spawn(publishing);
-                    running.insert(name, Running(task.abort_handle()));
+                    let task = Running(tokio::spawn(publishing).abort_handle());
+                    running.insert(name, Publishing { task, stream });
                 }
             }
             let look = tokio::time::sleep(LOOK_PAUSE);
@@ -82,6 +90,13 @@ impl Links {
 /// A task that is aborted on drop.
 struct Running(AbortHandle);
 
+/// What publishes a stream by one name.
+struct Publishing {
+    task: Running,
+    /// The name under which the stream was defined.
+    stream: String,
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.abort();
@@ -94,21 +109,24 @@ const ACCESS_PERIOD: Duration = Duration::from_millis(500);
 /// Which subscribers may read a stream.
 struct Access {
     host: Arc<dyn LinkHost>,
+    /// The name under which the stream was defined.
+    stream: String,
     known: BTreeMap<[u8; 32], bool>,
     until: Instant,
 }
 
 impl Access {
-    fn new(host: Arc<dyn LinkHost>) -> Self {
+    fn new(host: Arc<dyn LinkHost>, stream: String) -> Self {
         Self {
             host,
+            stream,
             known: BTreeMap::new(),
             until: Instant::now() + ACCESS_PERIOD,
         }
     }
 
-    /// Whether the subscriber with this key may read the stream.
-    fn allows(&mut self, stream: &str, key: &CurvePublic) -> bool {
+    /// Whether the subscriber with this key may read the stream by this name.
+    fn allows(&mut self, name: &str, key: &CurvePublic) -> bool {
         if Instant::now() >= self.until {
             self.known.clear();
             self.until = Instant::now() + ACCESS_PERIOD;
@@ -120,7 +138,7 @@ impl Access {
                 key: Some(key),
                 account: None,
             };
-            self.host.may_read(stream, &reader)
+            self.host.may_read(name, &self.stream, &reader)
         })
     }
 }

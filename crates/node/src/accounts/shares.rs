@@ -9,9 +9,9 @@
 //! share, and neither have streams that devices, links and virtual sensors write.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chappe_log::{Share, Store};
+use chappe_log::{MAX_DEFINITIONS_BYTES, Share, Store};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,6 +28,11 @@ pub(crate) const CHARGED: &str = "charged.json";
 const CHANGE_BYTES: u64 = 1 << 20;
 /// Writers of a stream whose bytes are counted; reason: bounded memory. The one that wrote least is forgotten.
 const WRITERS_MAX: usize = 8;
+/// The room for the definitions of all streams, as a part of `log.max_bytes`; reason: each segment begins with
+/// all of them, twice.
+const DEFINITIONS_OF_LOG: u64 = 32;
+/// The room that they have at least; reason: a small log has as many streams as a large one.
+const DEFINITIONS_BYTES_LEAST: usize = 32 << 20;
 /// The number of the audit stream's share in the log; accounts follow.
 const AUDIT_SHARE: u32 = 1;
 
@@ -90,6 +95,20 @@ pub(crate) struct Percents {
     pub(crate) requests_percent: u8,
 }
 
+/// Streams and the bytes of their definitions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Definitions {
+    pub(crate) streams: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Definitions {
+    fn add(&mut self, entry: &Entry) {
+        self.streams += 1;
+        self.bytes += entry.log.log().definition_bytes();
+    }
+}
+
 /// The account for which a stream counts.
 #[derive(Debug, Default)]
 struct Charge {
@@ -106,6 +125,7 @@ pub(crate) struct Shares {
     bytes_max: Option<u64>,
     log: Store,
     file: StateFile<(String, String)>,
+    /// By the names under which the streams were defined.
     charges: Mutex<BTreeMap<String, Charge>>,
     /// Held while the file is written.
     writing: Mutex<()>,
@@ -145,9 +165,9 @@ impl Shares {
     /// Applies the shares to the streams that the log has.
     pub(crate) fn start(&self, accounts: &Accounts, catalogue: &Catalogue) {
         let mut charges = self.charges();
-        charges.retain(|name, _| catalogue.get(name).is_some_and(|it| is_written(&it)));
+        charges.retain(|name, _| written_entry(catalogue, name).is_some());
         for (name, charge) in charges.iter() {
-            if let Some(entry) = catalogue.get(name) {
+            if let Some(entry) = catalogue.defined_as(name) {
                 entry.log.log().set_share(self.number(&charge.account));
             }
         }
@@ -226,30 +246,50 @@ impl Shares {
         })
     }
 
-    /// The number of streams that count for each account.
-    pub(crate) fn stream_counts(&self, catalogue: &Catalogue) -> HashMap<String, usize> {
-        let mut counts = HashMap::new();
+    /// The streams that count for each account.
+    pub(crate) fn all_definitions(&self, catalogue: &Catalogue) -> HashMap<String, Definitions> {
+        let mut counts = HashMap::<String, Definitions>::new();
         for (name, charge) in self.charges().iter() {
-            if catalogue.get(name).is_some_and(|it| is_written(&it)) {
-                *counts.entry(charge.account.clone()).or_default() += 1;
+            if let Some(entry) = written_entry(catalogue, name) {
+                counts
+                    .entry(charge.account.clone())
+                    .or_default()
+                    .add(&entry);
             }
         }
         counts
     }
 
-    /// The number of streams that count for an account.
-    pub(crate) fn stream_count(&self, account: &str, catalogue: &Catalogue) -> usize {
+    /// The streams that count for an account.
+    pub(crate) fn definitions(&self, account: &str, catalogue: &Catalogue) -> Definitions {
         let charges = self.charges();
         let own = charges
             .iter()
             .filter(|(_, charge)| charge.account == account);
-        let is_there = |name: &str| catalogue.get(name).is_some_and(|it| is_written(&it));
-        own.filter(|(name, _)| is_there(name)).count()
+        let entries = own.filter_map(|(name, _)| written_entry(catalogue, name));
+        let mut counted = Definitions::default();
+        for entry in entries {
+            counted.add(&entry);
+        }
+        counted
+    }
+
+    /// The bytes that the definitions of an account's streams may have.
+    pub(crate) fn definitions_bytes_max(&self, percent: u8) -> usize {
+        let log = self.bytes_max.unwrap_or(u64::MAX) / DEFINITIONS_OF_LOG;
+        let all = usize::try_from(log).unwrap_or(usize::MAX);
+        let all = all.clamp(DEFINITIONS_BYTES_LEAST, MAX_DEFINITIONS_BYTES);
+        (all / 100).saturating_mul(usize::from(percent))
     }
 
     /// The streams that an account may define.
     pub(crate) fn streams_max(&self, percent: u8) -> usize {
         (self.streams_max * usize::from(percent)).div_ceil(100)
+    }
+
+    /// The bytes that an account's entities may have, of so many.
+    pub(crate) fn registry_bytes(percent: u8, all: usize) -> usize {
+        (all / 100).saturating_mul(usize::from(percent))
     }
 
     /// The configured shares.
@@ -319,6 +359,13 @@ impl Shares {
         true
     }
 
+    /// A stream was removed: it counts for nobody. Waits for the disk.
+    pub(crate) fn remove(&self, stream: &str) {
+        if self.charges().remove(stream).is_some() {
+            self.save();
+        }
+    }
+
     /// Saves which streams count for which accounts. Waits for the disk; a failure is logged.
     pub(crate) fn save(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,6 +384,8 @@ impl Shares {
     }
 }
 
-fn is_written(entry: &Entry) -> bool {
-    entry.source() == SOURCE
+/// The stream that was defined under this name, if clients write it.
+fn written_entry(catalogue: &Catalogue, name: &str) -> Option<Arc<Entry>> {
+    let entry = catalogue.defined_as(name);
+    entry.filter(|entry| entry.source() == SOURCE)
 }

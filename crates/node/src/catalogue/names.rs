@@ -4,18 +4,37 @@
 //! devices, the record of losses, the keys of the registry and everything in files use it, so a rename changes none
 //! of them. Names from outside are resolved here, and answers show the current name.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chappe_stream::StreamLog;
+
+/// The most renames that are remembered for clients that follow renamed streams.
+const RENAMES_MAX: usize = 1_024;
 
 /// The other names of streams. See the [module documentation](self).
 #[derive(Default)]
 pub(crate) struct Names {
     known: RwLock<Known>,
+    renames: RwLock<Renames>,
+}
+
+/// The newest renames of this run.
+#[derive(Default)]
+struct Renames {
     /// The number of renames in this run.
-    renames: AtomicU64,
+    count: u64,
+    newest: VecDeque<Rename>,
+}
+
+/// A rename, or the loss of a former name.
+struct Rename {
+    /// Counted from 1 in this run.
+    number: u64,
+    /// The name under which the stream was defined.
+    first: String,
+    /// The number of the stream's next element before it was renamed.
+    next: u64,
 }
 
 /// The streams that were renamed.
@@ -70,11 +89,32 @@ impl Names {
 
     /// The number of renames in this run.
     pub(crate) fn renames(&self) -> u64 {
-        self.renames.load(Ordering::Relaxed)
+        let renames = self.renames.read().unwrap_or_else(PoisonError::into_inner);
+        renames.count
     }
 
-    pub(super) fn count_rename(&self) {
-        self.renames.fetch_add(1, Ordering::Relaxed);
+    /// Records that the stream defined as `first` has other names from its element `next` on, or from an earlier one.
+    pub(super) fn record_rename(&self, first: &str, next: u64) {
+        let mut renames = self.renames.write().unwrap_or_else(PoisonError::into_inner);
+        renames.count += 1;
+        if renames.newest.len() == RENAMES_MAX {
+            renames.newest.pop_front();
+        }
+        let rename = Rename {
+            number: renames.count,
+            first: first.to_owned(),
+            next,
+        };
+        renames.newest.push_back(rename);
+    }
+
+    /// The number of a stream's next element at its first rename after the rename number `seen`, if that is
+    /// remembered.
+    pub(crate) fn renamed_from(&self, first: &str, seen: u64) -> Option<u64> {
+        let renames = self.renames.read().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = renames.newest.iter();
+        let rename = newest.find(|rename| rename.number > seen && rename.first == first)?;
+        Some(rename.next)
     }
 
     /// The first name of the stream that has or had this name; the name itself if it is no other name of any.

@@ -116,7 +116,7 @@ impl Entry {
         } else if self.name == AUDIT {
             true
         } else if source.starts_with("urn:chappe:") {
-            // The program itself or a DDS topic: only streams registered in this run are in use.
+            // The program itself: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())
         } else {
             let sensor = app.sensors.get(&source);
@@ -232,6 +232,9 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     // Unregister before the name is free, so that a new definition's registration stays.
     app.registrar.remove(vec![key(name)]).await;
     app.producers.forget(name);
+    let (sharing, stream) = (app.clone(), name.to_owned());
+    let discharged = tokio::task::spawn_blocking(move || sharing.shares.remove(&stream));
+    discharged.await.unwrap_or_default();
     hidden.is_removed = true;
     drop(hidden);
     let text = format!("stream removed, with {elements} elements");

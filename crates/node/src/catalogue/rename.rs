@@ -43,12 +43,25 @@ pub(crate) enum RenameError {
         /// The current name of the other stream.
         stream: String,
     },
+    /// The stream that has or had the name is being removed.
+    #[error("the stream that has the name {0:?} is being removed")]
+    Removing(String),
     /// The name is invalid, the stream has had too many, or the log failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl RenameError {
+    /// The current name of the other stream that has or had the name.
+    pub(crate) fn other(&self) -> Option<&str> {
+        match self {
+            Self::Exists(stream) | Self::Former { stream, .. } | Self::SameTable { stream, .. } => {
+                Some(stream)
+            }
+            _ => None,
+        }
+    }
+
     /// How to proceed.
     pub(crate) fn hint(&self) -> String {
         match self {
@@ -61,6 +74,7 @@ impl RenameError {
             Self::SameTable { .. } => {
                 "choose a name that differs in more than . _ and -".to_owned()
             }
+            Self::Removing(_) => "try again".to_owned(),
             Self::Store(StoreError::Rename(NamesError::TooMany)) => {
                 "chappe stream forget-name frees a former name".to_owned()
             }
@@ -96,8 +110,10 @@ impl Catalogue {
             return Ok(false);
         }
         if let Some(other) = known.first(name) {
-            let other = entries.ready.get(other);
-            let stream = other.map_or(String::new(), |other| other.log.current_name());
+            let Some(other) = entries.ready.get(other) else {
+                return Err(RenameError::Removing(name.to_owned()));
+            };
+            let stream = other.log.current_name();
             return Err(match stream == name {
                 true => RenameError::Exists(stream),
                 false => RenameError::Former {
@@ -116,7 +132,10 @@ impl Catalogue {
                 },
             });
         }
-        if entries.pending.contains_key(name) || entries.removing.contains(name) {
+        if entries.removing.contains(name) {
+            return Err(RenameError::Removing(name.to_owned()));
+        }
+        if entries.pending.contains_key(name) {
             return Err(RenameError::Exists(name.to_owned()));
         }
         let others = entries.ready.values().filter(|other| !is_its(&other.name));
@@ -217,10 +236,12 @@ async fn change(
     entry: &Arc<Entry>,
     change: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
 ) -> Result<(), RenameError> {
+    // What is written from here on may be written under the new name.
+    let next = entry.log.log().last() + 1;
     let changed = tokio::task::spawn_blocking(change).await;
     // After a failure this releases the name that was taken.
     app.catalogue.learn_names(entry);
-    app.catalogue.names.count_rename();
+    app.catalogue.names.record_rename(&entry.name, next);
     app.catalogue.changes.send_modify(|number| *number += 1);
     changed.unwrap_or_else(|_| Err(chappe_log::Error::Closed.into()))?;
     app.registrar.rename(&entry.key()).await;

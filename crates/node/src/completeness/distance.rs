@@ -1,10 +1,12 @@
 //! Distance to loss: how far each reader of a stream is from missing elements that retention removes.
 //!
-//! A reader is a virtual sensor, another node that reads over a link, an exporter, a
-//! processor, or a DDS topic. Its distance is what
+//! A reader is a virtual sensor, another node that reads over a link, an exporter, or a processor. Its distance is what
 //! remains if it read nothing more: the elements that the stream can still receive before retention may
 //! remove the first unread one, and the time until then, by the stream's present rate and the age of
 //! that element. The size limit of the whole log is not considered, because all streams share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::reader::Reader;
 use crate::catalogue::Entry;
@@ -12,7 +14,8 @@ use crate::clock::now;
 use crate::shared::Shared;
 use chappe_stream::{Retention, StreamLog, Timestamp};
 
-/// All readers whose position is known, of one stream or of all; those nearest to a loss first.
+/// All readers whose position is known, of one stream or of all, by stream, kind and name. One that reads a stream
+/// several times, as a virtual sensor by two sources, is listed once, with what it has read in all of them.
 pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
     let names = app.catalogue.names();
     let stream = stream.map(|stream| names.resolve(stream));
@@ -20,12 +23,14 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
         let wanted = stream.as_ref();
         wanted.is_none_or(|wanted| *wanted == names.resolve(name))
     };
-    let mut readers = Vec::new();
+    let mut found: BTreeMap<_, (Arc<Entry>, u64)> = BTreeMap::new();
     let mut add = |stream: &str, kind: &'static str, reader: &str, read: u64| {
         if is_wanted(stream)
             && let Some(entry) = app.catalogue.get(stream)
         {
-            readers.push(distance(&entry, kind, reader, read));
+            let key = (entry.current_name(), kind, reader.to_owned());
+            let (_, least) = found.entry(key).or_insert((entry, read));
+            *least = read.min(*least);
         }
     };
     for sensor in app.sensors.all() {
@@ -52,20 +57,10 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
             add(stream, "link", reader, *read);
         }
     }
-    #[cfg(feature = "dds")]
-    for topic in app
-        .topics
-        .get()
-        .into_iter()
-        .flat_map(|it| it.status().publications)
-    {
-        if let Some(delivered) = topic.delivered {
-            add(&topic.stream, "dds_topic", &topic.topic, delivered.sequence);
-        }
-    }
-    let left = |reader: &Reader| reader.seconds_left.unwrap_or(f64::INFINITY);
-    readers.sort_by(|a, b| left(a).total_cmp(&left(b)));
-    readers
+    let found = found.into_iter();
+    let readers =
+        found.map(|((_, kind, reader), (entry, read))| distance(&entry, kind, &reader, read));
+    readers.collect()
 }
 
 fn distance(entry: &Entry, kind: &'static str, reader: &str, read: u64) -> Reader {

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use chappe_stream::descriptor::WRAPPER_SCHEMA;
+
 use super::Config;
 
 /// A key of node.toml that holds a value.
@@ -56,7 +58,24 @@ pub fn schema() -> Value {
 /// The schema of a sensor file.
 #[must_use]
 pub fn sensor_schema() -> Value {
-    chappe_stream::descriptor::descriptor_json_schema().to_value()
+    let mut schema = chappe_stream::descriptor::descriptor_json_schema().to_value();
+    let mut wrapper = chappe_wrappers::wrapper_schema();
+    let of_wrappers = wrapper["$defs"].take();
+    if let (Some(wrapper), Some(definitions)) =
+        (wrapper.as_object_mut(), schema["$defs"].as_object_mut())
+    {
+        for key in ["$schema", "$defs"] {
+            wrapper.remove(key);
+        }
+        if let Value::Object(of_wrappers) = of_wrappers {
+            for (name, definition) in of_wrappers {
+                definitions.entry(name).or_insert(definition);
+            }
+        }
+        let wrapper = Value::Object(std::mem::take(wrapper));
+        definitions.insert(WRAPPER_SCHEMA.to_owned(), wrapper);
+    }
+    schema
 }
 
 /// The schema of a wrapper file.

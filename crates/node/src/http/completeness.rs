@@ -62,7 +62,7 @@ pub(super) async fn completeness(
 /// Readers of streams.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Readers {
-    /// Those nearest to a loss first.
+    /// By stream, kind and name.
     readers: Vec<Reader>,
     /// The cursor of the next part; null at the end.
     next: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) struct ReaderParams {
     cursor: Option<String>,
 }
 
-/// The distance to loss of each reader: virtual sensors, nodes that read over links, and DDS topics.
+/// The distance to loss of each reader: virtual sensors, nodes that read over links, and exporters.
 #[utoipa::path(get, path = "/api/v1/readers", tag = "streams", params(ReaderParams),
     responses((status = 200, body = Readers), (status = 400, body = Problem)))]
 pub(super) async fn readers(
@@ -94,12 +94,9 @@ pub(super) async fn readers(
     let readers = read.await;
     let readers = readers.map_err(|_| Problem::internal("the answer failed"))?;
     let paging = Paging::new(params.limit, params.cursor);
-    let nearest_first = |one: &Reader| {
-        // Bits of numbers that are not negative are ordered as the numbers.
-        let left = one.seconds_left.unwrap_or(f64::INFINITY).max(0.0).to_bits();
-        format!("{left:020} {} {} {}", one.stream, one.kind, one.reader)
-    };
-    let (readers, next) = paging.cut_by("readers", readers, nearest_first)?;
+    // The time that is left changes from one part to the next, so it is no order for parts.
+    let name = |one: &Reader| format!("{} {} {}", one.stream, one.kind, one.reader);
+    let (readers, next) = paging.cut_by("readers", readers, name)?;
     Ok(Json(Readers { readers, next }))
 }
 

@@ -132,8 +132,12 @@ pub(super) async fn pull(
     tokio::spawn(async move {
         let _permit = permit;
         let mut ended = std::pin::pin!(app.accounts.ended(&caller));
-        // The stream may be renamed to a name that the account may not read.
-        let may_read = || View::of_reader(&app, &caller).has_stream(&request.stream);
+        // The stream may be renamed to a name that the account may not read, and the name be freed.
+        let first = app.catalogue.names().resolve(&request.stream);
+        let may_read = || {
+            app.catalogue.names().resolve(&request.stream) == first
+                && View::of_reader(&app, &caller).has_stream(&request.stream)
+        };
         loop {
             let part = tokio::select! {
                 () = &mut ended => return,

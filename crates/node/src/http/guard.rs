@@ -31,7 +31,8 @@ use chappe_transport::Hop;
 use super::client_address::{self, Contradiction};
 use super::problem::{Problem, code};
 use super::routes::{Restriction, Rule, Rules};
-use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, View};
+use super::streams::unknown_stream;
+use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, Unchanged, View};
 use crate::config::Read;
 use crate::shared::App;
 
@@ -132,7 +133,9 @@ async fn recorded(
         let subject = response.extensions_mut().remove::<Subject>();
         change.subject = subject.map(|Subject(subject)| subject);
         change.status = response.status().as_u16();
-        Audit::record(&app, change).await;
+        if response.extensions_mut().remove::<Unchanged>().is_none() {
+            Audit::record(&app, change).await;
+        }
         response
     });
     let failed = |_| Problem::internal("the request failed").into_response();
@@ -220,9 +223,13 @@ fn authorize(
         }
         (_, Restriction::ByStream) => {
             let view = View::new(app, caller, role);
-            match name.is_some_and(|name| view.has_stream(name)) {
-                true => Ok(()),
-                false => Err(outside(caller, role, "not for this stream")),
+            match name {
+                Some(name) if view.has_stream(name) => Ok(()),
+                // A former name of a stream that the caller may not see answers as a name of none.
+                Some(name) if view.has_name(name) => {
+                    Err(("restricted", unknown_stream(app, caller, name)))
+                }
+                _ => Err(outside(caller, role, "not for this stream")),
             }
         }
         (Reach::Some, Restriction::Refused) => Err(outside(

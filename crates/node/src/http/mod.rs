@@ -186,6 +186,12 @@ pub(crate) fn routes() -> Routes {
             OPERATE,
             sensors::delete,
         )
+        .post(
+            "/virtual-sensors/{name}/commands/{command}",
+            "call_virtual_sensor_command",
+            OPERATE,
+            sensors::command,
+        )
         .get("/links", "list_links", READ, links::list)
         .post("/links", "add_link", OPERATE, links::add)
         .get("/links/{name}", "get_link", READ, links::one)
@@ -363,6 +369,7 @@ pub(crate) fn router(app: App) -> Router {
     router
         .merge(console::routes())
         .fallback(not_found)
+        .layer(axum::middleware::from_fn(params::refuse_compressed))
         .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)
 }

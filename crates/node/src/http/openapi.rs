@@ -62,6 +62,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         sensors::one,
         sensors::put,
         sensors::delete,
+        sensors::command,
         links::list,
         links::one,
         links::add,

@@ -2,14 +2,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::paging::Paging;
 use super::params::{self, Name, Params};
-use super::problem::Problem;
+use super::problem::{Problem, code};
+use super::streams::store_problem;
+use super::wrappers;
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
 use crate::reload::FileError;
@@ -95,6 +98,7 @@ pub(super) async fn one(
     request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
         description = "the file"),
     responses((status = 204), (status = 401, body = Problem),
+        (status = 403, body = Problem, description = "the file has wrappers, which needs `administer`"),
         (status = 422, body = Problem, description = "the file is invalid; nothing was changed")))]
 pub(super) async fn put(
     State(app): State<App>,
@@ -105,6 +109,13 @@ pub(super) async fn put(
     let bytes = params::body(&app, body).await?;
     let text = String::from_utf8(bytes.into())
         .map_err(|_| Problem::bad_request("the sensor file is not UTF-8"))?;
+    let had_wrappers = app
+        .sensors
+        .get(&name)
+        .is_some_and(|sensor| !sensor.wrappers.is_empty());
+    if (had_wrappers || sensors::has_wrappers(&text)) && !caller.administers() {
+        return Err(needs_administer(&name));
+    }
     let done = tokio::task::spawn_blocking({
         let app = app.clone();
         move || {
@@ -134,8 +145,11 @@ pub(super) async fn delete(
     caller: Caller,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
-    if app.sensors.get(&name).is_none() {
+    let Some(sensor) = app.sensors.get(&name) else {
         return Err(unknown(&app, &caller, &name));
+    };
+    if !sensor.wrappers.is_empty() && !caller.administers() {
+        return Err(needs_administer(&name));
     }
     let done = tokio::task::spawn_blocking({
         let app = app.clone();
@@ -148,6 +162,84 @@ pub(super) async fn delete(
     let done = done.await;
     app.sensors.rescan.notify_one();
     written(done)
+}
+
+/// The file of a sensor has wrappers, which are as powerful as those in files of their own.
+fn needs_administer(name: &str) -> Problem {
+    let detail = format!("the file of the virtual sensor {name:?} has wrappers");
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::ROLE_MISSING);
+    problem.hint("writing and removing wrappers needs the role `administer`")
+}
+
+/// What became of a call.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SensorCall {
+    /// The stream of the command's calls.
+    stream: String,
+    /// The epoch of the call in it.
+    epoch: String,
+    /// The number of the call in it.
+    sequence: u64,
+    /// What the wrapper's peer answered, if the command is passed on to a wrapper: any JSON value.
+    answer: Value,
+}
+
+/// Calls a command of a virtual sensor; the body is an object of arguments. The call is first passed on to the
+/// wrapper that the command names, if it names one, and then stored in the command's stream.
+#[utoipa::path(post, path = "/api/v1/virtual-sensors/{name}/commands/{command}", tag = "virtual sensors",
+    params(("name" = String, Path, description = "The sensor's name"),
+        ("command" = String, Path, description = "The name of a [[command]] of its file")),
+    request_body(content = wrappers::CommandArguments),
+    responses((status = 200, body = SensorCall), (status = 401, body = Problem),
+        (status = 404, body = Problem),
+        (status = 422, body = Problem, description = "an argument does not fit; nothing was done"),
+        (status = 502, body = Problem, description = "the wrapper's peer failed; the call is not stored"),
+        (status = 503, body = Problem)))]
+pub(super) async fn command(
+    State(app): State<App>,
+    caller: Caller,
+    Path((name, command)): Path<(String, String)>,
+    body: Body,
+) -> Result<Json<SensorCall>, Problem> {
+    let arguments: Map<String, Value> = params::json(&app, body).await?;
+    let sensor = app
+        .sensors
+        .get(&name)
+        .ok_or_else(|| unknown(&app, &caller, &name))?;
+    let mut commands = sensor.commands.iter();
+    let Some(found) = commands.find(|one| one.name == command) else {
+        let problem = Problem::not_found(format!("{name} has no command {command:?}"));
+        let names = sensor.commands.iter().map(|one| one.name.as_str());
+        return Err(match nearest(&command, names) {
+            Some(near) => problem.hint(format!("did you mean {near:?}?")),
+            None => problem.hint("a [[command]] of the sensor's file defines one"),
+        });
+    };
+    let described = &found.described;
+    let values = described.values(&arguments).map_err(|error| {
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+        match error.hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    })?;
+    let entry = app.catalogue.get(&found.stream);
+    let entry = entry.ok_or_else(|| {
+        let detail = format!("the virtual sensor {name:?} does not run");
+        Problem::unavailable(detail).hint(format!("chappe why {name}"))
+    })?;
+    let answer = match &described.pass_to {
+        Some(pass) => wrappers::call(&app, &pass.wrapper, pass.command.clone(), arguments).await?,
+        None => Value::Null,
+    };
+    let position = sensors::store_call(&entry, caller.name(), values);
+    let position = position.await.map_err(store_problem)?;
+    Ok(Json(SensorCall {
+        stream: entry.current_name(),
+        epoch: position.epoch.to_string(),
+        sequence: position.sequence,
+        answer,
+    }))
 }
 
 pub(super) fn written(

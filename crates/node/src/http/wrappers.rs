@@ -99,7 +99,8 @@ pub(super) async fn put(
 /// Removes a wrapper and its file; its streams stay.
 #[utoipa::path(delete, path = "/api/v1/wrappers/{name}", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name")),
-    responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "it is in the file of a virtual sensor")))]
 pub(super) async fn delete(
     State(app): State<App>,
     Name(name): Name,
@@ -108,6 +109,12 @@ pub(super) async fn delete(
         .wrappers
         .get(&name)
         .ok_or_else(|| unknown(&app, &name))?;
+    if let Some(sensor) = &row.sensor {
+        let detail =
+            format!("the wrapper {name:?} is in the file of the virtual sensor {sensor:?}");
+        let problem = Problem::new(StatusCode::CONFLICT, detail);
+        return Err(problem.hint("change or remove the sensor"));
+    }
     let done = tokio::task::spawn_blocking(move || wrappers::remove(&row)).await;
     app.wrappers.rescan.notify_one();
     written(done)
@@ -386,10 +393,20 @@ pub(super) async fn command(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     let arguments: Map<String, Value> = params::json(&app, body).await?;
+    call(&app, &name, command, arguments).await.map(Json)
+}
+
+/// Calls a command of the wrapper `name`; returns the peer's answer.
+pub(super) async fn call(
+    app: &App,
+    name: &str,
+    command: String,
+    arguments: Map<String, Value>,
+) -> Result<Value, Problem> {
     let handle = app
         .wrappers
-        .handle(&name)
-        .ok_or_else(|| unknown(&app, &name))?;
+        .handle(name)
+        .ok_or_else(|| unknown(app, name))?;
     let tables = &handle.file.keys.commands;
     if !tables.iter().any(|table| table.name == command) {
         let problem = Problem::not_found(format!("{name} has no command {command:?}"));
@@ -408,7 +425,7 @@ pub(super) async fn command(
     let busy = || Problem::unavailable("the wrapper has too many calls, or is not connected");
     handle.calls.try_send(call).map_err(|_| busy())?;
     match answer.await {
-        Ok(Ok(answer)) => Ok(Json(answer)),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             let status = match error {
                 WrapperError::Command(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -465,6 +482,10 @@ pub(super) async fn message(
     match handle.inbox.send(Inbound { body, reply }) {
         Ok(()) => {}
         Err(InboxError::Busy) => return Ok(busy()),
+        // It is opened again, after the disk was full for example.
+        Err(InboxError::Closed) if handle.file.kind().is_ok_and(|it| it.name == "webhook") => {
+            return Ok(busy());
+        }
         Err(InboxError::Closed) => {
             let problem = Problem::not_found(format!("the wrapper {name:?} takes no messages"));
             return Err(problem.hint("a wrapper of kind \"webhook\" takes messages"));

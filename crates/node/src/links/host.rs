@@ -192,14 +192,18 @@ impl LinkHost for Host {
         may_read.then(|| entry.log.clone())
     }
 
-    fn may_read(&self, name: &str, reader: &Reader) -> bool {
+    fn may_read(&self, name: &str, first: &str, reader: &Reader) -> bool {
         let Some(app) = self.node.upgrade() else {
             return true;
         };
-        match (account_of(&app, reader), app.catalogue.get(name)) {
-            (None, _) => false,
-            (Some(Some(caller)), Some(entry)) => View::of_reader(&app, &caller).has(&entry),
-            (Some(_), _) => true,
+        let Some(caller) = account_of(&app, reader) else {
+            return false;
+        };
+        match app.catalogue.get(name) {
+            Some(entry) if entry.name != first => false,
+            Some(entry) => caller.is_none_or(|it| View::of_reader(&app, &it).has(&entry)),
+            // The name was freed, or the stream was removed.
+            None => app.catalogue.defined_as(first).is_none(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! One client of live data.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub(crate) async fn run(
         sender,
         seen: 0,
         renames_seen: 0,
+        left: HashMap::new(),
         left_out: false,
     };
     client.app.observability.metrics.live_clients.inc();
@@ -70,6 +72,8 @@ struct Client {
     seen: u64,
     /// The number of renames that were looked at.
     renames_seen: u64,
+    /// How far it read streams that it may not read by their present names.
+    left: HashMap<String, Position>,
     /// It was notified that it has too many streams.
     left_out: bool,
     /// Bytes of the last event, an estimate for the next one. Large events are prepared outside the
@@ -175,10 +179,7 @@ impl Client {
 
     /// Follows streams that are new, or are among the client's by their new name.
     async fn follow_new_streams(&mut self) -> Result<(), Gone> {
-        let renames = self.app.catalogue.names().renames();
-        if std::mem::replace(&mut self.renames_seen, renames) != renames {
-            self.follow_renamed_streams().await?;
-        }
+        self.follow_renamed_streams().await?;
         let (seen, entries) = self.app.catalogue.defined_after(self.seen);
         self.seen = seen;
         for entry in entries {
@@ -191,20 +192,49 @@ impl Client {
         Ok(())
     }
 
-    /// Stops following streams that the client may no longer read by their new names, and follows those that it now
-    /// may, from now on.
+    /// After renames: stops following streams that the client may no longer read by their new names, and follows
+    /// those that it now may, from their rename on; one that it followed before, from where it stopped.
     async fn follow_renamed_streams(&mut self) -> Result<(), Gone> {
+        let names = self.app.catalogue.names().clone();
+        let renames = names.renames();
+        let seen = std::mem::replace(&mut self.renames_seen, renames);
+        if seen == renames {
+            return Ok(());
+        }
         let mut cursors = std::mem::take(&mut self.cursors);
-        cursors.retain(|entry| self.takes(entry).is_some());
+        let left = cursors.leave(|entry| self.takes(entry).is_none());
         self.cursors = cursors;
+        let room = STREAMS_MAX.saturating_sub(self.left.len());
+        self.left.extend(left.into_iter().take(room));
         for entry in self.app.catalogue.entries() {
-            if !entry.log.former_names().is_empty()
-                && !self.cursors.follows(&entry.name)
-                && let Some(label) = self.takes(&entry)
-            {
-                let next = entry.log.log().last() + 1;
-                self.follow(entry, label, next).await?;
+            let is_known = self.left.contains_key(&entry.name);
+            let is_renamed = is_known || !entry.log.former_names().is_empty();
+            if !is_renamed || self.cursors.follows(&entry.name) {
+                continue;
             }
+            let Some(label) = self.takes(&entry) else {
+                continue;
+            };
+            let next = match self.left.remove(&entry.name) {
+                Some(reached) if reached.sequence == 0 => 0,
+                Some(reached) => match entry.log.resume(reached) {
+                    Ok(next) => next,
+                    Err(rollback) => {
+                        self.send_rollback(&entry, &label, &rollback).await?;
+                        rollback.next
+                    }
+                },
+                None => match names.renamed_from(&entry.name, seen) {
+                    Some(next) => next,
+                    None => {
+                        let text = "its elements since it was renamed may be missing".to_owned();
+                        let shown = label.of(&entry);
+                        self.notify(NoticeKind::Lag, &shown, text).await?;
+                        entry.log.log().last() + 1
+                    }
+                },
+            };
+            self.follow(entry, label, next).await?;
         }
         Ok(())
     }
@@ -245,6 +275,8 @@ impl Client {
                 _ => return Err(Gone),
             }
         }
+        // The id of an event stands after all elements written before it, so no renamed stream may be left out.
+        self.follow_renamed_streams().await?;
         let mut cursors = std::mem::take(&mut self.cursors);
         let store = self.app.storage.log.clone();
         let reading = move || {

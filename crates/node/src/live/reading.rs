@@ -107,9 +107,17 @@ impl Cursors {
         Some((cursor.entry, cursor.label))
     }
 
-    /// Stops following the streams that are not kept.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(&Entry) -> bool) {
-        self.of_stream.retain(|_, cursor| is_kept(&cursor.entry));
+    /// Stops following some streams; returns their names and the positions that were reached.
+    pub(super) fn leave(&mut self, is_left: impl Fn(&Entry) -> bool) -> Vec<(String, Position)> {
+        let mut left = Vec::new();
+        self.of_stream.retain(|name, cursor| {
+            let is_left = is_left(&cursor.entry);
+            if is_left {
+                left.push((name.clone(), cursor.position));
+            }
+            !is_left
+        });
+        left
     }
 
     /// The name that the client gives to a stream.

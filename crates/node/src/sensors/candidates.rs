@@ -7,7 +7,6 @@ use chappe_registry::oxrdf::Term;
 use chappe_registry::{
     Entity, EntityKind, Interrupt, Principal, Search, SparqlAnswer, SparqlLimits, vocabulary,
 };
-use chappe_stream::descriptor::Source;
 use chappe_stream::{Candidate, Selection, StreamQuery};
 
 use crate::catalogue::{key, stream_name};
@@ -18,18 +17,25 @@ const SPARQL_ROWS_MAX: usize = chappe_log::MAX_STREAMS;
 /// Time limit of a source's SPARQL query.
 const SPARQL_TIME: Duration = Duration::from_secs(1);
 
-/// The streams that match `source` now, except `own`, the sensor's output.
+/// The streams that match `selection` now, except `own`, the sensor's output. `named` is the stream that the
+/// selection names.
 ///
 /// # Errors
 /// The SPARQL query failed.
-pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Candidate>, String> {
-    let found = match &source.selection {
-        Selection::Stream(name) => {
+pub(super) fn candidates(
+    app: &App,
+    selection: &Selection,
+    named: Option<&str>,
+    own: &str,
+) -> Result<Vec<Candidate>, String> {
+    let found = match (selection, named) {
+        (Selection::Query(query), _) => search(app, query)?,
+        (_, None) => Vec::new(),
+        (_, Some(name)) => {
             let name = app.catalogue.names().resolve(name);
             let entity = app.registry.get(&key(&name), &Principal::Operator);
             entity.into_iter().map(|entity| entity.key).collect()
         }
-        Selection::Query(query) => search(app, query)?,
     };
     let mut candidates = Vec::new();
     for key in found {
@@ -37,8 +43,10 @@ pub(super) fn candidates(app: &App, source: &Source, own: &str) -> Result<Vec<Ca
             continue;
         };
         let schema = entry.log.schema();
-        let why = match &source.selection {
+        let why = match selection {
             Selection::Stream(_) => "the sensor names it".to_owned(),
+            Selection::Command(name) => format!("it has the calls of the command {name:?}"),
+            Selection::Wrapper(_) => "the sensor's wrapper writes it".to_owned(),
             Selection::Query(query) => {
                 if entry.name == own || query.value_field(&schema).is_err() {
                     continue;
@@ -125,6 +133,15 @@ fn why(query: &StreamQuery) -> String {
     words.join(", ")
 }
 
+/// A selection, for display.
+pub(super) fn described(selection: &Selection) -> String {
+    match selection {
+        Selection::Query(query) => describe(query),
+        Selection::Stream(name) | Selection::Command(name) => name.clone(),
+        Selection::Wrapper(wrapper) => wrapper.stream().unwrap_or_default().to_owned(),
+    }
+}
+
 /// The query of a source, for display.
 pub(super) fn describe(query: &StreamQuery) -> String {
     let parts = [
@@ -208,7 +225,7 @@ mod tests {
                          type = 'double'\n"
                     );
                     let descriptor = chappe_stream::Descriptor::parse("x.toml", &text).unwrap();
-                    candidates(app, &descriptor.sources[0], "x").unwrap()
+                    candidates(app, &descriptor.sources[0].selection, None, "x").unwrap()
                 };
                 let all = found("query = { observed_property = \"urn:p\" }");
                 assert_eq!(all.len(), STREAMS);

@@ -9,7 +9,7 @@ use chappe_stream::{Descriptor, Value};
 
 use super::candidates::sensor_key;
 
-/// The triples of a sensor's metadata and declared commands.
+/// The triples of a sensor's metadata and commands.
 pub(super) fn triples(descriptor: &Descriptor) -> Vec<Triple> {
     let sensor = NamedNode::new_unchecked(sensor_key(&descriptor.name));
     let mut triples = Vec::new();

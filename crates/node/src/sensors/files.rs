@@ -8,6 +8,7 @@ use chappe_wrappers::{ExporterFile, WrapperFile};
 
 use chappe_device::mapping::rules::Rules;
 
+use super::inline;
 use crate::config::{Config, ConfigError, Problem, Read};
 use crate::reload::{self, FileError, problem, problem_of, read, scan};
 
@@ -104,6 +105,12 @@ pub(super) fn descriptor(
         false => Descriptor::parse(file, text),
     };
     let descriptor = descriptor.map_err(|error| Box::new(problem(error)))?;
+    inline::read(&descriptor, Path::new(file), text).map_err(|error| {
+        let mut fault = problem(error);
+        // The places of an XML file are not those of the keys that were made of it.
+        fault.line = fault.line.filter(|_| !is_xml(Path::new(file)));
+        Box::new(fault)
+    })?;
     if descriptor.is_protected && reading == Read::Open {
         return Err(Box::new(Problem {
             location: file.to_owned(),
@@ -119,7 +126,7 @@ pub(super) fn descriptor(
     Ok(descriptor)
 }
 
-fn is_xml(path: &Path) -> bool {
+pub(super) fn is_xml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "xml")
 }
 
@@ -186,6 +193,11 @@ pub(super) fn write(
         ));
     }
     let path = path.unwrap_or_else(|| directory.join(format!("{name}.toml")));
+    let wrappers = inline::read(&descriptor, &path, text);
+    for wrapper in wrappers.map_err(|error| FileError::Invalid(Box::new(problem(error))))? {
+        let sent = wrapper.check_sent(&wrapper.keys.kind);
+        sent.map_err(|error| FileError::Invalid(Box::new(problem(error))))?;
+    }
     reload::write(directory, &path, name, text)
 }
 

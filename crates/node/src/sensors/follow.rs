@@ -40,17 +40,20 @@ impl Running {
                 continue;
             };
             let log = &entry.log;
+            let is_from_newest = self.from_newest.remove(&stream);
             let evaluated = self.evaluated(&stream, log);
+            if is_from_newest {
+                let done = evaluated.map_or(0, |evaluated| evaluated.at.sequence);
+                // The element by which the choice was found to deliver, unless it was evaluated before.
+                let next = log.log().last().max(done + 1);
+                self.begin(&stream, log, next);
+                self.insert_follower(stream, log, next);
+                continue;
+            }
             let next = match evaluated.map(|evaluated| log.resume(evaluated.at)) {
                 None => {
                     let next = log.log().last() + 1;
-                    // Store the start, so that no element after it is skipped if this run ends.
-                    let at = Position {
-                        epoch: Epoch(log.log().epoch()),
-                        sequence: next - 1,
-                    };
-                    let stored = self.progress.begin(self.rollbacks_seen, &stream, at);
-                    self.on_progress_stored(stored);
+                    self.begin(&stream, log, next);
                     next
                 }
                 Some(Ok(next)) => {
@@ -64,16 +67,30 @@ impl Running {
                     rollback.next
                 }
             };
-            let follower = match self.reads_uncommitted {
-                true => log.follow_eagerly(next),
-                false => log.follow(next),
-            };
-            self.followers.insert(stream.into(), follower);
+            self.insert_follower(stream, log, next);
         }
         // Several streams of a window are received in this order.
         recalled.sort_by_key(|input: &SensorInput| input.element.receive_time);
         let elements = Some(recalled).filter(|elements| !elements.is_empty())?;
         Some(Input::Command(SensorCommand::Recall { elements }))
+    }
+
+    /// Stores that a stream is evaluated from `next` on, so that no element after it is skipped if this run ends.
+    fn begin(&mut self, stream: &str, log: &StreamLog, next: u64) {
+        let at = Position {
+            epoch: Epoch(log.log().epoch()),
+            sequence: next - 1,
+        };
+        let stored = self.progress.begin(self.rollbacks_seen, stream, at);
+        self.on_progress_stored(stored);
+    }
+
+    fn insert_follower(&mut self, stream: String, log: &StreamLog, next: u64) {
+        let follower = match self.reads_uncommitted {
+            true => log.follow_eagerly(next),
+            false => log.follow(next),
+        };
+        self.followers.insert(stream.into(), follower);
     }
 
     /// The progress of an earlier run on a stream.

@@ -1,11 +1,14 @@
 //! Virtual sensors: their files, their bindings, their outputs.
 
 mod candidates;
+mod choices;
+mod commands;
 mod dead_letters;
 mod dropped;
 mod facts;
 mod files;
 mod follow;
+mod inline;
 mod output;
 mod progress;
 mod run;
@@ -18,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use candidates::sensor_key;
+pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 use table::SensorError;
 pub(crate) use table::{Sensor, SensorState, Sensors};
@@ -32,6 +36,12 @@ pub(crate) fn write(app: &App, name: &str, text: &str) -> Result<(), FileError> 
     let path = app.sensors.get(name).map(|sensor| sensor.file.into());
     let reading = app.config.access.read;
     files::write(&app.config.sensors_directory, reading, path, name, text)
+}
+
+/// Whether the file `text` of a sensor has wrappers, so that writing it needs the right to write wrappers.
+pub(crate) fn has_wrappers(text: &str) -> bool {
+    // An invalid file is refused later.
+    Descriptor::parse("", text).is_ok_and(|descriptor| inline::has_any(&descriptor))
 }
 
 /// Removes the file of a sensor.
@@ -80,7 +90,9 @@ impl Described for SensorFiles {
     ) -> JoinHandle<()> {
         let file = path.display().to_string();
         app.sensors.insert(run::describe(&descriptor, &file, text));
-        tokio::spawn(run::run(app.clone(), descriptor, stop))
+        // They were checked with the file.
+        let wrappers = inline::read(&descriptor, path, text).unwrap_or_default();
+        tokio::spawn(run::run(app.clone(), descriptor, wrappers, stop))
     }
 
     fn refuse(app: &App, name: &str, path: &Path, problem: Problem, is_running: bool) {

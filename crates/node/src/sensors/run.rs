@@ -9,7 +9,7 @@
 //! and after a full disk rolled back its inputs, it resumes after the last evaluated element, with its
 //! windows restored.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,24 +19,28 @@ use chappe_machine::{Input, Output, drain};
 use chappe_registry::{Entity, EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Extent, Position, Selection, SensorCommand, SensorEvent, SensorInput,
-    SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema, VirtualSensor,
-    WindowClock,
+    Binding, Descriptor, Extent, Fallback, Position, Selection, SensorCommand, SensorEvent,
+    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema,
+    VirtualSensor, WindowClock,
 };
 use chappe_transport::{Clock, Hop};
+use chappe_wrappers::WrapperFile;
 use tokio::sync::watch;
 
-use super::candidates::{self, candidates, sensor_entity, sensor_key};
+use super::candidates::{self, sensor_entity, sensor_key};
+use super::choices;
+use super::commands;
 use super::dead_letters;
 use super::dropped::Dropped;
 use super::facts;
 use super::follow::next_batch;
+use super::inline;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry, FULL_PAUSE};
 use crate::clock;
-use crate::devices::stream_entity;
 use crate::notices::NoticeKind;
+use crate::producer::Producer;
 use crate::view::FieldView;
 
 use crate::shared::App;
@@ -69,10 +73,14 @@ pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Senso
     let source = |source: &chappe_stream::descriptor::Source| {
         let (query, stream) = match &source.selection {
             Selection::Query(query) => (Some(candidates::describe(query)), None),
-            Selection::Stream(name) => (None, Some(name.clone())),
+            named => (None, descriptor.stream_of(named)),
         };
         Source {
             alias: source.alias.clone(),
+            wrapper: match &source.selection {
+                Selection::Wrapper(_) => Some(descriptor.wrapper_name(source, 0)),
+                _ => None,
+            },
             query,
             stream,
             unbound_reason: Some("the search has not finished".to_owned()),
@@ -93,9 +101,24 @@ pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Senso
             .map(FieldView::of)
             .collect(),
         sources: descriptor.sources.iter().map(source).collect(),
+        commands: commands::views(descriptor),
+        wrappers: wrappers_of(descriptor),
         toml: toml.to_owned(),
         ..Sensor::default()
     }
+}
+
+/// The names of the wrappers in the file of a sensor.
+fn wrappers_of(descriptor: &Descriptor) -> Vec<String> {
+    let mut names = Vec::new();
+    for source in &descriptor.sources {
+        for (choice, selection) in source.choices().enumerate() {
+            if matches!(selection, Selection::Wrapper(_)) {
+                names.push(descriptor.wrapper_name(source, choice));
+            }
+        }
+    }
+    names
 }
 
 /// A number that differs for other windows; another release may give another number.
@@ -114,6 +137,20 @@ fn extent(extent: Extent) -> String {
         Extent::Count(count) => format!("{count} elements"),
         Extent::Time(length) => format!("{length:?}"),
     }
+}
+
+/// Reads the newest elements of the output, after which a new machine continues.
+pub(super) async fn continued(mut machine: VirtualSensor, output: &Entry) -> VirtualSensor {
+    let needed = machine.outputs_needed();
+    if needed > 0 {
+        let log = output.log.clone();
+        let read = tokio::task::spawn_blocking(move || log.newest(needed)).await;
+        // Without them, rates and unique times start again.
+        if let Ok(Ok(outputs)) = read {
+            machine.continue_after(&outputs);
+        }
+    }
+    machine
 }
 
 /// Sets the output's retention and reads the sensor's progress; both may block on the disk.
@@ -137,7 +174,12 @@ async fn open_progress(
 }
 
 /// Runs a sensor until `stop` becomes true.
-pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Receiver<bool>) {
+pub(super) async fn run(
+    app: App,
+    descriptor: Descriptor,
+    wrappers: Vec<WrapperFile>,
+    mut stop: watch::Receiver<bool>,
+) {
     let name = descriptor.name.clone();
     let output = &descriptor.output;
     let made = app
@@ -152,6 +194,10 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         Ok(letters) => letters,
         Err(error) => return fail(&app, &name, error.to_string()),
     };
+    let calls = match commands::open(&app, &descriptor).await {
+        Ok(calls) => calls,
+        Err(error) => return fail(&app, &name, error.to_string()),
+    };
     let progress = match open_progress(&app, &entry, &descriptor).await {
         Ok(progress) => progress,
         Err(error) => return fail(&app, &name, error.to_string()),
@@ -162,10 +208,12 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
     app.registrar
         .publish(entities(&descriptor, &entry.name))
         .await;
+    let wrappers = inline::OwnWrappers::start(&app, &name, wrappers);
     let bindings = descriptor.sources.iter().map(|source| {
         let limits = BindingLimits::default();
         Binding::new(source.alias.clone(), source.policy, limits)
     });
+    let machine = VirtualSensor::new(descriptor.clone(), SensorLimits::default());
     let level = entry.log.log().level();
     let own = sensor_key(&name);
     let running = Running {
@@ -176,10 +224,9 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         last_position: None,
         must_rebind: false,
         bindings: bindings.collect(),
-        machine: Some(VirtualSensor::new(
-            descriptor.clone(),
-            SensorLimits::default(),
-        )),
+        fallbacks: choices::fallbacks(&descriptor),
+        from_newest: BTreeSet::new(),
+        machine: Some(continued(machine, &entry).await),
         slow_evaluations: 0,
         dropped: Dropped::default(),
         dead_letters: letters.clone(),
@@ -196,8 +243,10 @@ pub(super) async fn run(app: App, descriptor: Descriptor, mut stop: watch::Recei
         () = running.follow(feed) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
+    wrappers.stop(&app).await;
     let letters = letters.map(|letters| letters.key());
-    let keys = [own, entry.key()].into_iter().chain(letters);
+    let calls = calls.iter().map(|calls| calls.key());
+    let keys = [own, entry.key()].into_iter().chain(letters).chain(calls);
     app.registrar.remove(keys.collect()).await;
 }
 
@@ -209,7 +258,7 @@ pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
     sensor.triples.extend(facts::triples(descriptor));
     vec![
         sensor,
-        stream_entity(stream, schema, &sensor_key(name), text),
+        Producer::new(&sensor_key(name)).stream(stream, schema, text),
     ]
 }
 
@@ -229,6 +278,10 @@ pub(super) struct Running {
     pub(super) descriptor: Descriptor,
     pub(super) output: Arc<Entry>,
     pub(super) bindings: Vec<Binding>,
+    /// By source, if it has one.
+    pub(super) fallbacks: Vec<Option<Fallback>>,
+    /// Streams of a choice that took the place of another: they are read from their newest element on.
+    pub(super) from_newest: BTreeSet<String>,
     /// `None` while another thread runs it.
     pub(super) machine: Option<VirtualSensor>,
     /// Slow evaluations in a row of a compiled statement.
@@ -340,6 +393,9 @@ impl Running {
                 _ = flush.tick() => {
                     self.flush_progress();
                     self.set_clock().await;
+                    if self.fallbacks.iter().any(Option::is_some) {
+                        rebinding.request();
+                    }
                 }
             }
         }
@@ -412,16 +468,8 @@ impl Running {
         let mut commands: Vec<SensorMachineInput> = Vec::new();
         let mut kept = self.bound_counts();
         for index in 0..self.bindings.len() {
-            let source = self.descriptor.sources[index].clone();
-            let (app, own) = (self.app.clone(), self.output.name.clone());
-            let found = tokio::task::spawn_blocking(move || candidates(&app, &source, &own)).await;
-            let found = match found {
-                Ok(Ok(found)) => found,
-                Ok(Err(error)) => {
-                    self.drop("source not searched", error);
-                    continue;
-                }
-                Err(_) => continue,
+            let Some(found) = self.find(index, now, &mut commands).await else {
+                continue;
             };
             for change in self.bindings[index].update(now, &found) {
                 let stream = change.candidate.stream.clone();
@@ -486,9 +534,16 @@ impl Running {
         self.must_rebind = false;
         self.followers.clear();
         let limits = SensorLimits::default();
-        self.machine = Some(VirtualSensor::new(self.descriptor.clone(), limits));
+        let machine = VirtualSensor::new(self.descriptor.clone(), limits);
+        self.machine = Some(continued(machine, &self.output).await);
         let mut commands = Vec::new();
-        for (source, binding) in self.descriptor.sources.iter().zip(&self.bindings) {
+        for (index, binding) in self.bindings.iter().enumerate() {
+            let source = &self.descriptor.sources[index];
+            let fallback = self.fallbacks[index].as_ref();
+            if let Some(choice) = fallback.and_then(Fallback::current) {
+                let alias = source.alias.clone();
+                commands.push(Input::Command(SensorCommand::Choose { alias, choice }));
+            }
             commands.extend(binding.bound().map(|bound| {
                 Input::Command(SensorCommand::Bind {
                     alias: source.alias.clone(),
@@ -669,7 +724,9 @@ impl Running {
     fn show_bindings(&self) {
         self.app.sensors.update(&self.name, |sensor| {
             sensor.history = self.history.iter().cloned().collect();
-            for (source, binding) in sensor.sources.iter_mut().zip(&self.bindings) {
+            let bindings = self.bindings.iter().enumerate();
+            for (source, (index, binding)) in sensor.sources.iter_mut().zip(bindings) {
+                source.choices = self.shown_choices(index);
                 let bound = binding.bound().map(|bound| Bound {
                     stream: bound.candidate.stream.clone(),
                     since: bound.since.to_string(),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
+use super::commands::CommandView;
 use crate::catalogue::Names;
 use crate::view::FieldView;
 
@@ -33,6 +34,10 @@ pub(crate) struct Sensor {
     pub(crate) fields: Vec<FieldView>,
     /// Its sources with their bindings.
     pub(crate) sources: Vec<Source>,
+    /// Its commands.
+    pub(crate) commands: Vec<CommandView>,
+    /// The names of the wrappers in its file, which run with it.
+    pub(crate) wrappers: Vec<String>,
     /// Elements not used since the node started or its file changed, by reason: `late` (arrived
     /// after its window had moved on), `early` (its time is too far ahead of the node's clock),
     /// `equal_time` (another element of the stream has the same time), `misfit` (another structure, or
@@ -53,6 +58,9 @@ impl Sensor {
     /// Names its streams as they are called now.
     pub(crate) fn use_current_names(&mut self, names: &Names) {
         self.stream = names.current(&self.stream);
+        for command in &mut self.commands {
+            command.stream = names.current(&command.stream);
+        }
         for bound in self.sources.iter_mut().flat_map(|it| &mut it.bound) {
             bound.stream = names.current(&bound.stream);
         }
@@ -102,12 +110,28 @@ pub(crate) struct Source {
     pub(crate) alias: String,
     /// The query by which it is found.
     pub(crate) query: Option<String>,
-    /// The stream it names.
+    /// The wrapper in the sensor's file that it reads.
+    pub(crate) wrapper: Option<String>,
+    /// The stream it names, or that of the command whose calls it reads.
     pub(crate) stream: Option<String>,
+    /// Its choices in order of preference, if it has a fallback: the first that delivers is used.
+    pub(crate) choices: Vec<Choice>,
     /// The streams it is bound to.
     pub(crate) bound: Vec<Bound>,
     /// The reason why it is bound to none.
     pub(crate) unbound_reason: Option<String>,
+}
+
+/// A choice of a source.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = SourceChoice)]
+pub(crate) struct Choice {
+    /// The stream, or the query by which it is found.
+    pub(crate) choice: String,
+    /// Whether the source reads it.
+    pub(crate) is_used: bool,
+    /// When it delivered last (RFC 3339), as far as the node knows.
+    pub(crate) delivered_at: Option<String>,
 }
 
 /// A stream that a source is bound to.
@@ -167,6 +191,13 @@ impl Sensors {
     /// One sensor.
     pub(crate) fn get(&self, name: &str) -> Option<Sensor> {
         self.lock().get(name).cloned()
+    }
+
+    /// Whether the file of a sensor has the wrapper of this name.
+    pub(crate) fn have_wrapper(&self, name: &str) -> bool {
+        let sensors = self.lock();
+        let mut sensors = sensors.values();
+        sensors.any(|sensor| sensor.wrappers.iter().any(|wrapper| wrapper == name))
     }
 
     /// All sensors, by name.

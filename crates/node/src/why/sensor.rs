@@ -33,7 +33,7 @@ impl Path<'_> {
             return self.add("sensor", name, HopState::Blocked, detail, error.hint);
         }
         let described = Descriptor::parse(&sensor.file, &sensor.toml).ok();
-        let described = described.map(|it| it.sources).unwrap_or_default();
+        let sources = described.as_ref().map_or(&[][..], |it| &it.sources);
         for source in &sensor.sources {
             for bound in &source.bound {
                 if let Some(entry) = self.app.catalogue.get(&bound.stream) {
@@ -49,10 +49,14 @@ impl Path<'_> {
             }
             if let Some(reason) = &source.unbound_reason {
                 let of_alias = |it: &&Described| it.alias == source.alias;
-                let found = described.iter().find(of_alias);
+                let found = sources.iter().find(of_alias);
                 let (detail, hint) = match found.map(|it| &it.selection) {
-                    Some(Selection::Stream(stream)) => self.missing_stream(stream),
                     Some(Selection::Query(query)) => self.unmatched(query),
+                    Some(Selection::Wrapper(_)) => self.inline_wrapper(source.wrapper.as_deref()),
+                    Some(named) => {
+                        let stream = described.as_ref().and_then(|it| it.stream_of(named));
+                        self.missing_stream(&stream.unwrap_or_default())
+                    }
                     None => (String::new(), None),
                 };
                 let detail = format!("{}: {reason}{detail}", source.alias);
@@ -82,6 +86,20 @@ impl Path<'_> {
             ),
         };
         self.add("sensor", &sensor.name, state, detail, hint);
+    }
+
+    /// Why the wrapper of a source has not written its stream.
+    fn inline_wrapper(&self, name: Option<&str>) -> (String, Option<String>) {
+        let row = name.and_then(|name| self.app.wrappers.get(name));
+        let Some(row) = row else {
+            return ("; its wrapper does not run".to_owned(), None);
+        };
+        let (name, reason) = (&row.name, row.reason.as_deref().unwrap_or("no element yet"));
+        let hint = row
+            .hint
+            .clone()
+            .or(Some(format!("chappe wrapper show {name}")));
+        (format!("; its wrapper {name}: {reason}"), hint)
     }
 
     fn missing_stream(&self, stream: &str) -> (String, Option<String>) {

@@ -2,59 +2,41 @@
 //!
 //! The cursor is stored in the log after each batch that the peer has, before the next batch is passed:
 //! after a crash at most one batch is passed again, and an exporter whose peer can tell how far it came
-//! passes none.
+//! passes none. Of an exporter that keeps several batches on their way, it is stored a few times a second.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_links::{DeadLetters, Message};
-use chappe_log::{Batch as Records, Error, Stream};
-use chappe_stream::StoreError;
+use chappe_log::{Appended, Batch as Records, Error, Stream};
+use chappe_stream::{Position, StoreError};
 use chappe_transport::Hop;
 use chappe_wrappers::{
-    Batch, Exporter as PeerExporter, ExporterFile, ExporterOpening, Notes, WrapperError,
+    Batch, Delivered, Exporter as PeerExporter, ExporterFile, ExporterOpening, Notes, Refused,
+    WrapperError,
 };
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
-use super::pause::Pause;
+use super::attempts::{Attempts, End};
 use super::reading::{self, Missed, Positions, Reading};
 use super::store::put_letter;
-use super::{PeerState, Row as _, notes};
+use super::{PeerState, Row as _, node_parts, notes};
 use crate::clock;
-use crate::notices::NoticeKind;
 use crate::shared::App;
 
 /// The version of the record.
 const FORMAT: u8 = 1;
 /// Records after which the older ones are trimmed; reason: each trim mark is a record.
 const TRIM_STEP: u64 = 256;
+/// Time between two stored cursors of an exporter that keeps several batches on their way; reason: after a crash,
+/// elements delivered within it are passed again.
+const KEEP_PERIOD: Duration = Duration::from_millis(200);
+/// Time for the last cursor when an exporter ends.
+const END_TIME: Duration = Duration::from_secs(5);
 /// Time after which a batch that the peer does not take counts as failed; reason: a peer that is slower
 /// than this is gone.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-
-/// Why an exporter is opened again.
-enum End {
-    Storage(StoreError),
-    Peer(WrapperError),
-}
-
-impl From<StoreError> for End {
-    fn from(error: StoreError) -> Self {
-        Self::Storage(error)
-    }
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Storage(error.into())
-    }
-}
-
-impl From<WrapperError> for End {
-    fn from(error: WrapperError) -> Self {
-        Self::Peer(error)
-    }
-}
 
 /// Runs an exporter until `stop` becomes true.
 pub(super) async fn run(
@@ -63,56 +45,46 @@ pub(super) async fn run(
     letters: Arc<DeadLetters>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut pause = Pause::default();
-    let mut notified = None;
+    let mut attempts = Attempts::default();
     let missed = Missed::default();
     let notes = notes(&app, &file.name);
     loop {
         let mut has_written = false;
-        let end = tokio::select! {
-            end = export(&app, &file, &letters, (&missed, &notes), &mut has_written) => end,
-            _ = stop.wait_for(|stop| *stop) => break,
-        };
-        let Err(end) = end;
-        let (reason, hint) = match &end {
-            End::Storage(error) => (format!("cannot read or store: {error}"), None),
-            End::Peer(error) => (error.to_string(), error.hint().map(str::to_owned)),
-        };
-        if has_written {
-            pause.reset();
-            notified = None;
-        }
-        if notified.as_ref() != Some(&reason) {
-            let notices = &app.observability.notices;
-            notices.notify(NoticeKind::Link, &file.name, reason.clone());
-            notified = Some(reason.clone());
-        }
-        app.exporters.update(&file.name, |row| {
-            row.set_state(PeerState::Trouble, Some(reason), hint);
-            row.restarts += 1;
-        });
-        tokio::select! {
-            () = tokio::time::sleep(pause.next()) => {}
-            _ = stop.wait_for(|stop| *stop) => break,
+        let shared = (&missed, &notes);
+        let end = export(&app, &file, &letters, shared, &mut has_written, &mut stop).await;
+        let Err(end) = end else { break };
+        attempts.ended(&app, &app.exporters, &file.name, &end, has_written);
+        app.exporters.update(&file.name, |row| row.restarts += 1);
+        if attempts.wait(&mut stop).await {
+            break;
         }
     }
 }
 
-/// Exports until a step fails.
+/// Exports until a step fails or `stop` becomes true.
 async fn export(
     app: &App,
     file: &Arc<ExporterFile>,
     letters: &Arc<DeadLetters>,
     (missed, notes): (&Missed, &Notes),
     has_written: &mut bool,
-) -> Result<std::convert::Infallible, End> {
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), End> {
     let invalid = |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
     let kind = file.kind().map_err(invalid)?;
     let mut cursor = Cursor::open(app, &file.name).await?;
     let notes = notes.clone();
     let mut exporter = (kind.open)(ExporterOpening { file, notes })?;
-    for (stream, at) in exporter.resume().await? {
-        reading::advance(&mut cursor.positions, &stream, at);
+    exporter.attach(&node_parts(app), &cursor.positions)?;
+    let resuming = async {
+        for (stream, at) in exporter.resume().await? {
+            cursor.advance(&stream, at);
+        }
+        Ok::<(), WrapperError>(())
+    };
+    tokio::select! {
+        resumed = resuming => resumed?,
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
     let mut exporting = Exporting {
         app: app.clone(),
@@ -122,7 +94,14 @@ async fn export(
         cursor,
         reading: Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone()),
     };
-    exporting.run(has_written).await
+    let ended = tokio::select! {
+        Err(end) = exporting.run(has_written) => Err(end),
+        _ = stop.wait_for(|stop| *stop) => Ok(()),
+    };
+    // Without it, delivered elements are passed again.
+    let last = exporting.cursor.store_changed(app);
+    let _ = tokio::time::timeout(END_TIME, last).await;
+    ended
 }
 
 /// An exporter that is open.
@@ -138,23 +117,35 @@ struct Exporting {
 impl Exporting {
     async fn run(&mut self, has_written: &mut bool) -> Result<std::convert::Infallible, End> {
         let mut changes = self.app.catalogue.changes();
+        let mut keep = tokio::time::interval(KEEP_PERIOD);
+        keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let is_pipelined = self.exporter.is_pipelined();
         self.follow().await?;
         self.show();
         loop {
-            let batch = tokio::select! {
-                biased;
+            let has_room = self.exporter.has_room();
+            tokio::select! {
                 changed = changes.changed() => {
                     // The catalogue lives as long as the node.
                     let _ = changed;
                     self.follow().await?;
                     self.show();
-                    continue;
                 }
-                batch = self.reading.next() => batch?,
-            };
-            self.write(&batch).await?;
-            *has_written = true;
-            self.show();
+                batch = self.reading.next(), if has_room => {
+                    self.write(&batch?).await?;
+                    *has_written = true;
+                    if !is_pipelined {
+                        self.show();
+                    }
+                }
+                delivered = self.exporter.delivered() => {
+                    self.on_delivered(delivered?).await?;
+                }
+                _ = keep.tick(), if is_pipelined => {
+                    self.cursor.keep()?;
+                    self.show();
+                }
+            }
         }
     }
 
@@ -166,7 +157,7 @@ impl Exporting {
         Ok(())
     }
 
-    /// Passes a batch to the peer and moves the cursor.
+    /// Passes a batch to the peer, and moves the cursor if the peer has it.
     async fn write(&mut self, batch: &Batch) -> Result<(), End> {
         let writing = self.exporter.write(batch);
         let written = tokio::time::timeout(WRITE_TIME, writing).await;
@@ -175,8 +166,36 @@ impl Exporting {
             Err(WrapperError::peer(text))
         };
         let written = written.unwrap_or_else(late)?;
-        let refused = written.refused.len() as u64;
-        for one in written.refused {
+        self.put_aside(written.refused).await?;
+        if !self.exporter.is_pipelined() {
+            for part in &batch.parts {
+                if let Some(last) = part.elements.last() {
+                    self.cursor.advance(&part.stream, last.position);
+                }
+            }
+            self.cursor.store(&self.app).await?;
+        }
+        let elements = batch.elements() as u64;
+        let name = &self.file.name;
+        self.app
+            .exporters
+            .update(name, |row| row.elements += elements);
+        Ok(())
+    }
+
+    /// The peer has elements that were on their way, or refuses them.
+    async fn on_delivered(&mut self, delivered: Delivered) -> Result<(), End> {
+        self.put_aside(delivered.refused).await?;
+        for (stream, at) in delivered.positions {
+            self.cursor.advance(&stream, at);
+        }
+        Ok(())
+    }
+
+    /// Keeps elements that the peer refused as dead letters.
+    async fn put_aside(&mut self, refused: Vec<Refused>) -> Result<(), End> {
+        let count = refused.len() as u64;
+        for one in refused {
             let name = &self.file.name;
             let hint = format!("chappe wrapper dead-letters --exporter {name}");
             let drops = &self.app.observability.drops;
@@ -195,18 +214,10 @@ impl Exporting {
             };
             put_letter(&self.app, &self.letters, message).await?.await?;
         }
-        for part in &batch.parts {
-            if let Some(last) = part.elements.last() {
-                let positions = &mut self.cursor.positions;
-                reading::advance(positions, &part.stream, last.position);
-            }
+        if count > 0 {
+            let name = &self.file.name;
+            self.app.exporters.update(name, |row| row.refused += count);
         }
-        self.cursor.store(&self.app).await?;
-        let elements = batch.elements() as u64;
-        self.app.exporters.update(&self.file.name, |row| {
-            row.elements += elements;
-            row.refused += refused;
-        });
         Ok(())
     }
 
@@ -233,6 +244,10 @@ impl Exporting {
 struct Cursor {
     stream: Stream,
     positions: Positions,
+    /// Whether they changed since they were appended.
+    is_changed: bool,
+    /// The record that is on its way, and was not waited for.
+    under_way: Option<Appended>,
     since_trim: u64,
 }
 
@@ -254,31 +269,85 @@ impl Cursor {
         };
         Ok(Self {
             positions: positions.ok_or_else(|| StoreError::Metadata(stream.name()))?,
+            is_changed: false,
+            under_way: None,
             stream,
             since_trim: 0,
         })
     }
 
+    /// Moves on to a position, never back within an epoch.
+    fn advance(&mut self, stream: &str, at: Position) {
+        let known = self.positions.get(stream).copied();
+        reading::advance(&mut self.positions, stream, at);
+        self.is_changed |= self.positions.get(stream).copied() != known;
+    }
+
     /// Stores the positions; returns when they are safe.
     async fn store(&mut self, app: &App) -> Result<(), StoreError> {
-        let mut bytes = vec![FORMAT];
-        bytes.extend(reading::encode(&self.positions));
         let appended = loop {
-            let mut batch = Records::with_capacity(1, bytes.len());
-            batch.push(0, &bytes);
-            match self.stream.append(batch) {
+            match self.append() {
                 Err(Error::QueueFull { bytes, .. }) => app.storage.log.room(bytes).await,
                 appended => break appended?,
             }
         };
+        self.settle(appended).await
+    }
+
+    /// Stores the positions if they changed; returns when they are safe.
+    async fn store_changed(&mut self, app: &App) -> Result<(), StoreError> {
+        match self.is_changed {
+            true => self.store(app).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Stores the positions if they changed, without waiting; one record at a time is on its way.
+    fn keep(&mut self) -> Result<(), StoreError> {
+        if let Some(appended) = &self.under_way {
+            match appended.try_result() {
+                None => return Ok(()),
+                Some(result) => result?,
+            }
+            let first = appended.first.sequence;
+            self.under_way = None;
+            self.trim(first);
+        }
+        if !self.is_changed {
+            return Ok(());
+        }
+        match self.append() {
+            // It is tried again soon.
+            Err(Error::QueueFull { .. }) => {}
+            appended => self.under_way = Some(appended?),
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, appended: Appended) -> Result<(), StoreError> {
         let first = appended.first.sequence;
         appended.await?;
+        self.trim(first);
+        Ok(())
+    }
+
+    fn append(&mut self) -> Result<Appended, Error> {
+        let mut bytes = vec![FORMAT];
+        bytes.extend(reading::encode(&self.positions));
+        let mut batch = Records::with_capacity(1, bytes.len());
+        batch.push(0, &bytes);
+        let appended = self.stream.append(batch)?;
+        self.is_changed = false;
+        Ok(appended)
+    }
+
+    /// Removes the records before a stored one, now and then.
+    fn trim(&mut self, first: u64) {
         self.since_trim += 1;
         if self.since_trim >= TRIM_STEP {
             self.since_trim = 0;
             // If it is refused, the next one trims more.
             let _ = self.stream.trim(first);
         }
-        Ok(())
     }
 }

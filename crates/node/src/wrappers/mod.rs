@@ -5,6 +5,7 @@
 //! whose peer is gone delays no other. What a wrapper has received and is not stored yet is bounded
 //! (`limits.unstored_bytes`); at the bound the wrapper is not asked for more.
 
+mod attempts;
 mod export;
 mod letters;
 mod loops;
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{ExporterFile, Notes, WrapperFile};
+use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -55,7 +56,19 @@ pub(crate) fn exists(app: &Shared, wrapper: &str) -> bool {
             .wrappers_directory
             .join(format!("{wrapper}.toml"))
     };
-    app.wrappers.has(wrapper) || file().exists()
+    app.wrappers.has(wrapper) || file().exists() || is_of_sensor(app, wrapper)
+}
+
+/// Whether a wrapper is in the file of a virtual sensor, which may not be read yet.
+fn is_of_sensor(app: &Shared, wrapper: &str) -> bool {
+    let directory = &app.config.sensors_directory;
+    let is_unread = |sensor: &str| {
+        let file = |extension| directory.join(format!("{sensor}.{extension}"));
+        app.sensors.get(sensor).is_none() && (file("toml").exists() || file("xml").exists())
+    };
+    // Its name begins with the sensor's, which may have dots itself.
+    let mut sensors = wrapper.match_indices('.').map(|(end, _)| &wrapper[..end]);
+    app.sensors.have_wrapper(wrapper) || sensors.any(is_unread)
 }
 
 /// Passes on what the program of a wrapper or an exporter prints for people.
@@ -137,38 +150,7 @@ impl Described for WrapperFiles {
         file: WrapperFile,
         stop: watch::Receiver<bool>,
     ) -> JoinHandle<()> {
-        app.wrappers.insert(Wrapper {
-            name: file.name.clone(),
-            kind: file.keys.kind.clone(),
-            file: path.display().to_string(),
-            description: file.keys.description.clone(),
-            toml: text.to_owned(),
-            ..Wrapper::default()
-        });
-        let app = app.clone();
-        tokio::spawn(async move {
-            let (name, most) = (
-                format!("wrapper/{}", file.name),
-                file.keys.limits.dead_letters,
-            );
-            let file = Arc::new(file);
-            match open_letters(&app, name, most).await {
-                Ok(letters) => {
-                    let (calls, called) = mpsc::channel(CALLS_MAX);
-                    let handle = WrapperHandle {
-                        file: file.clone(),
-                        letters: letters.clone(),
-                        calls,
-                        inbox: Arc::default(),
-                    };
-                    app.wrappers.set_handle(&file.name, handle.clone());
-                    run::run(app, handle, called, stop).await;
-                }
-                Err(reason) => app.wrappers.update(&file.name, |row| {
-                    row.set_state(PeerState::Trouble, Some(reason), None);
-                }),
-            }
-        })
+        start(app, file, path.display().to_string(), text, None, stop)
     }
 
     fn refuse(app: &App, name: &str, path: &Path, problem: Problem, is_running: bool) {
@@ -178,6 +160,63 @@ impl Described for WrapperFiles {
     fn forget(app: &App, name: &str) {
         app.wrappers.remove(name);
     }
+}
+
+/// Starts a wrapper that is in the file of a virtual sensor.
+pub(crate) fn start_of_sensor(
+    app: &App,
+    sensor: &str,
+    wrapper: WrapperFile,
+    stop: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let file = app.sensors.get(sensor).map(|sensor| sensor.file);
+    let text = toml::to_string(&wrapper.table()).unwrap_or_default();
+    let file = file.unwrap_or_default();
+    start(app, wrapper, file, &text, Some(sensor), stop)
+}
+
+/// Starts a wrapper, which the file `path` describes with `text`.
+fn start(
+    app: &App,
+    file: WrapperFile,
+    path: String,
+    text: &str,
+    sensor: Option<&str>,
+    stop: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    app.wrappers.insert(Wrapper {
+        name: file.name.clone(),
+        kind: file.keys.kind.clone(),
+        file: path,
+        sensor: sensor.map(str::to_owned),
+        description: file.keys.description.clone(),
+        toml: text.to_owned(),
+        ..Wrapper::default()
+    });
+    let app = app.clone();
+    tokio::spawn(async move {
+        let (name, most) = (
+            format!("wrapper/{}", file.name),
+            file.keys.limits.dead_letters,
+        );
+        let file = Arc::new(file);
+        match open_letters(&app, name, most).await {
+            Ok(letters) => {
+                let (calls, called) = mpsc::channel(CALLS_MAX);
+                let handle = WrapperHandle {
+                    file: file.clone(),
+                    letters: letters.clone(),
+                    calls,
+                    inbox: Arc::default(),
+                };
+                app.wrappers.set_handle(&file.name, handle.clone());
+                run::run(app, handle, called, stop).await;
+            }
+            Err(reason) => app.wrappers.update(&file.name, |row| {
+                row.set_state(PeerState::Trouble, Some(reason), None);
+            }),
+        }
+    })
 }
 
 /// The files of exporters.
@@ -265,6 +304,25 @@ fn refuse<R: Row, H: Clone>(
     match is_running {
         true => table.update(name, |row| row.set_error(error)),
         false => table.insert(R::failed(name, &path.display().to_string(), error)),
+    }
+}
+
+/// The parts of the node that some kinds use. They end before the node, which they do not keep alive.
+fn node_parts(app: &App) -> NodeParts {
+    let node = Arc::downgrade(app);
+    NodeParts {
+        #[cfg(feature = "dds")]
+        topics: Some(app.topics.clone()),
+        stream: Arc::new(move |name: &str| {
+            let entry = node.upgrade()?.catalogue.get(name)?;
+            let log = &entry.log;
+            Some(StreamNow {
+                name: entry.name.clone(),
+                schema: log.schema(),
+                level: log.log().level(),
+                last: log.log().last(),
+            })
+        }),
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Wrapper {
     pub(crate) kind: String,
     /// The file that describes it.
     pub(crate) file: String,
+    /// The virtual sensor whose file it is in; it runs with that sensor.
+    pub(crate) sensor: Option<String>,
     /// Its purpose.
     pub(crate) description: Option<String>,
     /// Its state.

@@ -611,24 +611,20 @@ fn roles_follow_the_current_name_and_a_rename_needs_both_names() {
         renamed(&operated, "ward.c", "lab.a").await;
         produce(&operated.node, "ward.a", 3..4).await;
         for name in ["ward.a", "ward.c", "lab.a"] {
+            // A former name within the role answers like a name of no stream.
+            let refused = if name == "lab.a" { 403 } else { 404 };
             for rest in ["", "/elements", "/completeness"] {
                 let path = format!("/api/v1/streams/{name}{rest}");
-                assert_eq!(
-                    ask(&reader, "GET", &path, &Json::Null).await.status,
-                    403,
-                    "{path}"
-                );
+                let status = ask(&reader, "GET", &path, &Json::Null).await.status;
+                assert_eq!(status, refused, "{path}");
             }
             let path = format!("/api/v1/exchange/streams/{name}");
-            assert_eq!(
-                ask(&reader, "GET", &path, &Json::Null).await.status,
-                403,
-                "{path}"
-            );
+            let status = ask(&reader, "GET", &path, &Json::Null).await.status;
+            assert_eq!(status, refused, "{path}");
             let query = json!({ "sql": format!("select * from \"{name}\"") });
             let answer = ask(&reader, "POST", "/api/v1/streams/query", &query).await;
             assert_eq!(answer.status, 403, "{name}: {}", answer.body);
-            assert_eq!(rename(name, "ward.d").await, 403, "{name}");
+            assert_eq!(rename(name, "ward.d").await, refused, "{name}");
         }
         // What comes now it gets: the other stream under its new name, and nothing of the first.
         renamed(&operated, "lab.b", "ward.b").await;

@@ -95,6 +95,49 @@ fn concrete(path: &str) -> String {
 }
 
 #[test]
+fn a_sensor_with_wrappers_needs_the_role_of_wrappers() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(closed(directory.path())).await;
+        let sensor = |source: &str| {
+            format!(
+                "name = \"s\"\n[[source]]\nalias = \"a\"\n{source}\n[output]\nsql = \"select 1 as v from a\"\n\
+                 [[output.field]]\nname = \"v\"\ntype = \"integer\"\n"
+            )
+        };
+        let wrapper =
+            sensor("stream = \"h.load\"\nwrapper = { kind = \"system\", prefix = \"h\" }");
+        let plain = sensor("stream = \"h.load\"");
+        let (operator, admin) = (
+            world.add("operator", &["operate"]).await,
+            world.add("admin", &["administer"]).await,
+        );
+        let path = "/api/v1/virtual-sensors/s";
+        let ask = async |token: &str, method: &str, text: &str| {
+            let credential = format!("Bearer {token}");
+            let fields = [("Authorization", credential.as_str())];
+            let answer = send(&world.node, method, path, &fields, text.as_bytes()).await;
+            answer.status
+        };
+        assert_eq!(ask(&operator, "PUT", &wrapper).await, 403);
+        assert_eq!(ask(&operator, "PUT", &plain).await, 204);
+        assert_eq!(ask(&admin, "PUT", &wrapper).await, 204);
+        loop {
+            // Until the file is read, it is the operator's.
+            let sensor = world.ask(Some(&admin), "GET", path, &Json::Null).await;
+            if sensor.body.contains("\"wrappers\":[\"s.a\"]") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(ask(&operator, "PUT", &plain).await, 403);
+        assert_eq!(ask(&operator, "DELETE", "").await, 403);
+        assert_eq!(ask(&admin, "DELETE", "").await, 204);
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn every_operation_accepts_exactly_the_roles_of_its_decision() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

@@ -2,10 +2,12 @@
 //! Method: random changes on a journal in memory; the reopened registry is compared with the model
 //! and with the one that was never closed.
 
+use std::sync::{Arc, Condvar, Mutex};
+
 use crate::model::{Model, apply, entity, key, steps};
 use chappe_registry::{
     Change, Entity, EntityKind, Error, FEED_CAPACITY, FeedItem, Journal, JournalError,
-    MemoryJournal, Principal, Registry, Search,
+    MemoryJournal, Principal, Receipt, Registry, Search,
 };
 use proptest::prelude::*;
 
@@ -286,4 +288,208 @@ fn a_waiting_subscriber_is_woken() {
         feed.poll_next(&mut context),
         Poll::Ready(FeedItem::Change { .. })
     ));
+}
+
+/// Two registries on one journal: a change that is checked before another writer's change is
+/// checked again after it.
+#[test]
+fn another_writer_keeps_its_keys() {
+    let journal = MemoryJournal::new();
+    let first = Registry::open(journal.clone()).unwrap();
+    let second = Registry::open(journal.clone()).unwrap();
+    let owned = |owner: &str| Entity {
+        owner: owner.to_owned(),
+        ..one(1, owner)
+    };
+    first.publish(owned("ada")).unwrap().wait().unwrap();
+    let taken = second.publish(owned("bob"));
+    assert!(matches!(taken, Err(Error::NotOwner { .. })), "{taken:?}");
+    first.remove(&key(1)).unwrap().wait().unwrap();
+    let gone = second.remove(&key(1));
+    assert!(matches!(gone, Err(Error::Unknown(_))), "{gone:?}");
+    assert_eq!(journal.len(), 2);
+}
+
+/// A snapshot is written while changes are in flight, and contains or precedes each of them.
+#[test]
+fn compaction_runs_beside_changes() {
+    let journal = MemoryJournal::new();
+    let registry = Registry::open(journal.clone()).unwrap();
+    for number in 0..6 {
+        registry
+            .publish(one(number, "old"))
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    let changed = registry.publish(one(1, "new")).unwrap();
+    let removed = registry.remove(&key(2)).unwrap();
+    let added = registry.publish(one(7, "added")).unwrap();
+    registry.compact().unwrap();
+    for publication in [changed, removed, added] {
+        publication.wait().unwrap();
+    }
+    registry.publish(one(3, "newer")).unwrap().wait().unwrap();
+    let reopened = Registry::open(journal.clone()).unwrap();
+    assert_eq!(everything(&reopened), everything(&registry));
+    assert_eq!(everything(&reopened).len(), 6);
+    // Three changes, four entities that no change touched, and the last change.
+    assert_eq!(journal.len(), 8);
+    assert_eq!(journal.snapshot(), 7);
+}
+
+/// A journal whose receipts resolve when they are released.
+#[derive(Clone, Default)]
+struct Slow {
+    inner: MemoryJournal,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Slow {
+    fn release(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
+    }
+}
+
+impl Journal for Slow {
+    fn last(&self) -> u64 {
+        self.inner.last()
+    }
+
+    fn append_if(&self, last: u64, records: Vec<Vec<u8>>) -> Result<Receipt, JournalError> {
+        let is_snapshot = records.iter().any(|record| record[..2] == [1, 2]);
+        let receipt = self.inner.append_if(last, records)?;
+        let gate = Arc::clone(&self.gate);
+        Ok(Receipt::new(async move {
+            if is_snapshot {
+                let open = gate.0.lock().unwrap();
+                drop(gate.1.wait_while(open, |open| !*open).unwrap());
+            }
+            receipt.await
+        }))
+    }
+
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError> {
+        self.inner.follow(from, max)
+    }
+
+    fn snapshot(&self) -> u64 {
+        self.inner.snapshot()
+    }
+
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
+        self.inner.set_snapshot(position)
+    }
+}
+
+/// While the journal syncs a snapshot, other changes are made.
+#[test]
+fn writers_do_not_wait_for_a_snapshot() {
+    let journal = Slow::default();
+    let registry = Registry::open(journal.clone()).unwrap();
+    registry.publish(one(1, "old")).unwrap().wait().unwrap();
+    registry.publish(one(2, "old")).unwrap().wait().unwrap();
+    let compacting = registry.clone();
+    let compaction = std::thread::spawn(move || compacting.compact());
+    while journal.last() < 4 {
+        std::thread::yield_now();
+    }
+    registry.publish(one(2, "new")).unwrap().wait().unwrap();
+    assert!(!compaction.is_finished());
+    journal.release();
+    compaction.join().unwrap().unwrap();
+    let reopened = Registry::open(journal).unwrap();
+    assert_eq!(everything(&reopened), everything(&registry));
+    assert_eq!(everything(&reopened)[0].name, "new");
+}
+
+/// A journal that acknowledges when it is told to, from another thread.
+#[derive(Clone, Default)]
+struct Later {
+    inner: MemoryJournal,
+    state: Arc<Mutex<(bool, Option<std::task::Waker>)>>,
+}
+
+impl Later {
+    fn acknowledge(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 = true;
+        let waker = state.1.take();
+        drop(state);
+        waker.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+impl Journal for Later {
+    fn last(&self) -> u64 {
+        self.inner.last()
+    }
+
+    fn append_if(&self, last: u64, records: Vec<Vec<u8>>) -> Result<Receipt, JournalError> {
+        let receipt = self.inner.append_if(last, records)?;
+        let shared = Arc::clone(&self.state);
+        Ok(Receipt::new(async move {
+            std::future::poll_fn(|context| {
+                let mut state = shared.lock().unwrap();
+                if state.0 {
+                    return std::task::Poll::Ready(());
+                }
+                state.1 = Some(context.waker().clone());
+                std::task::Poll::Pending
+            })
+            .await;
+            receipt.await
+        }))
+    }
+
+    fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError> {
+        self.inner.follow(from, max)
+    }
+
+    fn snapshot(&self) -> u64 {
+        self.inner.snapshot()
+    }
+
+    fn set_snapshot(&self, position: u64) -> Result<(), JournalError> {
+        self.inner.set_snapshot(position)
+    }
+}
+
+/// A change whose publication was dropped becomes visible once it is durable, to readers and to
+/// subscribers that wait.
+#[test]
+fn a_dropped_publication_becomes_visible() {
+    let journal = Later::default();
+    let registry = Registry::open(journal.clone()).unwrap();
+    let mut subscription = registry.subscribe(1, Principal::Operator);
+    drop(registry.publish(one(1, "dropped")).unwrap());
+    assert!(everything(&registry).is_empty());
+    assert_eq!(subscription.try_next(), None);
+    let acknowledging = journal.clone();
+    let thread = std::thread::spawn(move || acknowledging.acknowledge());
+    // The subscriber sleeps until it is woken.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waker = std::task::Waker::from(Arc::new(Ring(sender)));
+    let mut context = std::task::Context::from_waker(&waker);
+    let item = loop {
+        match subscription.poll_next(&mut context) {
+            std::task::Poll::Ready(item) => break item,
+            std::task::Poll::Pending => receiver.recv().unwrap(),
+        }
+    };
+    assert!(
+        matches!(item, FeedItem::Change { revision: 1, .. }),
+        "{item:?}"
+    );
+    thread.join().unwrap();
+    assert_eq!(everything(&registry), [one(1, "dropped")]);
+}
+
+struct Ring(std::sync::mpsc::Sender<()>);
+
+impl std::task::Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
 }

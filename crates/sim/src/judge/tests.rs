@@ -464,6 +464,36 @@ fn counts(last: u64, missing: u64, corrupt: u64, filled: u64) -> Counts {
 }
 
 #[test]
+fn a_lost_element_may_come_with_the_repair_of_damage_next_to_it() {
+    let history = |damage: &[Event]| {
+        let put_back = Event::PutBack {
+            stream: 0,
+            at: at(1, 2),
+            content: 102,
+        };
+        let lost = [damaged(2), stored(1, 1), lost(2, 3, Reason::Damaged)];
+        let all = lost.into_iter().chain([stored(1, 3), put_back]);
+        three(all.chain(damage.iter().cloned()).chain(holds(ALL, ALL)))
+    };
+    let damaged_there = Event::DamagedThere {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, 2),
+    };
+    let put_back_there = Event::PutBackThere {
+        subscriber: 0,
+        stream: 0,
+        at: at(1, 2),
+        content: 102,
+    };
+    assert_eq!(history(&[damaged_there, put_back_there.clone()]), Ok(()));
+    refused(
+        history(&[put_back_there]),
+        "was reported as lost but is there",
+    );
+}
+
+#[test]
 fn repaired_elements_must_exist_unchanged() {
     let damaged = || {
         let damaged = Event::Damaged {

@@ -30,8 +30,10 @@
 //! are bound, because only then are their fields known.
 
 mod about;
+mod command;
 mod error;
 mod raw;
+mod source;
 mod statement;
 mod write;
 
@@ -39,9 +41,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-pub use about::{Command, CommandField, FieldInput};
+pub use command::{ArgumentError, Command, CommandField, FieldInput, PassTo};
 pub use error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 pub use raw::descriptor_json_schema;
+pub use source::WRAPPER_SCHEMA;
 pub use statement::WRAPPER;
 
 use crate::{
@@ -63,6 +66,13 @@ pub const KEYS_MAX: usize = crate::WINDOW_ELEMENTS_MAX;
 /// Number of keys of such a source by default. 1,000: beds of a large hospital, or nodes of a site.
 pub const KEYS: usize = 1_000;
 
+/// Most further choices of a source; reason: a person orders them.
+pub const FALLBACK_MAX: usize = 8;
+
+/// The time without an element after which the next choice is used, by default: some elements of a sensor that is
+/// read every few seconds.
+pub const FALLBACK_AFTER: Duration = Duration::from_secs(60);
+
 /// Maximum length of a descriptor in bytes. 256 KiB: the statement has at most 32.
 pub const DESCRIPTOR_BYTES_MAX: usize = 256 << 10;
 
@@ -77,7 +87,7 @@ pub struct Descriptor {
     pub is_protected: bool,
     /// Facts about the sensor by property, each a text, a number or a Boolean.
     pub metadata: BTreeMap<String, Value>,
-    /// Commands that its device accepts, as declared. No part of Chappe sends them yet.
+    /// Its commands.
     pub commands: Vec<Command>,
     /// The sources of all statements, in the order of the statements.
     pub sources: Vec<Source>,
@@ -113,8 +123,12 @@ pub struct Source {
     /// The share of the elements that enter the window, above 0 and at most 1. Whether an element
     /// does depends on its stream and position alone.
     pub sampling: f64,
-    /// The streams.
+    /// The streams; the first choice.
     pub selection: Selection,
+    /// Further choices, in order of preference: the first choice that delivers is used.
+    pub fallback: Vec<Selection>,
+    /// The time without an element after which the next choice is used.
+    pub fallback_after: Duration,
     /// The number of streams.
     pub policy: BindingPolicy,
     /// The content of the window.
@@ -130,6 +144,17 @@ pub struct Source {
 }
 
 impl Source {
+    /// Its choices in order of preference.
+    pub fn choices(&self) -> impl Iterator<Item = &Selection> {
+        std::iter::once(&self.selection).chain(&self.fallback)
+    }
+
+    /// The choice at `index`; the first one if there is no such choice.
+    #[must_use]
+    pub fn choice(&self, index: usize) -> &Selection {
+        self.choices().nth(index).unwrap_or(&self.selection)
+    }
+
     /// Whether turns of its slide are evaluated as a whole, so that elements wait for their end.
     #[must_use]
     pub fn has_turns(&self) -> bool {
@@ -148,12 +173,43 @@ pub struct PerKey {
 }
 
 /// The streams of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Selection {
     /// The stream of this name.
     Stream(String),
     /// The streams that the registry finds.
     Query(StreamQuery),
+    /// The calls of the sensor's command of this name.
+    Command(String),
+    /// The stream of a wrapper that the node runs with the sensor.
+    Wrapper(InlineWrapper),
+}
+
+/// A wrapper in the file of a sensor, with the keys of a wrapper's file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InlineWrapper {
+    /// Its keys. The crate of wrappers checks them.
+    pub keys: toml::Table,
+    /// Which of its streams the source reads; `None`: that of its only `stream` table.
+    pub stream: Option<String>,
+}
+
+impl InlineWrapper {
+    /// The stream that the source reads, if that is said: by name, or because the wrapper has one table
+    /// `stream`, whose name has no placeholder.
+    #[must_use]
+    pub fn stream(&self) -> Option<&str> {
+        if let Some(stream) = &self.stream {
+            return Some(stream);
+        }
+        match &self.keys.get("stream")?.as_array()?[..] {
+            [only] => {
+                let name = only.as_table()?.get("name")?.as_str()?;
+                (!name.contains('{')).then_some(name)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The criteria of a stream; all that are given must hold.
@@ -214,6 +270,37 @@ impl Descriptor {
         let stream = &self.output.stream;
         let wanted = self.sources.iter().any(wants);
         wanted.then(|| format!("{stream}.dead-letters"))
+    }
+
+    /// The name of the stream of a command's calls.
+    #[must_use]
+    pub fn command_stream(&self, command: &Command) -> String {
+        format!("{}.command.{}", self.output.stream, command.stream_part())
+    }
+
+    /// The name of the stream that a selection names; `None` for a query.
+    #[must_use]
+    pub fn stream_of(&self, selection: &Selection) -> Option<String> {
+        match selection {
+            Selection::Stream(name) => Some(name.clone()),
+            Selection::Query(_) => None,
+            Selection::Wrapper(wrapper) => wrapper.stream().map(str::to_owned),
+            Selection::Command(name) => {
+                let mut commands = self.commands.iter();
+                let command = commands.find(|command| command.name == *name)?;
+                Some(self.command_stream(command))
+            }
+        }
+    }
+
+    /// The name of the wrapper of a source's choice: `SENSOR.ALIAS`, of further choices `SENSOR.ALIAS.2` and so on.
+    #[must_use]
+    pub fn wrapper_name(&self, source: &Source, choice: usize) -> String {
+        let (sensor, alias) = (&self.name, &source.alias);
+        match choice {
+            0 => format!("{sensor}.{alias}"),
+            _ => format!("{sensor}.{alias}.{}", choice + 1),
+        }
     }
 
     /// Reads a descriptor; `file` names it in errors.

@@ -13,17 +13,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::about::{self, RawCommand, RawFact};
+use super::about::{self, RawFact};
+use super::command::{self, RawCommand};
 use super::error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
-use super::statement::{self, RawStatement, TABLE_SUFFIX, WRAPPER};
-use super::{
-    DESCRIPTOR_BYTES_MAX, Descriptor, KEYS, KEYS_MAX, Output, PerKey, SOURCES_MAX, Selection,
-    Source, StreamQuery,
-};
+use super::source::RawSource;
+use super::statement::{self, RawStatement};
+use super::{DESCRIPTOR_BYTES_MAX, Descriptor, Output};
 use crate::{
-    AHEAD, BindingPolicy, EarlyPolicy, Extent, Field, FieldType, LatePolicy, QueryError,
-    RESERVED_COLUMNS, Retention, SchemaError, StreamSchema, Timing, WINDOW_ELEMENTS_MAX,
-    WindowClock, check_name,
+    Extent, Field, FieldType, QueryError, RESERVED_COLUMNS, Retention, SchemaError, StreamSchema,
+    WINDOW_ELEMENTS_MAX, check_name,
 };
 
 /// A virtual sensor.
@@ -43,9 +41,9 @@ struct RawDescriptor {
     /// Facts about the sensor by property, which become triples of the registry.
     #[schemars(with = "Option<BTreeMap<String, RawFact>>")]
     metadata: Option<Spanned<BTreeMap<String, RawFact>>>,
-    /// Commands that the sensor's device accepts, as a declaration.
+    /// Commands, which are called over REST. A call is an element of the command's stream.
     #[schemars(with = "Option<Vec<RawCommand>>")]
-    command: Option<Spanned<Vec<RawCommand>>>,
+    command: Option<Spanned<Vec<Spanned<RawCommand>>>>,
     /// The sources. Either these and `output.sql`, or `statement`.
     #[schemars(with = "Option<Vec<RawSource>>")]
     source: Option<Spanned<Vec<Spanned<RawSource>>>>,
@@ -54,103 +52,6 @@ struct RawDescriptor {
     statement: Option<Spanned<Vec<Spanned<RawStatement>>>>,
     /// The output.
     output: RawOutput,
-}
-
-/// A source of elements.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawSource {
-    /// The name in the statement.
-    #[schemars(with = "String")]
-    alias: Spanned<String>,
-    /// The stream of this name. Either this or `query`.
-    #[schemars(with = "Option<String>")]
-    stream: Option<Spanned<String>>,
-    /// The criteria by which the registry finds the stream. Either this or `stream`.
-    #[schemars(with = "Option<RawQuery>")]
-    query: Option<Spanned<RawQuery>>,
-    /// Take one matching stream (the earliest registered), or all. Default: one.
-    bind: Option<RawPolicy>,
-    /// The content of the window: at most 100,000 elements, or a time such as "8s". Default: 1.
-    #[schemars(with = "Option<WindowSchema>")]
-    window: Option<Spanned<RawExtent>>,
-    /// The interval of evaluation: a number of elements, or a time. Default: 1.
-    slide: Option<RawExtent>,
-    /// The clock of times: the elements' source times, or the node's clock. Default: source.
-    clock: Option<RawClock>,
-    /// Evaluate a slide of time as a whole, this long after its end. Default: with the clock `source`, at
-    /// the first element of the slide; with `node`, "1s" after its end.
-    wait: Option<RawDuration>,
-    /// The treatment of late elements. Default: insert.
-    late: Option<RawLate>,
-    /// The share of the elements that are used, above 0 and at most 1. Default: 1.
-    #[schemars(with = "Option<f64>")]
-    sampling: Option<Spanned<f64>>,
-    /// One SELECT over the window, which it calls `wrapper`; the statement reads its result.
-    #[schemars(with = "Option<String>")]
-    sql: Option<Spanned<String>>,
-    /// How far a source time may be after the time of receipt. Default: "1m".
-    ahead: Option<RawDuration>,
-    /// The treatment of elements that are further ahead. Default: drop.
-    early: Option<RawEarly>,
-    /// Use only the first of several elements of a stream with equal times. Default: false.
-    unique_times: Option<bool>,
-    /// A window for each value of this column: `key`, or a field. Default: one window.
-    per: Option<String>,
-    /// Most keys with `per`; of more, the least recently used is dropped. Default: 1000.
-    keys: Option<usize>,
-}
-
-/// The criteria of a stream; all that are given must hold.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RawQuery {
-    /// A field observes this property, a URI. Its column is called `value`.
-    observed_property: Option<String>,
-    /// The unit of that field, a UCUM code.
-    unit: Option<String>,
-    /// Its device has this type: `{namespace}local` or `local`.
-    #[serde(rename = "type")]
-    entity_type: Option<String>,
-    /// Its device lies in this scope.
-    scope: Option<String>,
-    /// Prefix of its name.
-    name_prefix: Option<String>,
-    /// A SPARQL SELECT whose variable `?stream` names streams by their key.
-    sparql: Option<String>,
-}
-
-/// The number of matching streams that a source binds.
-#[derive(Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum RawPolicy {
-    One,
-    All,
-}
-
-/// The treatment of late elements.
-#[derive(Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum RawLate {
-    Insert,
-    Drop,
-    DeadLetter,
-}
-
-/// The treatment of elements that are too far ahead of the clock.
-#[derive(Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum RawEarly {
-    Drop,
-    DeadLetter,
-}
-
-/// The clock of a window.
-#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum RawClock {
-    Source,
-    Node,
 }
 
 /// The treatment of elements with a field that is null.
@@ -231,10 +132,10 @@ enum RawType {
     Samples,
 }
 
-struct RawExtent(Extent);
+pub(super) struct RawExtent(pub(super) Extent);
 
 /// The extent of a window, for the JSON Schema.
-struct WindowSchema;
+pub(super) struct WindowSchema;
 
 pub(super) struct RawDuration(pub(super) Duration);
 
@@ -254,7 +155,9 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
     stream_name(place, "name", &raw.name)?;
     let mut raw = raw;
     let sql = raw.output.sql.take();
-    let (statements, sources) = statement::statements(place, raw.statement, raw.source, sql)?;
+    let commands = command::commands(place, raw.command)?;
+    let (statements, sources) =
+        statement::statements(place, &commands, raw.statement, raw.source, sql)?;
     let name = raw.name.into_inner();
     let output = output(place, raw.output, &name)?;
     let descriptor = Descriptor {
@@ -262,7 +165,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
         description: raw.description,
         is_protected: raw.protected,
         metadata: about::metadata(place, raw.metadata)?,
-        commands: about::commands(place, raw.command)?,
+        commands,
         sources,
         statements,
         output,
@@ -274,10 +177,28 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Descriptor, DescriptorErro
             place.error(fault, 0, "output.stream", error.to_string(), hint)
         })?;
     }
+    check_commands(place, &descriptor)?;
     Ok(descriptor)
 }
 
-fn stream_name(place: Place<'_>, key: &str, name: &Spanned<String>) -> Result<(), DescriptorError> {
+/// Checks the names of the commands' streams.
+fn check_commands(place: Place<'_>, descriptor: &Descriptor) -> Result<(), DescriptorError> {
+    let fault = DescriptorFault::Value;
+    for (index, command) in descriptor.commands.iter().enumerate() {
+        check_name(&descriptor.command_stream(command)).map_err(|error| {
+            let hint = Some("shorten the name of the output stream".to_owned());
+            let key = format!("command[{index}].name");
+            place.error(fault, 0, key, error.to_string(), hint)
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn stream_name(
+    place: Place<'_>,
+    key: &str,
+    name: &Spanned<String>,
+) -> Result<(), DescriptorError> {
     check_name(name.get_ref()).map_err(|error| {
         let near = name
             .get_ref()
@@ -289,194 +210,6 @@ fn stream_name(place: Place<'_>, key: &str, name: &Spanned<String>) -> Result<()
         let at = name.span().start;
         place.error(DescriptorFault::Value, at, key, error.to_string(), hint)
     })
-}
-
-/// The sources of the statement at `index`, under the key `key`.
-pub(super) fn sources(
-    place: Place<'_>,
-    key: &str,
-    statement: usize,
-    raw: Spanned<Vec<Spanned<RawSource>>>,
-) -> Result<Vec<Source>, DescriptorError> {
-    let count = raw.get_ref().len();
-    if count == 0 || count > SOURCES_MAX {
-        let message = format!("there are {count} sources; 1 to {SOURCES_MAX} are allowed");
-        let at = raw.span().start;
-        return Err(place.error(DescriptorFault::Value, at, key, message, None));
-    }
-    let mut sources: Vec<Source> = Vec::new();
-    for (index, raw) in raw.into_inner().into_iter().enumerate() {
-        let at = raw.get_ref().alias.span().start;
-        let key = format!("{key}[{index}]");
-        let mut source = source(place, &key, raw)?;
-        source.statement = statement;
-        if sources.iter().any(|other| other.alias == source.alias) {
-            let key = format!("{key}.alias");
-            let message = format!("there is another source {:?}", source.alias);
-            return Err(place.error(DescriptorFault::Value, at, key, message, None));
-        }
-        sources.push(source);
-    }
-    Ok(sources)
-}
-
-fn source(
-    place: Place<'_>,
-    source_key: &str,
-    raw: Spanned<RawSource>,
-) -> Result<Source, DescriptorError> {
-    let start = raw.span().start;
-    let raw = raw.into_inner();
-    let key = |name: &str| format!("{source_key}.{name}");
-    let alias = raw.alias.get_ref();
-    let usable = crate::schema::is_column_name(alias)
-        && !alias.ends_with("_samples")
-        && !alias.ends_with(TABLE_SUFFIX)
-        && alias != WRAPPER
-        && !alias.starts_with("sqlite_");
-    if !usable {
-        let hint = "use a-z, 0-9 and _, not starting with a digit, not ending in _samples or \
-                    _wrapper";
-        let message = format!("{alias:?} is not a usable alias");
-        let at = raw.alias.span().start;
-        let hint = Some(hint.to_owned());
-        return Err(place.error(DescriptorFault::Value, at, key("alias"), message, hint));
-    }
-    let selection = match (raw.stream, raw.query) {
-        (Some(stream), None) => {
-            stream_name(place, &key("stream"), &stream)?;
-            Selection::Stream(stream.into_inner())
-        }
-        (None, Some(query)) => Selection::Query(stream_query(place, &key("query"), query)?),
-        (stream, _) => {
-            let message = match stream {
-                Some(_) => "both `stream` and `query` are given",
-                None => "neither `stream` nor `query` is given",
-            };
-            let hint = "name one stream, or say what it must be: \
-                        query = { observed_property = \"...\" }";
-            let hint = Some(hint.to_owned());
-            return Err(place.error(DescriptorFault::Value, start, key("stream"), message, hint));
-        }
-    };
-    let sampling = raw.sampling.as_ref().map_or(1.0, |share| *share.get_ref());
-    if let Some(share) = raw
-        .sampling
-        .filter(|_| !(sampling > 0.0 && sampling <= 1.0))
-    {
-        let (at, message) = (share.span().start, format!("{sampling} is out of range"));
-        let hint = Some("a share is above 0 and at most 1".to_owned());
-        return Err(place.error(DescriptorFault::Value, at, key("sampling"), message, hint));
-    }
-    if let Some(sql) = &raw.sql {
-        statement::check_own(place, &key("sql"), sql)?;
-    }
-    let slide = raw.slide.map_or(Extent::Count(1), |extent| extent.0);
-    let window = raw.window.as_ref().map(|window| window.get_ref().0);
-    if let (Some(Extent::Count(count)), Some(window)) = (window, &raw.window)
-        && count > WINDOW_ELEMENTS_MAX
-    {
-        let message = format!("a window holds at most {WINDOW_ELEMENTS_MAX} elements, not {count}");
-        let hint = Some("use a smaller window, or aggregate in two sensors".to_owned());
-        let at = window.span().start;
-        return Err(place.error(DescriptorFault::Value, at, key("window"), message, hint));
-    }
-    let is_of_time = matches!(slide, Extent::Time(_));
-    let needs_time = match (raw.clock, &raw.wait) {
-        (_, Some(_)) => Some("wait"),
-        (Some(RawClock::Node), None) => Some("clock"),
-        _ => None,
-    };
-    if let Some(name) = needs_time.filter(|_| !is_of_time) {
-        let message = format!("`{name}` needs a slide of time");
-        let hint = Some("write, for example, slide = \"10s\"".to_owned());
-        return Err(place.error(DescriptorFault::Value, start, key(name), message, hint));
-    }
-    let keys = raw.keys.unwrap_or(KEYS);
-    if !(1..=KEYS_MAX).contains(&keys) || (raw.keys.is_some() && raw.per.is_none()) {
-        let message = match raw.per {
-            Some(_) => format!("{keys} is out of range: 1 to {KEYS_MAX} keys are allowed"),
-            None => "`keys` needs `per`".to_owned(),
-        };
-        let fault = DescriptorFault::Value;
-        return Err(place.error(fault, start, key("keys"), message, None));
-    }
-    Ok(Source {
-        alias: raw.alias.into_inner(),
-        statement: 0,
-        sql: raw.sql.map(Spanned::into_inner),
-        sampling,
-        selection,
-        policy: match raw.bind {
-            Some(RawPolicy::All) => BindingPolicy::All,
-            Some(RawPolicy::One) | None => BindingPolicy::One,
-        },
-        window: window.unwrap_or(Extent::Count(1)),
-        slide,
-        late: match raw.late {
-            Some(RawLate::Drop) => LatePolicy::Drop,
-            Some(RawLate::DeadLetter) => LatePolicy::DeadLetter,
-            Some(RawLate::Insert) | None => LatePolicy::Insert,
-        },
-        timing: timing(&raw.clock, raw.wait, raw.ahead, raw.early, raw.unique_times),
-        per: raw.per.map(|column| PerKey { column, keys }),
-    })
-}
-
-/// The default of `wait` on the node's clock: longer than an element takes from its receipt to a sensor.
-const WAIT_OF_NODE: Duration = Duration::from_secs(1);
-
-fn timing(
-    clock: &Option<RawClock>,
-    wait: Option<RawDuration>,
-    ahead: Option<RawDuration>,
-    early: Option<RawEarly>,
-    unique_times: Option<bool>,
-) -> Timing {
-    let wait = wait.map(|wait| wait.0);
-    let (clock, wait) = match clock {
-        Some(RawClock::Node) => (WindowClock::Node, Some(wait.unwrap_or(WAIT_OF_NODE))),
-        Some(RawClock::Source) | None => (WindowClock::Source, wait),
-    };
-    Timing {
-        clock,
-        wait,
-        ahead: ahead.map_or(AHEAD, |ahead| ahead.0),
-        early: match early {
-            Some(RawEarly::DeadLetter) => EarlyPolicy::DeadLetter,
-            Some(RawEarly::Drop) | None => EarlyPolicy::Drop,
-        },
-        unique_times: unique_times.unwrap_or(false),
-    }
-}
-
-fn stream_query(
-    place: Place<'_>,
-    key: &str,
-    raw: Spanned<RawQuery>,
-) -> Result<StreamQuery, DescriptorError> {
-    let at = raw.span().start;
-    let raw = raw.into_inner();
-    let query = StreamQuery {
-        observed_property: raw.observed_property,
-        unit: raw.unit,
-        entity_type: raw.entity_type,
-        scope: raw.scope,
-        name_prefix: raw.name_prefix,
-        sparql: raw.sparql,
-    };
-    let fault = DescriptorFault::Value;
-    if query == StreamQuery::default() {
-        let hint = Some("to match every stream, write name_prefix = \"\"".to_owned());
-        return Err(place.error(fault, at, key, "the query has no criteria", hint));
-    }
-    if query.unit.is_some() && query.observed_property.is_none() {
-        let message =
-            "`unit` applies to the field that observes `observed_property`, which is not given";
-        let hint = Some("set observed_property as well".to_owned());
-        return Err(place.error(fault, at, key, message, hint));
-    }
-    Ok(query)
 }
 
 fn output(place: Place<'_>, raw: RawOutput, name: &str) -> Result<Output, DescriptorError> {

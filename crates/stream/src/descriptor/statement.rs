@@ -7,8 +7,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{DescriptorError, DescriptorFault, Place};
-use super::raw::{RawDuration, RawSource, sources, sql_error};
-use super::{STATEMENTS_MAX, Source, Statement};
+use super::raw::{RawDuration, sql_error};
+use super::source::{RawSource, sources};
+use super::{Command, STATEMENTS_MAX, Source, Statement};
 use crate::{QueryLimits, sqlite};
 
 /// The name of a source's window in the source's own statement.
@@ -37,6 +38,7 @@ pub(super) struct RawStatement {
 /// `output.sql`.
 pub(super) fn statements(
     place: Place<'_>,
+    commands: &[Command],
     several: Option<Spanned<Vec<Spanned<RawStatement>>>>,
     source: Option<Spanned<Vec<Spanned<RawSource>>>>,
     sql: Option<Spanned<String>>,
@@ -48,7 +50,7 @@ pub(super) fn statements(
     let Some(several) = several else {
         let source = source.ok_or_else(|| missing("source"))?;
         let sql = sql.ok_or_else(|| missing("sql"))?;
-        let sources = sources(place, "source", 0, source)?;
+        let sources = sources(place, commands, "source", 0, source)?;
         check(place, "output.sql", &sql, &sources)?;
         let statement = Statement {
             sql: sql.into_inner(),
@@ -97,7 +99,7 @@ pub(super) fn statements(
             _ => {}
         }
         let name = name.map(|(_, name)| name);
-        let mut sources = sources(place, &key("source"), index, raw.source)?;
+        let mut sources = sources(place, commands, &key("source"), index, raw.source)?;
         check(place, &key("sql"), &raw.sql, &sources)?;
         if count > 1 {
             for source in &mut sources {

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{
-    Command, Descriptor, FieldInput, KEYS, Output, Selection, Source, Statement, StreamQuery,
+    Command, Descriptor, FALLBACK_AFTER, FieldInput, KEYS, Output, Selection, Source, Statement,
+    StreamQuery,
 };
 use crate::{
     AHEAD, BindingPolicy, EarlyPolicy, Extent, Field, FieldType, LatePolicy, Value, WindowClock,
@@ -56,21 +57,24 @@ pub(super) fn toml(descriptor: &Descriptor) -> String {
 fn write_command(out: &mut Writer, command: &Command) {
     out.head("[[command]]");
     out.text("name", &command.name);
+    if let Some(pass) = &command.pass_to {
+        let wrapper = quoted(&pass.wrapper);
+        let passed = quoted(&pass.command);
+        let text = match pass.command == command.name {
+            true => format!("{{ wrapper = {wrapper} }}"),
+            false => format!("{{ wrapper = {wrapper}, command = {passed} }}"),
+        };
+        out.raw("pass_to", &text);
+    }
     for field in &command.fields {
         out.head("[[command.field]]");
         out.text("name", &field.name);
-        let (input, choices) = match &field.input {
-            FieldInput::Text => ("text", None),
-            FieldInput::Binary { .. } => ("binary", None),
-            FieldInput::Radio(choices) => ("radio", Some(choices)),
-            FieldInput::Select(choices) => ("select", Some(choices)),
-            FieldInput::Checkbox(choices) => ("checkbox", Some(choices)),
-        };
-        out.text("type", input);
+        out.text("type", field.input.word());
         if field.is_required {
             out.raw("required", "true");
         }
-        if let Some(choices) = choices {
+        let choices = field.input.choices();
+        if !choices.is_empty() {
             let choices: Vec<String> = choices.iter().map(|choice| quoted(choice)).collect();
             out.raw("choices", &format!("[{}]", choices.join(", ")));
         }
@@ -100,6 +104,29 @@ fn write_source(out: &mut Writer, head: &str, source: &Source) {
     match &source.selection {
         Selection::Stream(name) => out.text("stream", name),
         Selection::Query(query) => out.raw("query", &query_of(query)),
+        Selection::Command(name) => out.text("command", name),
+        // Its table comes after the keys of the source.
+        Selection::Wrapper(wrapper) => out.text_if("stream", wrapper.stream.as_deref()),
+    }
+    if !source.fallback.is_empty() {
+        let choices = source.fallback.iter().map(|choice| match choice {
+            Selection::Stream(name) | Selection::Command(name) => {
+                format!("{{ stream = {} }}", quoted(name))
+            }
+            Selection::Query(query) => format!("{{ query = {} }}", query_of(query)),
+            Selection::Wrapper(wrapper) => {
+                let keys = toml::Value::Table(wrapper.keys.clone());
+                match &wrapper.stream {
+                    Some(stream) => format!("{{ stream = {}, wrapper = {keys} }}", quoted(stream)),
+                    None => format!("{{ wrapper = {keys} }}"),
+                }
+            }
+        });
+        let choices = choices.collect::<Vec<_>>().join(", ");
+        out.raw("fallback", &format!("[{choices}]"));
+        if source.fallback_after != FALLBACK_AFTER {
+            out.text("fallback_after", &time(source.fallback_after));
+        }
     }
     if source.policy == BindingPolicy::All {
         out.text("bind", "all");
@@ -111,6 +138,30 @@ fn write_source(out: &mut Writer, head: &str, source: &Source) {
         out.raw("sampling", &format!("{:?}", source.sampling));
     }
     out.text_if("sql", source.sql.as_deref());
+    if let Selection::Wrapper(wrapper) = &source.selection {
+        let head = head.trim_matches(['[', ']']);
+        write_wrapper(out, &format!("{head}.wrapper"), &wrapper.keys);
+    }
+}
+
+/// The keys of a wrapper: its tables, and the tables of its arrays, after the rest.
+fn write_wrapper(out: &mut Writer, head: &str, keys: &toml::Table) {
+    out.head(&format!("[{head}]"));
+    let is_array = |value: &toml::Value| match value {
+        toml::Value::Array(items) => !items.is_empty() && items.iter().all(toml::Value::is_table),
+        _ => false,
+    };
+    for (name, value) in keys.iter().filter(|(_, value)| !is_array(value)) {
+        out.raw(&key(name), &value.to_string());
+    }
+    for (name, value) in keys.iter().filter(|(_, value)| is_array(value)) {
+        for item in value.as_array().into_iter().flatten() {
+            out.head(&format!("[[{head}.{}]]", key(name)));
+            for (name, value) in item.as_table().into_iter().flatten() {
+                out.raw(&key(name), &value.to_string());
+            }
+        }
+    }
 }
 
 fn write_timing(out: &mut Writer, source: &Source) {

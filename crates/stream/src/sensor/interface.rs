@@ -32,6 +32,14 @@ pub enum SensorCommand {
         /// The stream.
         stream: Arc<str>,
     },
+    /// The source `alias` is bound to streams of another of its choices from now on; the first one is 0. Those of
+    /// the choice before are unbound next.
+    Choose {
+        /// The source.
+        alias: String,
+        /// The index of the choice.
+        choice: usize,
+    },
     /// Elements of bound streams that an earlier run evaluated: they fill the windows and produce
     /// no output.
     Recall {

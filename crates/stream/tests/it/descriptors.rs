@@ -103,7 +103,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("alias = \"ecg\"\n", "", (4, 1), "alias", "missing", ""),
         ("stream = \"ward.bed1.spo2\"", "stream = \"Ward Bed 1\"", (13, 10), "source[1].stream",
             "not a stream name", "ward-bed-1"),
-        ("stream = \"ward.bed1.spo2\"\n", "", (11, 1), "source[1].stream", "neither", "name one"),
+        ("stream = \"ward.bed1.spo2\"\n", "", (11, 1), "source[1].stream", "none of", "name one"),
         ("type = \"{urn:x}Monitor\"", "typ = \"x\"", (6, 55), "typ", "unknown key", "`type`"),
         ("observed_property = \"urn:ecg\", ", "", (6, 9), "source[0].query", "`unit`", "set"),
         ("name = \"peak\"", "name = \"quality\"", (24, 1), "output.field[0].name", "besides", "rename"),
@@ -141,7 +141,7 @@ fn the_examples_of_the_reference_are_right_and_it_names_every_key() {
     let examples: Vec<&str> = blocks
         .filter_map(|block| block.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 9);
     // One is a part of a descriptor.
     for example in examples.iter().filter(|it| it.starts_with("name")) {
         if let Err(error) = Descriptor::parse("virtual-sensors.md", example) {
@@ -181,6 +181,72 @@ fn collect_keys(schema: &serde_json::Value, keys: &mut Vec<String>) {
         }
         serde_json::Value::Array(items) => items.iter().for_each(|it| collect_keys(it, keys)),
         _ => {}
+    }
+}
+
+#[test]
+fn a_wrapper_of_a_source_is_read_and_written() {
+    let text = r#"
+name = "hall"
+[[source]]
+alias = "a"
+window = 3
+fallback = [
+    { stream = "h.load", wrapper = { kind = "system", prefix = "h" } },
+    { wrapper = { kind = "udp", listen = "0.0.0.0:9", format = "json", stream = [{ name = "u", fields = [] }] } },
+]
+fallback_after = "5s"
+[source.wrapper]
+kind = "file"
+path = "a\nb.csv"
+format = { csv = { columns = ["x", "y"] } }
+[[source.wrapper.stream]]
+name = "f"
+fields = [{ name = "v", type = "double" }, { name = "w", type = "text" }]
+[output]
+sql = "select v from a"
+[[output.field]]
+name = "v"
+type = "double"
+"#;
+    let descriptor = Descriptor::parse("hall.toml", text).unwrap();
+    let source = &descriptor.sources[0];
+    let streams = source
+        .choices()
+        .map(|choice| descriptor.stream_of(choice).unwrap());
+    assert_eq!(streams.collect::<Vec<_>>(), ["f", "h.load", "u"]);
+    assert_eq!(descriptor.wrapper_name(source, 0), "hall.a");
+    assert_eq!(descriptor.wrapper_name(source, 2), "hall.a.3");
+    let written = descriptor.to_toml();
+    assert_eq!(
+        Descriptor::parse("hall.toml", &written),
+        Ok(descriptor),
+        "{written}"
+    );
+    for (from, to, line, key) in [
+        ("name = \"f\"", "name = \"f.{x}\"", 11, "source[0].wrapper"),
+        (
+            "prefix = \"h\" }",
+            "prefix = \"h\" }, query = { name_prefix = \"\" }",
+            7,
+            "source[0].fallback[0].query",
+        ),
+        (
+            "{ stream = \"h.load\", wrapper",
+            "{ wrapper",
+            7,
+            "source[0].fallback[0].wrapper",
+        ),
+        (
+            "fallback = [",
+            "command = \"x\"\nfallback = [",
+            6,
+            "source[0].command",
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = Descriptor::parse("hall.toml", &text.replacen(from, to, 1)).unwrap_err();
+        assert_eq!((error.line, &*error.key), (line, key), "{error}");
     }
 }
 

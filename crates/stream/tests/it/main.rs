@@ -3,6 +3,7 @@
 mod aggregates;
 mod bindings;
 mod column_types;
+mod commands;
 mod compiled_like_sqlite;
 mod descriptors;
 mod exchange;

@@ -389,11 +389,93 @@ fn faults_of_statements_name_their_key() {
     }
 }
 
+/// The output of a sensor with unique times and rates for elements of these times and keys, by one machine, or by
+/// two of which the second continues after what the first stored.
+fn outputs_of(elements: &[(i64, u8)], restart: Option<usize>) -> Vec<(i64, Option<String>)> {
+    let text = "name = 'x'\n[[statement]]\nsql = 'select a, key from t'\n\
+                [[statement.source]]\nalias = 't'\nstream = 'room'\n[output]\nunique_times = true\n\
+                rate = '2ms'\nkey = 'k'\n[[output.field]]\nname = 'a'\ntype = 'double'\n";
+    let descriptor = Descriptor::parse("x.toml", text).unwrap();
+    let start = || {
+        let mut sensor = VirtualSensor::new(descriptor.clone(), SensorLimits::default());
+        let bind = SensorCommand::Bind {
+            alias: "t".into(),
+            stream: "room".into(),
+            schema: StreamSchema {
+                key: Some("k".into()),
+                ..schema()
+            },
+        };
+        sensor.handle_input(Instant::ZERO, Input::Command(bind));
+        sensor
+    };
+    let mut sensor = start();
+    let mut outputs: Vec<StreamElement> = Vec::new();
+    let mut inputs: Vec<SensorInput> = Vec::new();
+    for (index, (time_ms, key)) in elements.iter().enumerate() {
+        if restart == Some(index) {
+            sensor = start();
+            let elements = inputs.clone();
+            let recall = SensorCommand::Recall { elements };
+            sensor.handle_input(Instant::ZERO, Input::Command(recall));
+            let from = outputs.len().saturating_sub(sensor.outputs_needed());
+            sensor.continue_after(&outputs[from..]);
+        }
+        let time = Timestamp(time_ms * 1_000_000);
+        let element = StreamElement {
+            position: Position {
+                epoch: Epoch(1),
+                sequence: index as u64 + 1,
+            },
+            source_time: time,
+            receive_time: time,
+            key: Some(key.to_string()),
+            values: vec![Value::Double(0.0)],
+            quality: Quality::Good,
+            origin: None,
+        };
+        let input = SensorInput {
+            stream: "room".into(),
+            element: Arc::new(element),
+        };
+        inputs.push(input.clone());
+        sensor.handle_input(Instant::ZERO, Input::Receive(input));
+        while let Some(Output::Event(event)) = sensor.poll_output() {
+            if let SensorEvent::Output(element) = event {
+                outputs.push(element);
+            }
+        }
+    }
+    let shown = outputs
+        .into_iter()
+        .map(|it| (it.source_time.0 / 1_000_000, it.key));
+    shown.collect()
+}
+
+#[test]
+fn a_restart_does_not_repeat_a_time() {
+    let elements = [(10, 0), (10, 0), (11, 0), (12, 0)];
+    let outputs = outputs_of(&elements, Some(1));
+    let times: Vec<i64> = outputs.into_iter().map(|(time, _)| time).collect();
+    assert_eq!(times, [10, 12]);
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[ -~]{1,12}", "\\PC{1,8}", "[a\\\\\"'\n\t]{1,8}"]
 }
 
 proptest! {
+    /// Whenever a sensor is started again, its results are those of one that was not.
+    #[test]
+    fn a_restart_changes_no_result(
+        elements in proptest::collection::vec((0..40_i64, 0..3_u8), 1..40),
+        restart in 0..40_usize,
+    ) {
+        let whole = outputs_of(&elements, None);
+        let parts = outputs_of(&elements, Some(restart.min(elements.len() - 1)));
+        prop_assert_eq!(parts, whole);
+    }
+
     /// Any text survives in each place for texts.
     #[test]
     fn texts_survive_being_written(description in text(), fact in text(), unit in text(), key in "\\PC{1,9}") {

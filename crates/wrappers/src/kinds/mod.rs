@@ -1,6 +1,9 @@
 //! The protocols, one module each.
 
 mod browse;
+pub(crate) mod clock;
+#[cfg(feature = "dds")]
+pub(crate) mod dds;
 pub(crate) mod dpws;
 pub(crate) mod file;
 pub(crate) mod gsn;

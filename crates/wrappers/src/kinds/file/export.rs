@@ -2,7 +2,7 @@
 //!
 //! Each line carries the position of its element. A new start cuts off a line that a crash left
 //! incomplete, and reads from the last lines how far each stream was written, so no element is in the
-//! file twice.
+//! file twice, nor in a file and the one into which it was rotated.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +15,7 @@ use chappe_stream::{DescriptorError, Position, StreamElement, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::rotation::newest_rotated;
 use crate::{
     Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Part, Step, WrapperError, Written,
 };
@@ -174,37 +175,30 @@ impl Output {
         form: Form,
         stream: &str,
     ) -> io::Result<(Self, BTreeMap<String, Position>)> {
-        if let Some(directory) = path.parent() {
+        let directories = directories(path);
+        if let Some(directory) = directories.first() {
             fs::create_dir_all(directory)?;
         }
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).read(true).open(path)?;
-        let length = file.metadata()?.len();
-        let from = length.saturating_sub(TAIL_BYTES);
-        let mut tail = vec![0; usize::try_from(length - from).unwrap_or(0)];
-        file.read_exact_at(&mut tail, from)?;
-        let complete = match form {
-            Form::Json => tail
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1),
-            Form::Csv => csv_end(&tail, from > 0),
-        };
-        if complete == 0 && from > 0 {
+        // A synced file without its name is lost in a power cut. An earlier run may have ended before this.
+        for directory in directories {
+            File::open(directory)?.sync_all()?;
+        }
+        let tail = Tail::read(&file, form)?;
+        if tail.complete == 0 && tail.from > 0 {
             let text = format!("the last {TAIL_BYTES} bytes have no line end");
             return Err(io::Error::other(text));
         }
-        if complete < tail.len() {
-            file.set_len(from + complete as u64)?;
+        if tail.complete < tail.bytes.len() {
+            file.set_len(tail.from + tail.complete as u64)?;
         }
-        let mut newest = BTreeMap::new();
-        let text = String::from_utf8_lossy(&tail[..complete]);
-        for line in text.lines() {
-            let position = match form {
-                Form::Json => json_position(line),
-                Form::Csv => csv_position(line).map(|at| (stream.to_owned(), at)),
-            };
-            newest.extend(position);
+        let mut newest = tail.newest(form, stream);
+        if newest.is_empty()
+            && let Some(rotated) = newest_rotated(path)?
+        {
+            // It may have been rotated before the host had stored how far it goes.
+            newest = Tail::read(&rotated, form)?.newest(form, stream);
         }
         let columns = match form {
             Form::Csv => header(&file)?,
@@ -212,6 +206,62 @@ impl Output {
         };
         Ok((Self { file, columns }, newest))
     }
+}
+
+/// The last bytes of a file.
+struct Tail {
+    /// Where they begin.
+    from: u64,
+    bytes: Vec<u8>,
+    /// The end of the last complete line in them.
+    complete: usize,
+}
+
+impl Tail {
+    fn read(file: &File, form: Form) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let from = length.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, from)?;
+        let complete = match form {
+            Form::Json => bytes
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1),
+            Form::Csv => csv_end(&bytes, from > 0),
+        };
+        Ok(Self {
+            from,
+            bytes,
+            complete,
+        })
+    }
+
+    /// The newest element of each stream.
+    fn newest(&self, form: Form, stream: &str) -> BTreeMap<String, Position> {
+        let text = String::from_utf8_lossy(&self.bytes[..self.complete]);
+        let positions = text.lines().filter_map(|line| match form {
+            Form::Json => json_position(line),
+            Form::Csv => csv_position(line).map(|at| (stream.to_owned(), at)),
+        });
+        positions.collect()
+    }
+}
+
+/// The directories that get an entry when this file is created: its own, and those above the ones that are missing.
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let own = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_owned),
+    };
+    let mut directories: Vec<PathBuf> = own(path).into_iter().collect();
+    while let Some(last) = directories.last()
+        && !last.exists()
+        && let Some(above) = own(last)
+    {
+        directories.push(above);
+    }
+    directories
 }
 
 /// The end of the last complete record of a CSV, whose cells may contain line ends. With `is_cut` the
@@ -425,6 +475,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_directory_that_gets_an_entry_is_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let new = [path("a/b"), path("a"), path("")];
+        let found = directories(&path("a/b/out"));
+        assert!(found.iter().eq(new.iter()), "{found:?}");
+        assert_eq!(directories(&path("out")), [path("")]);
+        assert_eq!(directories(Path::new("out")), [PathBuf::from(".")]);
+    }
+
     #[tokio::test]
     async fn a_file_that_is_moved_or_deleted_is_followed_by_another() {
         for form in [Form::Json, Form::Csv] {
@@ -446,6 +507,21 @@ mod tests {
                 "{third}"
             );
             assert!(!third.contains("\"number\":2"), "{third}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_rotated_before_the_cursor_is_stored_is_not_repeated() {
+        for form in [Form::Json, Form::Csv] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("out");
+            let mut first = exporter(&path, form);
+            first.resume().await.unwrap();
+            first.write(&batch("a", 1..=3)).await.unwrap();
+            fs::rename(&path, directory.path().join("out-20260101")).unwrap();
+            let newest = exporter(&path, form).resume().await.unwrap();
+            let read = newest.first().map(|(_, at)| at.sequence);
+            assert_eq!(read, Some(3), "{form:?}");
         }
     }
 

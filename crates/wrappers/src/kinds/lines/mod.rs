@@ -1,5 +1,7 @@
 //! Datagrams and lines: UDP, where a datagram is a message, and TCP, where a line is one.
 
+mod commands;
+mod seats;
 mod tcp;
 mod udp;
 

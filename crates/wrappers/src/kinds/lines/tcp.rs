@@ -3,21 +3,26 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use chappe_identity::Host;
 use chappe_stream::{DescriptorError, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use super::commands::{Commands, Order, WRITE_TIME};
+use super::seats::{Seats, Silence};
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Delivery, Step, Undecodable, Wrapper, WrapperError,
-    WrapperFile, WrapperKind, WrapperOpening,
+    BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Lost, Step, Undecodable, Wrapper,
+    WrapperError, WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// Longest line in bytes; a longer one becomes a dead letter.
@@ -26,10 +31,20 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const KEPT_BYTES: usize = 4 << 10;
 /// Lines that wait to be decoded; further ones stay in the sockets.
 const LINES_MAX: usize = 256;
-/// Connections at once; one more waits until another ends.
-const CONNECTIONS_MAX: usize = 64;
+/// Ended connections that are counted in one batch; reason: each is a loss of its own.
+const LOST_MAX: u64 = 64;
+/// Time after which they are counted without a line; reason: each batch is written to the log.
+const COUNT_PERIOD: Duration = Duration::from_secs(1);
+/// Commands that wait for a connection.
+const ORDERS_MAX: usize = 16;
 /// Time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Seconds without a byte after which the kernel asks a peer whether it is there, and between two questions; reason:
+/// a peer that lost its power says nothing, and is to be connected to again within half a minute.
+const PROBE_AFTER_S: u32 = 15;
+const PROBE_PERIOD_S: u32 = 5;
+/// Questions without an answer that end a connection.
+const PROBES: u32 = 3;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -39,7 +54,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "never: the protocol has no acknowledgement",
         resumes: "the next line",
         may_double: "no",
-        may_miss: "lines that are sent while no connection exists, or lost with one that breaks",
+        may_miss: "lines that are sent while no connection exists, or lost with one that breaks or is ended for another",
         back_pressure: "TCP: the sockets are not read",
     },
     check: |file| settings(file).map(drop),
@@ -66,7 +81,7 @@ enum End {
     Connect(String),
 }
 
-fn settings(file: &WrapperFile) -> Result<(End, Decoder), DescriptorError> {
+fn settings(file: &WrapperFile) -> Result<(End, Decoder, Commands), DescriptorError> {
     let settings: Settings = file.settings()?;
     let wrong = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
     let end = match (settings.listen, settings.connect) {
@@ -75,15 +90,16 @@ fn settings(file: &WrapperFile) -> Result<(End, Decoder), DescriptorError> {
         (None, Some(_)) => return wrong("connect", "write it as HOST:PORT"),
         _ => return wrong("listen", "set either listen or connect"),
     };
-    Ok((end, Decoder::new(file, &[])?))
+    Ok((end, Decoder::new(file, &[])?, Commands::of(file)?))
 }
 
 fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
-    let (end, decoder) =
+    let (end, decoder, commands) =
         settings(opening.file).map_err(|error| WrapperError::settings(error.to_string()))?;
     Ok(Box::new(TcpWrapper {
         end,
         decoder,
+        commands,
         lines: None,
         connecting: None,
         condition: opening.condition,
@@ -93,6 +109,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
 struct TcpWrapper {
     end: End,
     decoder: Decoder,
+    commands: Commands,
     lines: Option<Receiving>,
     /// The connection under way, which outlives a step that is dropped.
     connecting: Option<Step<'static, Result<Receiving, WrapperError>>>,
@@ -102,7 +119,39 @@ struct TcpWrapper {
 /// A task that reads sockets.
 struct Receiving {
     lines: mpsc::Receiver<Line>,
+    /// Lines for all peers.
+    orders: broadcast::Sender<Order>,
+    ended: Arc<Ended>,
+    /// When connections that ended without a line are counted next.
+    count_at: Instant,
     task: AbortHandle,
+}
+
+/// Connections that the listener ended or refused, each with perhaps some lines.
+#[derive(Debug, Default)]
+struct Ended {
+    silent: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Ended {
+    /// Those that were not counted yet, each as a loss of its own; of a flood, some now and the others later.
+    fn take(&self, decoder: &Decoder, batch: &mut Batch) {
+        for (count, reason) in [
+            (&self.silent, "silent_connection"),
+            (&self.refused, "too_many_connections"),
+        ] {
+            let taken = count.load(Ordering::Relaxed).min(LOST_MAX);
+            count.fetch_sub(taken, Ordering::Relaxed);
+            for _ in 0..taken {
+                batch.lost.push(Lost {
+                    stream: decoder.only_stream().map(str::to_owned),
+                    reason,
+                    messages: 0,
+                });
+            }
+        }
+    }
 }
 
 impl Drop for Receiving {
@@ -133,12 +182,26 @@ impl Wrapper for TcpWrapper {
             let Some(receiving) = &mut self.lines else {
                 return Err(WrapperError::peer("not connected"));
             };
-            let Some(line) = receiving.lines.recv().await else {
+            let mut batch = Batch::default();
+            let line = loop {
+                tokio::select! {
+                    biased;
+                    line = receiving.lines.recv() => break line,
+                    () = tokio::time::sleep_until(receiving.count_at.into()) => {
+                        receiving.count_at = Instant::now() + COUNT_PERIOD;
+                        receiving.ended.take(&self.decoder, &mut batch);
+                        if !batch.lost.is_empty() {
+                            return Ok(batch);
+                        }
+                    }
+                }
+            };
+            let Some(line) = line else {
                 self.lines = None;
                 return Err(WrapperError::peer("the peer ended the connection"));
             };
             self.condition.runs();
-            let mut batch = Batch::default();
+            receiving.ended.take(&self.decoder, &mut batch);
             let mut bytes = 0;
             let mut next = Some(line);
             while let Some(line) = next {
@@ -150,6 +213,37 @@ impl Wrapper for TcpWrapper {
             }
             Ok(batch)
         })
+    }
+
+    fn command<'a>(&'a mut self, command: &'a Command) -> Step<'a, Result<Value, WrapperError>> {
+        Box::pin(async move {
+            let line = self.commands.line(command)?;
+            match self.order(line).await {
+                0 => Err(WrapperError::Command("no peer is connected".to_owned())),
+                peers => Ok(json!({ "peers": peers })),
+            }
+        })
+    }
+}
+
+impl TcpWrapper {
+    /// Writes a line to all peers; returns how many have it.
+    async fn order(&mut self, line: Arc<[u8]>) -> u64 {
+        let Some(receiving) = &self.lines else {
+            return 0;
+        };
+        let (written, mut reports) = mpsc::channel(1);
+        // Without a receiver nobody is connected.
+        let _ = receiving.orders.send(Order { line, written });
+        let mut peers = 0;
+        let counting = async {
+            while reports.recv().await.is_some() {
+                peers += 1;
+            }
+        };
+        // A peer whose lines wait to be stored takes none.
+        let _ = tokio::time::timeout(2 * WRITE_TIME, counting).await;
+        peers
     }
 }
 
@@ -166,12 +260,14 @@ fn take(line: Line, decoder: &mut Decoder, batch: &mut Batch) {
 
 async fn connect(end: End, condition: Condition) -> Result<Receiving, WrapperError> {
     let (send, lines) = mpsc::channel(LINES_MAX);
+    let (orders, ordered) = broadcast::channel(ORDERS_MAX);
+    let ended = Arc::<Ended>::default();
     let task = match &end {
         End::Listen(address) => {
             let failed = |error| WrapperError::peer(format!("cannot listen on {address}: {error}"));
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             condition.waits("no line has arrived");
-            tokio::spawn(listen(listener, send))
+            tokio::spawn(listen(listener, send, orders.clone(), ended.clone()))
         }
         End::Connect(address) => {
             let failed =
@@ -181,47 +277,96 @@ async fn connect(end: End, condition: Condition) -> Result<Receiving, WrapperErr
             let late = |_| Err(std::io::ErrorKind::TimedOut.into());
             let stream = connected.unwrap_or_else(late).map_err(failed)?;
             condition.waits("no line has arrived");
-            tokio::spawn(read(stream, send))
+            tokio::spawn(async move {
+                let (_never, end) = oneshot::channel();
+                let silence = Silence::since(Instant::now());
+                read(stream, send, ordered, &silence, end).await;
+            })
         }
     };
     let task = task.abort_handle();
-    Ok(Receiving { lines, task })
+    Ok(Receiving {
+        lines,
+        orders,
+        ended,
+        count_at: Instant::now(),
+        task,
+    })
 }
 
 /// Reads the lines of all connections.
-async fn listen(listener: TcpListener, send: mpsc::Sender<Line>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn listen(
+    listener: TcpListener,
+    send: mpsc::Sender<Line>,
+    orders: broadcast::Sender<Order>,
+    ended: Arc<Ended>,
+) {
+    let mut seats = Seats::default();
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let send = send.clone();
-                connections.spawn(async move {
-                    read(stream, send).await;
-                    drop(place);
-                });
+        tokio::select! {
+            Some(number) = connections.join_next() => {
+                if let Ok(number) = number {
+                    seats.leave(number);
+                }
             }
-            // Out of files, or the peer was too quick.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => {
+                    let host = Host::from_address(from.ip());
+                    let Some(place) = seats.take(host, Instant::now()) else {
+                        ended.refused.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    if place.replaces {
+                        ended.silent.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let (send, orders) = (send.clone(), orders.subscribe());
+                    connections.spawn(async move {
+                        read(stream, send, orders, &place.silence, place.end).await;
+                        place.number
+                    });
+                }
+                // Out of files, or the peer was too quick.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
         }
     }
 }
 
-/// Reads the lines of one connection until it ends.
-async fn read(mut stream: TcpStream, send: mpsc::Sender<Line>) {
+/// Reads the lines of one connection, and writes those of commands, until either end ends it.
+async fn read(
+    mut stream: TcpStream,
+    send: mpsc::Sender<Line>,
+    mut orders: broadcast::Receiver<Order>,
+    silence: &Silence,
+    mut end: oneshot::Receiver<()>,
+) {
     let mut buffer = vec![0; 16 << 10];
     let mut splitter = Splitter::default();
+    probe(&stream);
     let mut lines = VecDeque::new();
     loop {
-        // A connection that broke has ended.
-        let count = stream.read(&mut buffer).await.unwrap_or_default();
+        let count = tokio::select! {
+            // A connection that broke has ended.
+            count = stream.read(&mut buffer) => count.unwrap_or_default(),
+            Ok(order) = orders.recv() => {
+                let writing = tokio::time::timeout(WRITE_TIME, stream.write_all(&order.line)).await;
+                if matches!(writing, Ok(Ok(()))) {
+                    // The caller may have gone.
+                    let _ = order.written.send(()).await;
+                    continue;
+                }
+                0
+            }
+            _ = &mut end => 0,
+        };
         match count {
             0 => splitter.finish(now(), &mut lines),
             count => splitter.push(&buffer[..count], now(), &mut lines),
+        }
+        let has_lines = !lines.is_empty();
+        if has_lines {
+            silence.set(None);
         }
         for line in lines.drain(..) {
             // Waits while storing lags; the socket is not read meanwhile.
@@ -232,7 +377,20 @@ async fn read(mut stream: TcpStream, send: mpsc::Sender<Line>) {
         if count == 0 {
             return;
         }
+        if has_lines {
+            silence.set(Some(Instant::now()));
+        }
     }
+}
+
+/// Lets a connection end whose peer is gone: this end sends nothing from which it would learn that.
+fn probe(stream: &TcpStream) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    // A system without them keeps the connection.
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_AFTER_S);
+    let _ = setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_PERIOD_S);
+    let _ = setsockopt(stream, sockopt::TcpKeepCount, &PROBES);
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
 }
 
 /// Divides bytes into lines.
@@ -281,11 +439,11 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seats::CONNECTIONS_MAX;
     use super::*;
     use crate::tests::{open, wrapper_file};
     use chappe_stream::Value;
     use proptest::prelude::*;
-    use tokio::io::AsyncWriteExt as _;
 
     proptest! {
         /// However the bytes are divided, the lines are the same, and long ones are cut.
@@ -321,6 +479,84 @@ mod tests {
                 prop_assert_eq!(&line.bytes[..kept], &expected.as_bytes()[..kept]);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_one_host_do_not_lock_out_another() {
+        let file = wrapper_file(
+            "kind = \"tcp\"\nformat = \"json\"\nlisten = \"127.0.0.1:0\"\n[[stream]]\nname = \"a\"\n\
+             fields = [{ name = \"value\", type = \"integer\" }]\n",
+        );
+        let (_, mut decoder, _) = settings(&file).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (send, mut lines) = mpsc::channel(LINES_MAX);
+        let ended = Arc::<Ended>::default();
+        let orders = broadcast::channel(1).0;
+        let listening = tokio::spawn(listen(listener, send, orders, ended.clone()));
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            connections.push(socket.connect(address).await.unwrap());
+        }
+        let mut other = TcpStream::connect(address).await.unwrap();
+        other.write_all(b"{\"value\": 1}\n").await.unwrap();
+        let mut batch = Batch::default();
+        take(lines.recv().await.unwrap(), &mut decoder, &mut batch);
+        assert_eq!(batch.elements(), 1);
+        ended.take(&decoder, &mut batch);
+        let lost: Vec<_> = batch
+            .lost
+            .iter()
+            .map(|it| (it.reason, it.messages))
+            .collect();
+        assert_eq!(lost, [("silent_connection", 0)]);
+        // The one that was silent longest has ended.
+        let mut byte = [0];
+        assert_eq!(connections[0].read(&mut byte).await.unwrap(), 0);
+        // The greedy host gets no place of another.
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut one_more = socket.connect(address).await.unwrap();
+        assert_eq!(one_more.read(&mut byte).await.unwrap_or(0), 0);
+        ended.take(&decoder, &mut batch);
+        assert_eq!(batch.lost[1].reason, "too_many_connections");
+        listening.abort();
+    }
+
+    #[tokio::test]
+    async fn a_command_is_a_line_to_the_peers() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let file = wrapper_file(&format!(
+            "kind = \"tcp\"\nformat = \"json\"\nconnect = \"{address}\"\n[[command]]\nname = \"set\"\n\
+             line = \"SET {{value}}\"\n[[stream]]\nname = \"a\"\n\
+             fields = [{{ name = \"value\", type = \"integer\" }}]\n"
+        ));
+        let mut wrapper = open(&file, None);
+        let command = Command {
+            name: "set".to_owned(),
+            arguments: json!({ "value": 7 }).as_object().unwrap().clone(),
+        };
+        let early = wrapper.command(&command).await.unwrap_err();
+        assert_eq!(
+            early,
+            WrapperError::Command("no peer is connected".to_owned())
+        );
+        let peer = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            peer.write_all(b"{\"value\": 1}\n").await.unwrap();
+            let mut line = [0; 6];
+            peer.read_exact(&mut line).await.unwrap();
+            line
+        });
+        assert_eq!(wrapper.next().await.unwrap().elements(), 1);
+        let answer = wrapper.command(&command).await.unwrap();
+        assert_eq!(
+            (answer, &peer.await.unwrap()),
+            (json!({ "peers": 1 }), b"SET 7\n")
+        );
     }
 
     #[tokio::test]

@@ -1,0 +1,136 @@
+//! The streams that a source is bound to now: of a source with a fallback, those of the first choice that delivers.
+
+use chappe_machine::Input;
+use chappe_stream::{Candidate, Fallback, SensorCommand, Sighting, Timestamp};
+
+use super::candidates::{self, candidates};
+use super::run::{Running, SensorMachineInput};
+use super::table::Choice;
+use crate::shared::App;
+
+impl Running {
+    /// The streams that match a source now. A change of its choice is added to `commands`.
+    pub(super) async fn find(
+        &mut self,
+        index: usize,
+        now: Timestamp,
+        commands: &mut Vec<SensorMachineInput>,
+    ) -> Option<Vec<Candidate>> {
+        let source = &self.descriptor.sources[index];
+        let alias = source.alias.clone();
+        let fallback = self.fallbacks[index].as_ref();
+        let choices = source.choices().enumerate().map(|(index, choice)| {
+            let is_new = fallback.is_some_and(|fallback| fallback.is_new(index));
+            (choice.clone(), self.descriptor.stream_of(choice), is_new)
+        });
+        let choices: Vec<_> = choices.collect();
+        let has_fallback = fallback.is_some();
+        let (app, own) = (self.app.clone(), self.output.name.clone());
+        let search = move || {
+            let found = choices.iter().map(|(selection, named, is_new)| {
+                let found = candidates(&app, selection, named.as_deref(), &own)?;
+                let seen = has_fallback
+                    .then(|| sighting(&app, &found, *is_new))
+                    .flatten();
+                Ok((found, seen))
+            });
+            found.collect::<Vec<Result<_, String>>>()
+        };
+        let found = tokio::task::spawn_blocking(search).await.ok()?;
+        let mut searched = Vec::with_capacity(found.len());
+        for one in found {
+            match one {
+                Ok(found) => searched.push(found),
+                Err(error) => {
+                    self.drop("source not searched", error);
+                    if !has_fallback {
+                        return None;
+                    }
+                    searched.push((Vec::new(), None));
+                }
+            }
+        }
+        let Some(fallback) = &mut self.fallbacks[index] else {
+            return searched.pop().map(|(found, _)| found);
+        };
+        let before = fallback.current();
+        let seen: Vec<Option<Sighting>> = searched.iter().map(|(_, seen)| *seen).collect();
+        let Some(choice) = fallback.update(now, &seen) else {
+            return Some(Vec::new());
+        };
+        let count = searched.len();
+        let (mut found, _) = searched.swap_remove(choice);
+        if before == Some(choice) {
+            return Some(found);
+        }
+        let after = self.descriptor.sources[index].fallback_after;
+        let reason = match before {
+            Some(before) if before < choice => {
+                format!(
+                    ", since choice {} has delivered nothing for {after:?}",
+                    before + 1
+                )
+            }
+            Some(_) => ", which delivers again".to_owned(),
+            None => String::new(),
+        };
+        for candidate in &mut found {
+            candidate.why = format!(
+                "{}; choice {} of {count}{reason}",
+                candidate.why,
+                choice + 1
+            );
+        }
+        if before.is_some() {
+            let streams = found.iter().map(|candidate| candidate.stream.clone());
+            self.from_newest.extend(streams);
+        }
+        commands.push(Input::Command(SensorCommand::Choose { alias, choice }));
+        Some(found)
+    }
+
+    /// The choices of a source as they are shown; none without a fallback.
+    pub(super) fn shown_choices(&self, index: usize) -> Vec<Choice> {
+        let Some(fallback) = &self.fallbacks[index] else {
+            return Vec::new();
+        };
+        let choices = self.descriptor.sources[index].choices().enumerate();
+        let shown = choices.map(|(index, choice)| Choice {
+            choice: match self.descriptor.stream_of(choice) {
+                Some(stream) => self.app.catalogue.names().current(&stream),
+                None => candidates::described(choice),
+            },
+            is_used: fallback.current() == Some(index),
+            delivered_at: fallback.delivered(index).map(|at| at.to_string()),
+        });
+        shown.collect()
+    }
+}
+
+/// The fallback of each source that has one.
+pub(super) fn fallbacks(descriptor: &chappe_stream::Descriptor) -> Vec<Option<Fallback>> {
+    let sources = descriptor.sources.iter().map(|source| {
+        let count = source.choices().count();
+        (count > 1).then(|| Fallback::new(count, source.fallback_after))
+    });
+    sources.collect()
+}
+
+/// What is seen of the streams of a choice; the time of the newest element is read only if the choice `is_new`.
+fn sighting(app: &App, found: &[Candidate], is_new: bool) -> Option<Sighting> {
+    let entries = found
+        .iter()
+        .filter_map(|candidate| app.catalogue.get(&candidate.stream));
+    let mut seen = None;
+    for entry in entries {
+        let newest = || entry.log.newest(1).ok()?.pop();
+        let received = is_new.then(newest).flatten().map(|it| it.receive_time);
+        let sighting: &mut Sighting = seen.get_or_insert(Sighting {
+            last: 0,
+            received: None,
+        });
+        sighting.last = sighting.last.saturating_add(entry.log.log().last());
+        sighting.received = sighting.received.max(received);
+    }
+    seen
+}
