@@ -48,7 +48,7 @@ class Server:
             f"<virtual-sensor name=\"{name}\" priority=\"10\"><processing-class>"
             "<class-name>ch.epfl.gsn.vsensor.BridgeVirtualSensor</class-name>"
             f"<output-structure>{structure}</output-structure></processing-class><description>x</description>"
-            "<life-cycle pool-size=\"10\"/><addressing/><storage history-size=\"1000000\"/><streams>"
+            "<life-cycle pool-size=\"10\"/><addressing/><storage history-size=\"100000h\"/><streams>"
             "<stream name=\"stream\"><source alias=\"source\" sampling-rate=\"1\" storage-size=\"1\">"
             f"<address wrapper=\"{wrapper}\">{keys}{own}</address><query>select * from wrapper</query></source>"
             "<query>select * from source</query></stream></streams></virtual-sensor>")

@@ -28,6 +28,7 @@ mod report;
 mod streams;
 mod target;
 mod timing;
+mod wrappers;
 mod write;
 
 pub mod plot;
@@ -82,7 +83,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 12] = [
+pub const SCENARIOS: [Scenario; 13] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -124,6 +125,12 @@ pub const SCENARIOS: [Scenario; 12] = [
         "elements that clients write over HTTP, next to the log's group commit and PostgreSQL",
         Vec::new,
         write::run,
+    ),
+    scenario(
+        "wrappers",
+        "lines of programs and files that become stored elements on one processor; dead exporters",
+        || wrappers::PARTS.to_vec(),
+        wrappers::run,
     ),
     scenario(
         "history",

@@ -94,6 +94,7 @@ export function open(root, { subject }) {
     const streams = wrapper
       ? wrapper.streams.map((name) => [streamLink(name)])
       : found.streams.map((it) => [streamLink(it.stream), count(it.read), it.missed ? count(it.missed) : '']);
+    const inputs = (wrapper?.inputs ?? []).map((it) => [streamLink(it.stream), count(it.read), it.missed ? count(it.missed) : '']);
     const lost = Object.entries(found.lost ?? {}).map(([reason, times]) => `${count(times)} ${reason}`);
     replace(
       body,
@@ -113,6 +114,7 @@ export function open(root, { subject }) {
       streams.length
         ? table('Streams', wrapper ? ['stream'] : ['stream', 'exported up to', 'missed'], streams, 'stack links')
         : null,
+      inputs.length ? table('Inputs', ['stream', 'processed up to', 'missed'], inputs, 'stack links') : null,
       found.toml ? [h('h2', null, 'File'), h('pre', null, found.toml)] : null,
     );
   }

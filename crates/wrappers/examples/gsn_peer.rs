@@ -70,6 +70,7 @@ async fn wrap(file: &str, output: &str) -> Result<(), Box<dyn Error>> {
             file: &file,
             mark: mark.clone(),
             condition,
+            notes: Default::default(),
             inbox: tokio::sync::mpsc::channel(1).1,
         };
         let mut wrapper = (file.kind()?.open)(opening)?;
@@ -122,7 +123,10 @@ async fn export(
     let mut done: u64 = done.unwrap_or(0);
     println!("ready");
     while done < count {
-        let mut exporter = (file.kind()?.open)(ExporterOpening { file: &file })?;
+        let mut exporter = (file.kind()?.open)(ExporterOpening {
+            file: &file,
+            notes: Default::default(),
+        })?;
         if let Err(error) = deliver(
             &mut *exporter,
             stream,

@@ -34,6 +34,12 @@ impl Mark {
         Ok(Self(bytes))
     }
 
+    /// A mark of bytes that have a limit of their own: the state of a processor, positions of its inputs.
+    #[must_use]
+    pub fn long(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

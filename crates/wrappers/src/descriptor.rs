@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use chappe_format::config::{FormatConfig, StreamConfig};
 use chappe_log::Level;
 use chappe_stream::descriptor::{DescriptorError, DescriptorFault, Place};
-use chappe_stream::{Field, StreamSchema, check_name};
+use chappe_stream::{Field, StreamSchema};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::StreamDefinition;
+use crate::{Inputs, StreamDefinition};
 
 /// Largest file in bytes; reason: a person writes it.
 pub const FILE_BYTES_MAX: usize = 256 << 10;
@@ -223,16 +223,8 @@ impl CommonKeys for ExporterKeys {
         if self.streams.is_empty() {
             return Err(("streams", "no stream is selected".to_owned(), hint()));
         }
-        for selection in &self.streams {
-            let prefix = selection.strip_suffix('*');
-            let is_name = match prefix {
-                None => check_name(selection).is_ok(),
-                Some(prefix) => !prefix.contains('*') && prefix.len() < 128,
-            };
-            if !is_name {
-                let text = format!("{selection:?} is neither a name nor a prefix");
-                return Err(("streams", text, hint()));
-            }
+        if let Some(text) = self.inputs().fault() {
+            return Err(("streams", text, hint()));
         }
         if !(1..=1_000_000).contains(&self.dead_letters) {
             let text = format!("{} is not within 1 to 1000000", self.dead_letters);
@@ -243,14 +235,13 @@ impl CommonKeys for ExporterKeys {
 }
 
 impl ExporterKeys {
-    /// Whether it exports the stream of this name.
+    /// The streams that it reads.
     #[must_use]
-    pub fn selects(&self, stream: &str) -> bool {
-        let selects = |selection: &String| match selection.strip_suffix('*') {
-            Some(prefix) => stream.starts_with(prefix),
-            None => stream == selection,
-        };
-        self.streams.iter().any(selects)
+    pub fn inputs(&self) -> Inputs {
+        Inputs {
+            streams: self.streams.clone(),
+            start: self.start,
+        }
     }
 }
 
@@ -589,7 +580,8 @@ fields = [{ name = "celsius", type = "double", unit = "Cel" }]
     fn an_exporter_selects_streams_by_name_and_prefix() {
         let text = "kind = \"file\"\nstreams = [\"a.*\", \"b\"]\npath = \"x\"";
         let file = ExporterFile::parse(Path::new("out.toml"), text).unwrap();
-        let selected = ["a.b", "b", "a", "b.c"].map(|name| file.keys.selects(name));
+        let inputs = file.keys.inputs();
+        let selected = ["a.b", "b", "a", "b.c"].map(|name| inputs.selects(name));
         assert_eq!(selected, [true, true, false, false]);
         for wrong in ["[]", "[\"A\"]", "[\"*.a\"]"] {
             let text = format!("kind = \"file\"\nstreams = {wrong}");

@@ -6,7 +6,7 @@ use chappe_stream::DescriptorError;
 use schemars::Schema;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Exporter, ExporterFile, Mark, Wrapper, WrapperError, WrapperFile, kinds};
+use crate::{Exporter, ExporterFile, Mark, Notes, Wrapper, WrapperError, WrapperFile, kinds};
 
 /// What a kind of wrapper promises, for the documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct WrapperOpening<'a> {
     pub mark: Option<Mark>,
     /// Where it shows why it waits.
     pub condition: Condition,
+    /// Where it passes on what its peer prints for people.
+    pub notes: Notes,
     /// The messages that clients send to the node for it. A kind that takes none drops this, and then
     /// they are refused.
     pub inbox: mpsc::Receiver<Inbound>,
@@ -101,6 +103,8 @@ pub struct ExporterKind {
 pub struct ExporterOpening<'a> {
     /// Its file.
     pub file: &'a ExporterFile,
+    /// Where it passes on what its peer prints for people.
+    pub notes: Notes,
 }
 
 /// Why a wrapper waits, if it does: a file does not exist yet, a peer has nothing new to say. Clones

@@ -15,9 +15,11 @@ mod decode;
 mod descriptor;
 pub mod dpws;
 mod exporter;
+mod inputs;
 mod kind;
 mod kinds;
 mod node;
+mod notes;
 mod schema;
 mod sent;
 mod wrapper;
@@ -31,13 +33,23 @@ pub use descriptor::{
     TableStep, WrapperFile, WrapperKeys, WrapperLimits,
 };
 pub use exporter::{Delivered, Exporter, Refused, Written};
+pub use inputs::{INPUT_BYTES_MAX, Inputs};
 pub use kind::{
     Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, WrapperKind,
     WrapperOpening, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
 pub use node::{NodeParts, StreamNow};
+pub use notes::Notes;
 pub use schema::{exporter_schema, wrapper_schema};
+
+/// The lines that a program of kind `program` prints (docs/programs.md).
+pub mod program {
+    pub use crate::kinds::program::{
+        Answer, Line, Lines, Message, Reached, Refusal, StreamMessage,
+    };
+}
+
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]
@@ -46,7 +58,7 @@ mod tests {
 
     use chappe_stream::{StreamElement, Timestamp, Value};
 
-    use crate::{Condition, Mark, Wrapper, WrapperFile, WrapperOpening};
+    use crate::{Condition, Mark, Notes, Wrapper, WrapperFile, WrapperOpening};
 
     /// A file with this text.
     pub(crate) fn wrapper_file(text: &str) -> WrapperFile {
@@ -66,6 +78,7 @@ mod tests {
             file,
             mark,
             condition: Condition::default(),
+            notes: Notes::default(),
             inbox: tokio::sync::mpsc::channel(1).1,
         });
         opened.unwrap_or_else(|error| panic!("{error}"))

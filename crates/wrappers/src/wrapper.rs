@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::{Batch, Mark, NodeParts};
+use crate::{Batch, Inputs, Mark, NodeParts};
 
 /// The future of one step of a wrapper or an exporter.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -91,6 +91,11 @@ pub struct Command {
 ///
 /// The elements of a batch get their position at the origin from the host, unless they have one: a peer that numbers
 /// its elements keeps its numbers.
+///
+/// A processor is a wrapper whose elements are made of those of other streams, its [`Wrapper::inputs`].
+/// The host passes them by [`Wrapper::input`], one batch at a time; the next batch that
+/// [`Wrapper::next`] returns is what became of them. The host stores it together with the positions of
+/// the inputs. Its mark is the state that the processor is opened with again, or empty.
 pub trait Wrapper: Send {
     /// The node that hosts it; called once, before the first step.
     ///
@@ -99,6 +104,20 @@ pub trait Wrapper: Send {
     fn attach(&mut self, node: &NodeParts) -> Result<(), WrapperError> {
         let _ = node;
         Ok(())
+    }
+
+    /// The streams that it reads, if it is a processor.
+    fn inputs(&self) -> Option<&Inputs> {
+        None
+    }
+
+    /// Passes elements of its inputs, with their positions, to a processor.
+    ///
+    /// # Errors
+    /// The peer failed. The host opens the wrapper again and repeats the batch.
+    fn input<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<(), WrapperError>> {
+        let _ = batch;
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// The next batch, at most [`crate::BATCH_BYTES_MAX`]. Dropping the future loses nothing: the next

@@ -24,7 +24,7 @@ pub(crate) enum Wrapper {
     Try(WrapperTry),
     /// Check whether the program of a wrapper's file keeps the rules of the protocol; stores nothing.
     #[command(
-        after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n\nExit code 1 when a rule is broken. The rules are in docs/programs.md."
+        after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n  chappe wrapper check wrappers/mean.toml --elements elements.jsonl\n\nExit code 1 when a rule is broken. The rules are in docs/programs.md."
     )]
     Check(WrapperCheck),
     /// Print a wrapper's file for a peer, as far as the peer describes itself.
@@ -80,6 +80,11 @@ pub(crate) struct WrapperTry {
 pub(crate) struct WrapperCheck {
     /// The wrapper's file, of kind `program`.
     pub file: PathBuf,
+    /// For a program with `inputs`: the elements to pass, one JSON object a line.
+    ///
+    /// `chappe watch --stream INPUT --json` prints such lines.
+    #[arg(long, value_name = "FILE")]
+    pub elements: Option<PathBuf>,
     /// How long the program runs each time.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub wait: Duration,

@@ -167,6 +167,15 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
             )),
         }
     }
+    for input in row["inputs"].as_array().into_iter().flatten() {
+        let name = input["stream"].as_str().unwrap_or_default();
+        let missed = input["missed"].as_u64().filter(|missed| *missed > 0);
+        let missed = missed.map_or_else(String::new, |count| format!(", missed {count}"));
+        output::line(format_args!(
+            "input: {name}, up to {}{missed}",
+            input["read"]
+        ));
+    }
     for (reason, count) in row["lost"].as_object().into_iter().flatten() {
         output::line(format_args!("lost: {count} ({reason})"));
     }
@@ -208,11 +217,18 @@ async fn check(flags: WrapperCheck, json: bool) -> Outcome {
         ));
         return Err(failure.hint("chappe wrapper try shows the first elements of any wrapper"));
     }
+    let elements = match &flags.elements {
+        None => None,
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
+        ),
+    };
     output::note(format_args!(
         "running the program for up to {:?} three times",
         flags.wait
     ));
-    let checks = chappe_wrappers::check_program(&file, flags.wait)
+    let checks = chappe_wrappers::check_program(&file, elements.as_deref(), flags.wait)
         .await
         .map_err(failed)?;
     let is_kept = checks.iter().all(|check| check.is_kept);
@@ -241,9 +257,16 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         file: &file,
         mark: None,
         condition: condition.clone(),
+        notes: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     })
     .map_err(failed)?;
+    if wrapper.inputs().is_some() {
+        let failure = Failure::new("the program prints only what becomes of its `inputs`");
+        let file = flags.file.display();
+        let hint = format!("chappe wrapper check {file} --elements elements.jsonl passes it some");
+        return Err(failure.hint(hint));
+    }
     let deadline = Instant::now() + flags.wait;
     let (mut shown, mut undecodable) = (0, 0);
     while shown < flags.count {

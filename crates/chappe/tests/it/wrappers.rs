@@ -1,7 +1,8 @@
-//! Goal: a wrapper stores each line of a file exactly once, and an exporter writes each element exactly
-//! once, although the node is killed again and again while the file grows and is rotated.
+//! Goal: a wrapper stores each line of a file exactly once, a processor makes each output exactly once, and an
+//! exporter writes each element exactly once, although the node is killed again and again while the file grows
+//! and is rotated.
 //! Method: the program itself, killed by SIGKILL while lines are written; then a node in this process reads
-//! the stream, and the exported file is counted.
+//! the streams, and the exported file is counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -28,6 +29,20 @@ level = "process"
 name = "line.count"
 fields = [{ name = "count", type = "integer", unit = "1" }]
 "#;
+
+const PROCESSOR: &str = r#"
+kind = "program"
+program = ["sh", "sum.sh"]
+inputs = ["line.*"]
+level = "process"
+
+[[stream]]
+name = "sum"
+fields = [{ name = "sum", type = "integer" }]
+"#;
+
+/// The sum of all counts so far, which is its state.
+const SUM: &str = include_str!("sum.sh");
 
 const EXPORTER: &str = "kind = \"file\"\npath = \"../out.jsonl\"\nstreams = [\"line.*\"]\n";
 
@@ -109,8 +124,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn counts(node: &Node) -> Vec<i64> {
-    let Some(log) = node.stream("line.count") else {
+fn integers(node: &Node, stream: &str) -> Vec<i64> {
+    let Some(log) = node.stream(stream) else {
         return Vec::new();
     };
     let elements = log.read(0, 1_000_000).expect("its elements");
@@ -138,8 +153,13 @@ fn exported(folder: &Path) -> Vec<i64> {
 fn each_line_is_stored_and_exported_exactly_once_across_kills() {
     let temporary = tempfile::tempdir().expect("a scratch folder");
     let folder = temporary.path();
-    for (directory, file, text) in [("w", "counts.toml", WRAPPER), ("e", "out.toml", EXPORTER)] {
-        std::fs::create_dir(folder.join(directory)).expect("a folder");
+    for (directory, file, text) in [
+        ("w", "counts.toml", WRAPPER),
+        ("w", "sum.toml", PROCESSOR),
+        ("w", "sum.sh", SUM),
+        ("e", "out.toml", EXPORTER),
+    ] {
+        std::fs::create_dir_all(folder.join(directory)).expect("a folder");
         std::fs::write(folder.join(directory).join(file), text).expect("a file");
     }
     let mut writer = Writer::new(folder);
@@ -160,6 +180,10 @@ fn each_line_is_stored_and_exported_exactly_once_across_kills() {
     }
     writer.write(5);
     let expected: Vec<i64> = (1..i64::try_from(writer.next).unwrap()).collect();
+    let sums: Vec<i64> = expected
+        .iter()
+        .map(|count| count * (count + 1) / 2)
+        .collect();
     let config = Config {
         name: "test".into(),
         data_directory: folder.join("data"),
@@ -176,11 +200,14 @@ fn each_line_is_stored_and_exported_exactly_once_across_kills() {
         let node = Node::start(config).await.unwrap();
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE
-            && (counts(&node).len() < expected.len() || exported(folder).len() < expected.len())
+            && (integers(&node, "line.count").len() < expected.len()
+                || integers(&node, "sum").len() < sums.len()
+                || exported(folder).len() < expected.len())
         {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(counts(&node), expected, "stored");
+        assert_eq!(integers(&node, "line.count"), expected, "stored");
+        assert_eq!(integers(&node, "sum"), sums, "processed");
         assert_eq!(exported(folder), expected, "exported");
         node.shutdown().await.unwrap();
     });

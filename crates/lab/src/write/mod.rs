@@ -210,12 +210,12 @@ fn rate<W: Send>(
 }
 
 /// The log as a node opens it, without the node.
-struct Floor {
+pub(crate) struct Floor {
     store: StreamStore,
 }
 
 impl Floor {
-    fn open(folder: &Path, seed: u64) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, seed: u64) -> Result<Self, Error> {
         let folder = folder.join("floor");
         std::fs::create_dir_all(&folder).map_err(Error::io("making the floor's folder"))?;
         let disk = FileDisk::open(&folder).map_err(Error::io("opening the log's folder"))?;
@@ -246,7 +246,8 @@ impl Floor {
         })
     }
 
-    fn rows(&self) -> Result<f64, Error> {
+    /// Elements per second that are appended ahead and awaited, 1,000 at once.
+    pub(crate) fn rows(&self) -> Result<f64, Error> {
         let log = self.stream("rows")?;
         let all: Vec<StreamElement> = (0..ROWS).map(element).collect();
         let start = Instant::now();

@@ -1,6 +1,6 @@
 //! Distance to loss: how far each reader of a stream is from missing elements that retention removes.
 //!
-//! A reader is a virtual sensor, another node that reads over a link, or an exporter. Its distance is what
+//! A reader is a virtual sensor, another node that reads over a link, an exporter, or a processor. Its distance is what
 //! remains if it read nothing more: the elements that the stream can still receive before retention may
 //! remove the first unread one, and the time until then, by the stream's present rate and the age of
 //! that element. The size limit of the whole log is not considered, because all streams share it.
@@ -43,6 +43,11 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
     for exporter in app.exporters.all() {
         for one in &exporter.streams {
             add(&one.stream, "exporter", &exporter.name, one.read);
+        }
+    }
+    for wrapper in app.wrappers.all() {
+        for one in &wrapper.inputs {
+            add(&one.stream, "processor", &wrapper.name, one.read);
         }
     }
     let peers = app.exchange.get().map(crate::links::Exchange::peers);

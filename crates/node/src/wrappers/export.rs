@@ -4,30 +4,24 @@
 //! after a crash at most one batch is passed again, and an exporter whose peer can tell how far it came
 //! passes none. Of an exporter that keeps several batches on their way, it is stored a few times a second.
 
-use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use chappe_links::{DeadLetters, Message};
 use chappe_log::{Appended, Batch as Records, Error, Stream};
-use chappe_stream::{Epoch, Position, StoreError, StreamLog, Written, WrittenFollower};
+use chappe_stream::{Position, StoreError};
 use chappe_transport::Hop;
 use chappe_wrappers::{
-    BATCH_BYTES_MAX, Batch, Delivered, Exporter as PeerExporter, ExporterFile, ExporterOpening,
-    Part, Refused, StartKey, StreamDefinition, WrapperError, element_weight,
+    Batch, Delivered, Exporter as PeerExporter, ExporterFile, ExporterOpening, Notes, Refused,
+    WrapperError,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::attempts::{Attempts, End};
+use super::reading::{self, Missed, Positions, Reading};
 use super::store::put_letter;
-use super::table::Exported;
-use super::{PeerState, Row as _, node_parts};
-use crate::catalogue::AUDIT;
+use super::{PeerState, Row as _, node_parts, notes};
 use crate::clock;
 use crate::shared::App;
 
@@ -52,18 +46,12 @@ pub(super) async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut attempts = Attempts::default();
-    let mut missed = BTreeMap::new();
+    let missed = Missed::default();
+    let notes = notes(&app, &file.name);
     loop {
         let mut has_written = false;
-        let end = export(
-            &app,
-            &file,
-            &letters,
-            &mut missed,
-            &mut has_written,
-            &mut stop,
-        )
-        .await;
+        let shared = (&missed, &notes);
+        let end = export(&app, &file, &letters, shared, &mut has_written, &mut stop).await;
         let Err(end) = end else { break };
         attempts.ended(&app, &app.exporters, &file.name, &end, has_written);
         app.exporters.update(&file.name, |row| row.restarts += 1);
@@ -78,14 +66,15 @@ async fn export(
     app: &App,
     file: &Arc<ExporterFile>,
     letters: &Arc<DeadLetters>,
-    missed: &mut BTreeMap<String, u64>,
+    (missed, notes): (&Missed, &Notes),
     has_written: &mut bool,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), End> {
     let invalid = |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
     let kind = file.kind().map_err(invalid)?;
     let mut cursor = Cursor::open(app, &file.name).await?;
-    let mut exporter = (kind.open)(ExporterOpening { file })?;
+    let notes = notes.clone();
+    let mut exporter = (kind.open)(ExporterOpening { file, notes })?;
     exporter.attach(&node_parts(app), &cursor.positions)?;
     let resuming = async {
         for (stream, at) in exporter.resume().await? {
@@ -103,13 +92,7 @@ async fn export(
         letters: letters.clone(),
         exporter,
         cursor,
-        reading: Reading {
-            app: app.clone(),
-            file: file.clone(),
-            followers: BTreeMap::new(),
-            missed,
-            last: None,
-        },
+        reading: Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone()),
     };
     let ended = tokio::select! {
         Err(end) = exporting.run(has_written) => Err(end),
@@ -122,34 +105,16 @@ async fn export(
 }
 
 /// An exporter that is open.
-struct Exporting<'m> {
+struct Exporting {
     app: App,
     file: Arc<ExporterFile>,
     letters: Arc<DeadLetters>,
     exporter: Box<dyn PeerExporter>,
     cursor: Cursor,
-    reading: Reading<'m>,
+    reading: Reading,
 }
 
-/// The streams that are read.
-struct Reading<'m> {
-    app: App,
-    file: Arc<ExporterFile>,
-    followers: BTreeMap<String, Followed>,
-    /// Elements that were removed before they were exported, by stream, since the exporter started.
-    missed: &'m mut BTreeMap<String, u64>,
-    /// The stream that was read last: the next one has its turn.
-    last: Option<String>,
-}
-
-struct Followed {
-    name: Arc<str>,
-    follower: WrittenFollower,
-    /// The definition of the elements that were read last, by the version of the schema.
-    definition: Option<(u32, Arc<StreamDefinition>)>,
-}
-
-impl Exporting<'_> {
+impl Exporting {
     async fn run(&mut self, has_written: &mut bool) -> Result<std::convert::Infallible, End> {
         let mut changes = self.app.catalogue.changes();
         let mut keep = tokio::time::interval(KEEP_PERIOD);
@@ -166,12 +131,8 @@ impl Exporting<'_> {
                     self.follow().await?;
                     self.show();
                 }
-                parts = poll_fn(|context| self.reading.poll_parts(context)), if has_room => {
-                    let batch = Batch {
-                        parts: parts?,
-                        ..Batch::default()
-                    };
-                    self.write(&batch).await?;
+                batch = self.reading.next(), if has_room => {
+                    self.write(&batch?).await?;
                     *has_written = true;
                     if !is_pipelined {
                         self.show();
@@ -190,56 +151,10 @@ impl Exporting<'_> {
 
     /// Follows the streams that the file selects.
     async fn follow(&mut self) -> Result<(), End> {
-        let entries = self.app.catalogue.entries();
-        let selected = entries.iter().filter(|entry| {
-            // A renamed stream is selected by any of its names.
-            let selects = |name: &str| self.file.keys.selects(name);
-            entry.name != AUDIT && entry.log.has_name(selects)
-        });
-        let mut is_new = false;
-        for entry in selected {
-            let log = &entry.log;
-            if self.reading.followers.contains_key(&entry.name) {
-                continue;
-            }
-            let from = match self.cursor.positions.get(&entry.name) {
-                Some(at) => self.resume(log, *at),
-                None if self.file.keys.start == StartKey::New => {
-                    is_new = true;
-                    let at = Position {
-                        epoch: Epoch(log.log().epoch()),
-                        sequence: log.log().last(),
-                    };
-                    self.cursor.advance(&entry.name, at);
-                    at.sequence + 1
-                }
-                None => 0,
-            };
-            let followed = Followed {
-                name: entry.name.as_str().into(),
-                follower: log.follow_written(from),
-                definition: None,
-            };
-            self.reading.followers.insert(entry.name.clone(), followed);
-        }
-        if is_new {
+        if self.reading.follow(&mut self.cursor.positions) {
             self.cursor.store(&self.app).await?;
         }
         Ok(())
-    }
-
-    /// The number after a position of the cursor.
-    fn resume(&self, log: &StreamLog, at: Position) -> u64 {
-        let position = chappe_log::Position {
-            epoch: at.epoch.0,
-            sequence: at.sequence,
-        };
-        log.log().resume(position).unwrap_or_else(|rollback| {
-            let detail = format!("{}: {at} is no position any more", log.name());
-            let drops = &self.app.observability.drops;
-            drops.record(Hop::Element, "rolled back", &self.file.name, detail, None);
-            rollback.next
-        })
     }
 
     /// Passes a batch to the peer, and moves the cursor if the peer has it.
@@ -308,16 +223,7 @@ impl Exporting<'_> {
 
     /// Updates what the node shows.
     fn show(&self) {
-        let streams = self.reading.followers.keys().map(|stream| Exported {
-            stream: stream.clone(),
-            read: self
-                .cursor
-                .positions
-                .get(stream)
-                .map_or(0, |at| at.sequence),
-            missed: self.reading.missed.get(stream).copied().unwrap_or(0),
-        });
-        let streams: Vec<Exported> = streams.collect();
+        let streams = self.reading.shown(&self.cursor.positions);
         let letters = self.letters.count();
         self.app.exporters.update(&self.file.name, |row| {
             let waits = streams
@@ -334,87 +240,10 @@ impl Exporting<'_> {
     }
 }
 
-impl Reading<'_> {
-    /// The elements that can be read now, from each stream in turn, up to a batch.
-    fn poll_parts(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Part>, End>> {
-        let last = self.last.clone().unwrap_or_default();
-        let after = self.followers.keys().filter(|name| **name > last).cloned();
-        let mut names: Vec<String> = after.collect();
-        names.extend(self.followers.keys().filter(|name| **name <= last).cloned());
-        let (mut parts, mut weight) = (Vec::new(), 0);
-        for name in names {
-            if weight >= BATCH_BYTES_MAX / 2 {
-                break;
-            }
-            let Some(followed) = self.followers.get_mut(&name) else {
-                continue;
-            };
-            // Dropping the future loses nothing.
-            let polled = pin!(followed.follower.next()).poll(context);
-            match polled {
-                Poll::Pending => {}
-                Poll::Ready(Ok(written)) => {
-                    weight += written.elements.iter().map(element_weight).sum::<usize>();
-                    parts.push(followed.part(written));
-                    self.last = Some(name);
-                }
-                Poll::Ready(Err(StoreError::Log(Error::Gap { from, next, .. }))) => {
-                    let count = next.saturating_sub(from);
-                    let detail = format!("elements {from} to {} of {name}", next.saturating_sub(1));
-                    let hint = "keep elements for longer: log.keep_elements, log.keep_age_s";
-                    self.app.observability.drops.record_times(
-                        count,
-                        Hop::Element,
-                        "removed before export",
-                        &self.file.name,
-                        detail,
-                        Some(hint.to_owned()),
-                    );
-                    *self.missed.entry(name).or_default() += count;
-                    context.waker().wake_by_ref();
-                }
-                Poll::Ready(Err(StoreError::Log(Error::Removed { .. }))) => {
-                    self.followers.remove(&name);
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-            }
-        }
-        match parts.is_empty() {
-            true => Poll::Pending,
-            false => Poll::Ready(Ok(parts)),
-        }
-    }
-}
-
-impl Followed {
-    fn part(&mut self, written: Written) -> Part {
-        let definition = match &self.definition {
-            Some((version, definition)) if *version == written.schema_version => definition.clone(),
-            _ => {
-                let definition = Arc::new(StreamDefinition {
-                    schema: written.schema,
-                    ..StreamDefinition::default()
-                });
-                self.definition = Some((written.schema_version, definition.clone()));
-                definition
-            }
-        };
-        Part {
-            stream: self.name.clone(),
-            definition,
-            elements: written.elements,
-        }
-    }
-}
-
-/// How far each stream was exported. Its fields are the format of the record.
-#[derive(Serialize, Deserialize)]
-struct Record(Vec<(String, u64, u64)>);
-
 /// The stored cursor of an exporter.
 struct Cursor {
     stream: Stream,
-    positions: BTreeMap<String, Position>,
+    positions: Positions,
     /// Whether they changed since they were appended.
     is_changed: bool,
     /// The record that is on its way, and was not waited for.
@@ -434,18 +263,12 @@ impl Cursor {
         let newest = stream.newest(1)?;
         let record = newest.last().map(|record| record.payload.as_slice());
         let positions = match record.map(<[u8]>::split_first) {
-            None => Record(Vec::new()),
-            Some(Some((&FORMAT, bytes))) => {
-                postcard::from_bytes(bytes).map_err(|_| StoreError::Metadata(stream.name()))?
-            }
-            Some(_) => return Err(StoreError::Metadata(stream.name())),
+            None => Some(Positions::new()),
+            Some(Some((&FORMAT, bytes))) => reading::decode(bytes),
+            Some(_) => None,
         };
-        let positions = positions.0.into_iter().map(|(name, epoch, sequence)| {
-            let epoch = Epoch(epoch);
-            (name, Position { epoch, sequence })
-        });
         Ok(Self {
-            positions: positions.collect(),
+            positions: positions.ok_or_else(|| StoreError::Metadata(stream.name()))?,
             is_changed: false,
             under_way: None,
             stream,
@@ -455,11 +278,9 @@ impl Cursor {
 
     /// Moves on to a position, never back within an epoch.
     fn advance(&mut self, stream: &str, at: Position) {
-        let known = self.positions.get(stream);
-        if known.is_none_or(|known| known.epoch != at.epoch || known.sequence < at.sequence) {
-            self.positions.insert(stream.to_owned(), at);
-            self.is_changed = true;
-        }
+        let known = self.positions.get(stream).copied();
+        reading::advance(&mut self.positions, stream, at);
+        self.is_changed |= self.positions.get(stream).copied() != known;
     }
 
     /// Stores the positions; returns when they are safe.
@@ -511,11 +332,8 @@ impl Cursor {
     }
 
     fn append(&mut self) -> Result<Appended, Error> {
-        let positions = self.positions.iter();
-        let flat = positions.map(|(name, at)| (name.clone(), at.epoch.0, at.sequence));
         let mut bytes = vec![FORMAT];
-        // Plain data always encodes.
-        bytes.extend(postcard::to_allocvec(&Record(flat.collect())).unwrap_or_default());
+        bytes.extend(reading::encode(&self.positions));
         let mut batch = Records::with_capacity(1, bytes.len());
         batch.push(0, &bytes);
         let appended = self.stream.append(batch)?;

@@ -8,8 +8,11 @@
 mod attempts;
 mod export;
 mod letters;
+mod loops;
 mod pause;
+mod processing;
 mod progress;
+mod reading;
 mod run;
 mod store;
 mod table;
@@ -18,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{ExporterFile, NodeParts, StreamNow, WrapperFile};
+use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -66,6 +69,17 @@ fn is_of_sensor(app: &Shared, wrapper: &str) -> bool {
     // Its name begins with the sensor's, which may have dots itself.
     let mut sensors = wrapper.match_indices('.').map(|(end, _)| &wrapper[..end]);
     app.sensors.have_wrapper(wrapper) || sensors.any(is_unread)
+}
+
+/// Passes on what the program of a wrapper or an exporter prints for people.
+fn notes(app: &App, name: &str) -> Notes {
+    let (app, name) = (Arc::downgrade(app), name.to_owned());
+    Notes::new(move |text| {
+        if let Some(app) = app.upgrade() {
+            let notices = &app.observability.notices;
+            notices.notify(NoticeKind::Link, &name, text);
+        }
+    })
 }
 
 /// Runs the wrappers of the directory until the node shuts down.

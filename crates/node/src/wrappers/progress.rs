@@ -146,8 +146,7 @@ impl Progress {
                 Some(record.mark)
             }
         };
-        let invalid = |_| StoreError::Metadata(progress.stream.name());
-        progress.mark = mark.map(Mark::new).transpose().map_err(invalid)?;
+        progress.mark = mark.map(Mark::long);
         if !is_void {
             progress.newest = Some((bytes, 0));
         }

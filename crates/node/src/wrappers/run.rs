@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use chappe_links::DeadLetters;
 use chappe_wrappers::{
-    Batch, Condition, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
+    Batch, Condition, Notes, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
 };
 
 use tokio::sync::{mpsc, watch};
 
 use super::attempts::{Attempts, End};
+use super::processing::{self, Processing};
+use super::reading::Missed;
 use super::store::{self, Storer, Storing};
 use super::table::Call;
-use super::{PeerState, Row as _, WrapperHandle, node_parts, wrapper_key};
+use super::{PeerState, Row as _, WrapperHandle, node_parts, notes, wrapper_key};
 use crate::catalogue;
 use crate::shared::App;
 
@@ -36,9 +38,10 @@ pub(super) async fn run(
 ) {
     let file = handle.file.clone();
     let mut attempts = Attempts::default();
+    let (notes, missed) = (notes(&app, &file.name), Missed::default());
     app.registrar.publish(vec![store::entity(&file, &[])]).await;
     loop {
-        let mut running = match Running::open(&app, &handle).await {
+        let mut running = match Running::open(&app, &handle, &notes, &missed).await {
             Ok(running) => running,
             Err(end) => {
                 trouble(&app, &file.name, &end, false, &mut attempts);
@@ -90,6 +93,8 @@ struct Running {
     letters: Arc<DeadLetters>,
     wrapper: Box<dyn PeerWrapper>,
     condition: Condition,
+    /// The inputs, if it is a processor.
+    processing: Option<Processing>,
     storer: Storer,
     in_flight: VecDeque<Storing>,
     unstored_bytes: u64,
@@ -100,7 +105,12 @@ struct Running {
 }
 
 impl Running {
-    async fn open(app: &App, handle: &WrapperHandle) -> Result<Self, End> {
+    async fn open(
+        app: &App,
+        handle: &WrapperHandle,
+        notes: &Notes,
+        missed: &Missed,
+    ) -> Result<Self, End> {
         let WrapperHandle { file, letters, .. } = handle;
         let mut storer = Storer::open(app, file, letters.clone()).await?;
         storer.define().await?.map_err(WrapperError::settings)?;
@@ -108,19 +118,40 @@ impl Running {
             |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
         let kind = file.kind().map_err(invalid)?;
         let condition = Condition::default();
-        let mut wrapper = (kind.open)(WrapperOpening {
-            file,
-            mark: storer.mark().cloned(),
-            condition: condition.clone(),
-            inbox: handle.inbox.open(),
-        })?;
+        let open = |mark| {
+            (kind.open)(WrapperOpening {
+                file,
+                mark,
+                condition: condition.clone(),
+                notes: notes.clone(),
+                inbox: handle.inbox.open(),
+            })
+        };
+        let stored = storer.mark();
+        let (is_processed, mark) = match stored.map(|mark| (processing::split(mark), mark)) {
+            Some((Some((_, state)), _)) => (true, Some(state)),
+            Some((None, mark)) => (false, Some(mark.clone())),
+            None => (false, None),
+        };
+        let mark = mark.filter(|mark| !mark.bytes().is_empty());
+        let mut wrapper = open(mark)?;
+        let mut stored = stored.cloned();
+        if stored.is_some() && wrapper.inputs().is_some() != is_processed {
+            // The file had inputs before, or has some now: the mark is of another kind.
+            wrapper = open(None)?;
+            stored = None;
+        }
         wrapper.attach(&node_parts(app))?;
+        let processing = wrapper
+            .inputs()
+            .map(|inputs| Processing::open(app, &file.name, inputs, stored.as_ref(), missed));
         Ok(Self {
             app: app.clone(),
             file: file.clone(),
             letters: letters.clone(),
             wrapper,
             condition,
+            processing,
             storer,
             in_flight: VecDeque::new(),
             unstored_bytes: 0,
@@ -144,6 +175,8 @@ impl Running {
         let mut show = tokio::time::interval(SHOW_PERIOD);
         show.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let key = wrapper_key(&self.file.name);
+        let mut changes = self.app.catalogue.changes();
+        self.follow_inputs().await?;
         self.app.observability.ledger.changed(&key, true, "opened");
         loop {
             let is_full = self.unstored_bytes >= self.file.keys.limits.unstored_bytes
@@ -152,6 +185,9 @@ impl Running {
                 biased;
                 _ = show.tick() => {
                     self.show().await;
+                    if let Some(processing) = &self.processing {
+                        processing.check_loops()?;
+                    }
                     if self.in_flight.is_empty() {
                         self.storer.refresh().await?;
                     }
@@ -161,9 +197,41 @@ impl Running {
                     self.acknowledge().await?;
                 }
                 Some(call) = calls.recv() => self.call(call).await?,
-                batch = self.wrapper.next(), if !is_full => self.store(batch?).await?,
+                // The catalogue lives as long as the node.
+                _ = changes.changed(), if self.processing.is_some() => self.follow_inputs().await?,
+                batch = self.wrapper.next(), if !is_full => {
+                    let mut batch = batch?;
+                    if let Some(processing) = &mut self.processing {
+                        processing.answered(&mut batch);
+                    }
+                    self.store(batch).await?;
+                }
+                batch = inputs(&mut self.processing), if !is_full => self.pass(batch?).await?,
             }
         }
+    }
+
+    /// Follows the inputs that are selected now.
+    async fn follow_inputs(&mut self) -> Result<(), End> {
+        let Some(processing) = &mut self.processing else {
+            return Ok(());
+        };
+        if let Some(mark) = processing.follow()? {
+            let batch = Batch {
+                mark,
+                ..Batch::default()
+            };
+            self.store(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes inputs to a processor.
+    async fn pass(&mut self, batch: Batch) -> Result<(), End> {
+        if let Some(processing) = &mut self.processing {
+            processing.pass(&batch);
+        }
+        Ok(self.wrapper.input(&batch).await?)
     }
 
     /// Queues a batch.
@@ -195,6 +263,9 @@ impl Running {
         });
         if storing.refused > 0 {
             self.wrapper.refused(&storing.mark, storing.refused);
+        }
+        if let Some(processing) = &mut self.processing {
+            processing.stored(&storing.mark);
         }
         let acknowledged = self.wrapper.stored(&storing.mark).await;
         self.storer.stored(storing);
@@ -233,7 +304,11 @@ impl Running {
 
     /// Updates what the node shows.
     async fn show(&mut self) {
-        let (waits, streams) = (self.condition.reason(), self.storer.stream_names());
+        let (mut waits, streams) = (self.condition.reason(), self.storer.stream_names());
+        let inputs = self.processing.as_ref().map(Processing::shown);
+        if inputs.as_ref().is_some_and(Vec::is_empty) {
+            waits.get_or_insert_with(|| "no stream is selected by inputs".to_owned());
+        }
         let letters = self.letters.count();
         if streams.len() != self.published {
             self.published = streams.len();
@@ -247,9 +322,18 @@ impl Running {
             };
             row.set_state(state, waits, None);
             row.streams = streams;
+            row.inputs = inputs.unwrap_or_default();
             row.unstored_bytes = self.unstored_bytes;
             row.dead_letters = letters;
         });
+    }
+}
+
+/// The next inputs of a processor; never for another wrapper.
+async fn inputs(processing: &mut Option<Processing>) -> Result<Batch, StoreError> {
+    match processing {
+        Some(processing) => processing.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -157,10 +157,7 @@ impl Storer {
         let mut prepared: Vec<Prepared> = Vec::with_capacity(parts.len());
         for part in parts {
             let (kept, refused) = match weight > BYTES_MAX {
-                true => (
-                    None,
-                    dead(&part, part.elements.clone(), "the batch is too large"),
-                ),
+                true => (None, dead_part(&part, "the batch is too large")),
                 false => self.prepare(part).await?,
             };
             undecodable.extend(refused);
@@ -236,22 +233,19 @@ impl Storer {
     ) -> Result<(Option<Prepared>, Vec<Undecodable>), StoreError> {
         let entry = match self.stream(&part.stream, &part.definition).await? {
             Ok(entry) => entry,
-            Err(reason) => {
-                let elements = part.elements.clone();
-                return Ok((None, dead(&part, elements, &reason)));
-            }
+            Err(reason) => return Ok((None, dead_part(&part, &reason))),
         };
         let schema = entry.log.schema();
         let mut refused = Vec::new();
-        let mut kept = Vec::with_capacity(part.elements.len());
-        for element in &part.elements {
-            match schema.check(element) {
-                Ok(()) => kept.push(element.clone()),
-                Err(error) => {
-                    refused.extend(dead(&part, vec![element.clone()], &error.to_string()));
-                }
+        let mut kept = part.elements;
+        kept.retain(|element| match schema.check(element) {
+            Ok(()) => true,
+            Err(error) => {
+                let reason = error.to_string();
+                refused.push(dead(&part.stream, &part.definition, element, &reason));
+                false
             }
-        }
+        });
         let prepared = (!kept.is_empty()).then_some(Prepared {
             entry,
             elements: kept,
@@ -403,21 +397,31 @@ pub(super) async fn put_letter(
     }
 }
 
-/// Elements of a part that cannot be stored, as dead letters.
-fn dead(part: &Part, elements: Vec<StreamElement>, reason: &str) -> Vec<Undecodable> {
-    let letter = |element: StreamElement| {
-        let view = ElementView {
-            stream: None,
-            element: &element,
-            schema: &part.definition.schema,
-        };
-        Undecodable {
-            stream: Some(part.stream.to_string()),
-            reason: reason.to_owned(),
-            message: serde_json::to_vec(&view).unwrap_or_default(),
-        }
+/// The elements of a part that cannot be stored, as dead letters.
+fn dead_part(part: &Part, reason: &str) -> Vec<Undecodable> {
+    let elements = part.elements.iter();
+    elements
+        .map(|element| dead(&part.stream, &part.definition, element, reason))
+        .collect()
+}
+
+/// An element that cannot be stored, as a dead letter.
+fn dead(
+    stream: &str,
+    definition: &StreamDefinition,
+    element: &StreamElement,
+    reason: &str,
+) -> Undecodable {
+    let view = ElementView {
+        stream: None,
+        element,
+        schema: &definition.schema,
     };
-    elements.into_iter().map(letter).collect()
+    Undecodable {
+        stream: Some(stream.to_owned()),
+        reason: reason.to_owned(),
+        message: serde_json::to_vec(&view).unwrap_or_default(),
+    }
 }
 
 /// Whether a source was a wrapper or a link that does not exist any more, or a topic before topics were wrappers.

@@ -73,6 +73,8 @@ pub(crate) struct Wrapper {
     pub(crate) error: Option<FileFault>,
     /// The streams that it has written since it started.
     pub(crate) streams: Vec<String>,
+    /// The streams that a processor reads, and how far what became of each is stored.
+    pub(crate) inputs: Vec<Exported>,
     /// Elements stored since it started.
     pub(crate) elements: u64,
     /// Source time of the newest one (RFC 3339).
@@ -124,14 +126,14 @@ pub(crate) struct Exporter {
     pub(crate) toml: String,
 }
 
-/// A stream of an exporter.
+/// A stream of an exporter, or an input of a processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Exported {
     /// Its name.
     pub(crate) stream: String,
-    /// The number of the last element that was exported.
+    /// The number of the last element that was exported or processed.
     pub(crate) read: u64,
-    /// Elements that were removed before they were exported.
+    /// Elements that were removed before they were exported or processed.
     pub(crate) missed: u64,
 }
 

@@ -21,6 +21,7 @@ mod live;
 mod lost_elements;
 mod medical;
 mod plant;
+mod processors;
 mod quotas;
 mod renaming;
 mod replacement_rule;

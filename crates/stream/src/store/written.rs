@@ -43,6 +43,14 @@ impl StreamLog {
 }
 
 impl WrittenFollower {
+    /// Limits what is returned at once to about `max_bytes` as stored, instead of 8 MiB; it still is at least
+    /// one element.
+    #[must_use]
+    pub fn within(mut self, max_bytes: usize) -> Self {
+        self.follower = self.follower.within(max_bytes);
+        self
+    }
+
     /// The next elements, of one version; never empty. After a gap it continues after the gap.
     /// Dropping the future loses nothing.
     ///

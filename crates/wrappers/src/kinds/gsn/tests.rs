@@ -31,6 +31,7 @@ fn wrapper(text: &str, mark: Option<Mark>) -> Box<dyn Wrapper> {
         file: &file,
         mark,
         condition,
+        notes: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     };
     (kind.open)(opening).unwrap()
@@ -39,7 +40,11 @@ fn wrapper(text: &str, mark: Option<Mark>) -> Box<dyn Wrapper> {
 fn exporter(text: &str) -> Box<dyn Exporter> {
     let file = ExporterFile::parse(Path::new("exporters/gsn.toml"), text).unwrap();
     let kind = file.kind().unwrap();
-    (kind.open)(ExporterOpening { file: &file }).unwrap()
+    (kind.open)(ExporterOpening {
+        file: &file,
+        notes: Default::default(),
+    })
+    .unwrap()
 }
 
 const STREAM: &str = r#"

@@ -199,7 +199,11 @@ mod tests {
             "kind = \"http_push\"\nstreams = [\"a.*\"]\naddress = \"http://{address}/in\"\n"
         );
         let file = ExporterFile::parse(std::path::Path::new("out.toml"), &text).unwrap();
-        let mut exporter = open(ExporterOpening { file: &file }).unwrap();
+        let mut exporter = open(ExporterOpening {
+            file: &file,
+            notes: Default::default(),
+        })
+        .unwrap();
         let written = exporter
             .write(&batch(ELEMENTS_MAX as u64 + 1))
             .await

@@ -134,6 +134,7 @@ mod tests {
             file: &file,
             mark: None,
             condition: Condition::default(),
+            notes: Default::default(),
             inbox,
         })
         .unwrap();

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use chappe_stream::view::ElementView;
 use chappe_stream::{DescriptorError, Position};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
-use super::process::{Line, Process, Program};
-use super::protocol::{Message, line};
+use super::lines::Line;
+use super::process::{Process, Program};
+use super::protocol::{Message, element_lines, line};
 use crate::{
-    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Refused, Step, WrapperError,
-    Written,
+    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Notes, Refused, Step,
+    WrapperError, Written,
 };
 
 /// The kind.
@@ -51,6 +51,7 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         program: settings.program,
         directory: file.path("".as_ref()),
         name: file.name.clone(),
+        notes: opening.notes,
         marks: 0,
     }))
 }
@@ -61,6 +62,7 @@ struct ProgramExporter {
     program: Program,
     directory: PathBuf,
     name: String,
+    notes: Notes,
     /// Batches so far.
     marks: u64,
 }
@@ -68,7 +70,8 @@ struct ProgramExporter {
 impl Exporter for ProgramExporter {
     fn resume(&mut self) -> Step<'_, Result<Vec<(String, Position)>, WrapperError>> {
         Box::pin(async {
-            let mut process = Process::start(&self.program, &self.directory, &self.name)?;
+            let mut process =
+                Process::start(&self.program, &self.directory, &self.name, &self.notes)?;
             let start = json!({ "start": {
                 "role": "exporter",
                 "name": self.name,
@@ -98,11 +101,12 @@ impl Exporter for ProgramExporter {
             };
             self.marks += 1;
             let mark = self.marks;
-            let lines = lines(batch, mark);
+            let mut lines = element_lines(batch);
+            lines.extend(line(&json!({ "mark": mark })));
             process.write(&lines, self.program.answer_time()).await?;
             let mut refused = Vec::new();
             let stored = self.answer(&mut process, "stored", |message| match message {
-                Message::Stored(stored) => (stored == mark).then_some(()),
+                Message::Stored { mark: stored, .. } => (stored == mark).then_some(()),
                 Message::Refused(one) => {
                     refused.push(one);
                     None
@@ -144,12 +148,11 @@ impl ProgramExporter {
         let time = self.program.answer_time();
         let answer = async {
             loop {
-                while let Some(line) = process.line() {
-                    let line = match line {
-                        Line::Whole(line) => line,
-                        Line::TooLong(_) => return Err(WrapperError::peer("a line is too long")),
+                while let Some(line) = process.lines.take() {
+                    let Line::Whole(line) = line else {
+                        return Err(WrapperError::peer("a line is too long"));
                     };
-                    let text = String::from_utf8_lossy(&line);
+                    let text = String::from_utf8_lossy(line);
                     let message = Message::read(&text).map_err(|error| {
                         WrapperError::peer(format!("{error}, in the line {text:.200}"))
                     })?;
@@ -189,25 +192,4 @@ fn positions(batch: &Batch) -> HashMap<(&str, Position), ()> {
         }
     }
     positions
-}
-
-/// The elements of a batch, and the mark that the program has to answer.
-fn lines(batch: &Batch, mark: u64) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Message<'a> {
-        element: ElementView<'a>,
-    }
-    let mut lines = Vec::new();
-    for part in &batch.parts {
-        for element in &part.elements {
-            let element = ElementView {
-                stream: Some(&part.stream),
-                element,
-                schema: &part.definition.schema,
-            };
-            lines.extend(line(&Message { element }));
-        }
-    }
-    lines.extend(line(&json!({ "mark": mark })));
-    lines
 }

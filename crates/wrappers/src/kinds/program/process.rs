@@ -12,12 +12,13 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
-use super::protocol::LINE_BYTES_MAX;
-use crate::WrapperError;
+use super::errors;
+use super::lines::Lines;
+use crate::{Notes, WrapperError};
 
 /// Time for the program to end after `stop`, before its processes get SIGTERM.
 const STOP_TIME: Duration = Duration::from_secs(3);
@@ -25,16 +26,8 @@ const STOP_TIME: Duration = Duration::from_secs(3);
 const TERM_TIME: Duration = Duration::from_secs(2);
 /// Time to read the rest of standard error once the program has ended.
 const ERRORS_TIME: Duration = Duration::from_millis(500);
-/// Lines of standard error that an error shows.
-const SHOWN_LINES: usize = 3;
-/// Lines of standard error that are logged of one run; reason: the node's own log stays readable.
-const LOGGED_LINES: usize = 1_000;
-/// Longest part of a line of standard error that is kept.
-const ERROR_LINE_BYTES: u64 = 1_000;
 /// Bytes of standard output that are read ahead while the program is written to.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
-/// Bytes that are read at once.
-const READ_BYTES: usize = 64 << 10;
 
 /// Which program runs, and within which limits: keys of wrappers and exporters alike.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -120,14 +113,9 @@ pub(super) struct Process {
     input: Input,
     /// `None` once it is not read any more.
     output: Option<ChildStdout>,
-    buffer: Vec<u8>,
-    /// Bytes of the buffer that are read already.
-    start: usize,
-    /// Bytes after `start` that have no line end.
-    searched: usize,
-    /// Whether the rest of a line that is too long is to be skipped.
-    is_skipping: bool,
-    has_ended: bool,
+    /// Its standard output as far as it has arrived.
+    pub(super) lines: Lines,
+    notes: Notes,
     errors: Arc<Mutex<VecDeque<String>>>,
     errors_read: JoinHandle<()>,
 }
@@ -142,15 +130,6 @@ enum Input {
     Broken,
 }
 
-/// A line of standard output.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// A whole one.
-    Whole(Vec<u8>),
-    /// The first bytes of one that is too long.
-    TooLong(Vec<u8>),
-}
-
 impl Process {
     /// Starts the program in a process group of its own.
     ///
@@ -160,6 +139,7 @@ impl Process {
         program: &Program,
         directory: &Path,
         name: &str,
+        notes: &Notes,
     ) -> Result<Self, WrapperError> {
         check_owner(directory, name)?;
         let [path, arguments @ ..] = &*program.command else {
@@ -190,53 +170,18 @@ impl Process {
         let group = Pid::from_raw(group.ok_or_else(|| WrapperError::peer("it has no number"))?);
         limit_memory(&child, program.memory_bytes)?;
         let kept = Arc::<Mutex<VecDeque<String>>>::default();
-        let errors_read = tokio::spawn(read_errors(name.to_owned(), errors, kept.clone()));
+        let read = errors::read(name.to_owned(), errors, kept.clone(), notes.clone());
+        let errors_read = tokio::spawn(read);
         Ok(Self {
             child: Some(child),
             group,
             input: Input::Open(input),
             output: Some(output),
-            buffer: Vec::new(),
-            start: 0,
-            searched: 0,
-            is_skipping: false,
-            has_ended: false,
+            lines: Lines::default(),
+            notes: notes.clone(),
             errors: kept,
             errors_read,
         })
-    }
-
-    /// The next line that has arrived already.
-    pub(super) fn line(&mut self) -> Option<Line> {
-        loop {
-            let rest = &self.buffer[self.start..];
-            let found = rest[self.searched..].iter().position(|byte| *byte == b'\n');
-            let Some(found) = found else {
-                self.searched = rest.len();
-                let is_too_long = rest.len() > LINE_BYTES_MAX;
-                let is_last = self.has_ended && !rest.is_empty();
-                if !is_too_long && !is_last {
-                    return None;
-                }
-                let line = rest.to_vec();
-                self.start = self.buffer.len();
-                self.searched = 0;
-                match std::mem::replace(&mut self.is_skipping, is_too_long) {
-                    true => continue,
-                    false if is_too_long => return Some(Line::TooLong(line)),
-                    false => return Some(Line::Whole(line)),
-                }
-            };
-            let end = self.start + self.searched + found;
-            let line = &self.buffer[self.start..end];
-            let line = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
-            self.start = end + 1;
-            self.searched = 0;
-            if std::mem::take(&mut self.is_skipping) || line.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            return Some(Line::Whole(line));
-        }
     }
 
     /// Waits until more bytes of standard output have arrived; false: it has ended. Dropping the future
@@ -245,19 +190,18 @@ impl Process {
     /// # Errors
     /// The pipe failed.
     pub(super) async fn read(&mut self) -> Result<bool, WrapperError> {
-        if self.has_ended {
+        if self.lines.has_ended() {
             return Ok(false);
         }
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        self.buffer.reserve(READ_BYTES);
         let Some(output) = &mut self.output else {
             return Ok(false);
         };
-        let read = output.read_buf(&mut self.buffer).await;
+        let read = output.read_buf(self.lines.room()).await;
         let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
-        self.has_ended = read == 0;
-        Ok(!self.has_ended || self.start < self.buffer.len())
+        if read == 0 {
+            self.lines.end();
+        }
+        Ok(read > 0 || self.lines.held_bytes() > 0)
     }
 
     /// Writes lines to the program.
@@ -286,12 +230,14 @@ impl Process {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(write, deadline);
         let written = loop {
-            let has_room = self.buffer.len() < UNREAD_BYTES_MAX && !self.has_ended;
+            let has_room = self.lines.held_bytes() < UNREAD_BYTES_MAX && !self.lines.has_ended();
             tokio::select! {
                 written = &mut write => break written,
                 // A program that waits for its output to be read does not read its input.
-                read = output.read_buf(&mut self.buffer), if has_room => {
-                    self.has_ended = !matches!(read, Ok(bytes) if bytes > 0);
+                read = output.read_buf(self.lines.room()), if has_room => {
+                    if !matches!(read, Ok(bytes) if bytes > 0) {
+                        self.lines.end();
+                    }
                 }
                 () = &mut deadline => {
                     let text = format!("the program has not read for {} s", time.as_secs_f64());
@@ -339,8 +285,9 @@ impl Process {
         ended.is_ok().then(|| start.elapsed())
     }
 
-    /// Its last lines of standard error, for an error message.
+    /// Its last lines of standard error, for an error message, which the operator sees.
     fn said(&self) -> String {
+        self.notes.forget();
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = errors.iter().map(String::as_str).collect();
         if lines.is_empty() {
@@ -418,36 +365,5 @@ fn shown(status: ExitStatus) -> String {
             format!("was ended by signal {signal} {name}")
         }
         (None, None) => format!("ended: {status}"),
-    }
-}
-
-/// Reads standard error to its end: into the node's log, and the last lines for error messages.
-async fn read_errors(
-    name: String,
-    errors: tokio::process::ChildStderr,
-    kept: Arc<Mutex<VecDeque<String>>>,
-) {
-    let mut errors = BufReader::new(errors);
-    let mut count = 0;
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let mut some = (&mut errors).take(ERROR_LINE_BYTES);
-        if !matches!(some.read_until(b'\n', &mut line).await, Ok(bytes) if bytes > 0) {
-            return;
-        }
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        count += 1;
-        if count <= LOGGED_LINES {
-            tracing::warn!(program = name, "{text}");
-        }
-        if count == LOGGED_LINES {
-            tracing::warn!(program = name, "more lines of this run are not logged");
-        }
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == SHOWN_LINES {
-            kept.pop_front();
-        }
-        kept.push_back(text);
     }
 }

@@ -7,17 +7,21 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use chappe_stream::view::ElementView;
 use chappe_stream::{Field, FieldType, StreamSchema};
 
-use crate::{MARK_BYTES_MAX, Mark, StreamDefinition};
+use crate::{Batch, MARK_BYTES_MAX, Mark, StreamDefinition};
 
 /// Longest line in bytes; reason: it is held whole, and the longest element that the log takes is as
 /// long.
 pub(super) const LINE_BYTES_MAX: usize = chappe_stream::lines::LINE_BYTES_MAX;
 
+/// Longest state of a processor in bytes; reason: each batch stores it twice.
+const STATE_BYTES_MAX: usize = 64 << 10;
+
 /// A line of the program.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message<'l> {
+pub enum Message<'l> {
     /// It defines a stream.
     Stream(Box<StreamMessage>),
     /// An element of a stream, as JSON text; without a name, of the only one.
@@ -31,8 +35,13 @@ pub(super) enum Message<'l> {
     },
     /// How far the program has read its source: everything before this line.
     Mark(Mark),
-    /// Elements up to this mark of the node are stored.
-    Stored(u64),
+    /// Elements up to this mark of the node are stored, or processed.
+    Stored {
+        /// The mark.
+        mark: u64,
+        /// What a processor is to continue with after a restart.
+        state: Option<Mark>,
+    },
     /// An element will never be accepted.
     Refused(Refusal),
     /// What hinders the program; `None` once nothing does.
@@ -46,7 +55,7 @@ pub(super) enum Message<'l> {
 /// A stream that a program defines.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StreamMessage {
+pub struct StreamMessage {
     pub(super) name: String,
     /// What the key of an element identifies, if elements have a key.
     subject: Option<String>,
@@ -90,7 +99,7 @@ impl StreamMessage {
 /// An element that a program refuses for good.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Refusal {
+pub struct Refusal {
     pub(super) stream: String,
     /// `EPOCH:NUMBER`.
     pub(super) position: String,
@@ -100,7 +109,7 @@ pub(super) struct Refusal {
 /// The newest element of a stream that a program has.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reached {
+pub struct Reached {
     pub(super) stream: String,
     /// `EPOCH:NUMBER`.
     pub(super) position: String,
@@ -109,7 +118,7 @@ pub(super) struct Reached {
 /// The answer to a command: a result or an error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
+pub struct Answer {
     pub(super) id: u64,
     #[serde(default)]
     pub(super) result: Json,
@@ -121,14 +130,16 @@ impl<'l> Message<'l> {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(line: &'l str) -> Result<Self, String> {
+    pub fn read(line: &'l str) -> Result<Self, String> {
         let members = members(line)?;
-        let (mut stream, mut element, mut mark) = (None, None, None);
+        let [mut stream, mut element, mut mark, mut stored, mut state] = [None; 5];
         for (name, value) in &members {
             let slot = match &**name {
                 "stream" => &mut stream,
                 "element" => &mut element,
                 "mark" => &mut mark,
+                "stored" => &mut stored,
+                "state" => &mut state,
                 _ if members.len() == 1 => return Self::single(name, value),
                 other => return Err(format!("unexpected member {other:?}")),
             };
@@ -137,14 +148,18 @@ impl<'l> Message<'l> {
             }
         }
         let mark = mark.map(read_mark).transpose()?;
-        match (stream, element, mark) {
-            (stream, Some(element), mark) => Ok(Self::Element {
+        match (stream, element, mark, stored, state) {
+            (stream, Some(element), mark, None, None) => Ok(Self::Element {
                 stream: stream.map(|name| parse(name, "stream")).transpose()?,
                 element,
                 mark,
             }),
-            (Some(stream), None, None) => Ok(Self::Stream(parse(stream, "stream")?)),
-            (None, None, Some(mark)) => Ok(Self::Mark(mark)),
+            (Some(stream), None, None, None, None) => Ok(Self::Stream(parse(stream, "stream")?)),
+            (None, None, Some(mark), None, None) => Ok(Self::Mark(mark)),
+            (None, None, None, Some(stored), state) => Ok(Self::Stored {
+                mark: parse(stored, "stored")?,
+                state: state.map(read_state).transpose()?,
+            }),
             _ => Err("a line has one message: stream, element, mark, stored, refused, trouble, answer or ready".to_owned()),
         }
     }
@@ -157,7 +172,6 @@ impl<'l> Message<'l> {
             reached: Vec<Reached>,
         }
         Ok(match name {
-            "stored" => Self::Stored(parse(value, name)?),
             "refused" => Self::Refused(parse(value, name)?),
             "trouble" => Self::Trouble(parse(value, name)?),
             "answer" => Self::Answer(parse(value, name)?),
@@ -177,8 +191,17 @@ fn read_mark(value: &str) -> Result<Mark, String> {
         .map_err(|error| format!("\"mark\": {error} (limit {MARK_BYTES_MAX})"))
 }
 
+fn read_state(value: &str) -> Result<Mark, String> {
+    match value.len() {
+        0..=STATE_BYTES_MAX => Ok(Mark::long(value.as_bytes().to_vec())),
+        bytes => Err(format!(
+            "\"state\": it has {bytes} bytes; the limit is {STATE_BYTES_MAX}"
+        )),
+    }
+}
+
 /// The members of a JSON object with the text of their values.
-fn members(line: &str) -> Result<Vec<(String, &str)>, String> {
+fn members(line: &str) -> Result<Vec<(Cow<'_, str>, &str)>, String> {
     let wrong = |what: &str| format!("not a JSON object: {what}");
     let mut rest = line.trim().strip_prefix('{').ok_or_else(|| wrong("no {"))?;
     let mut members = Vec::new();
@@ -187,8 +210,16 @@ fn members(line: &str) -> Result<Vec<(String, &str)>, String> {
         if members.is_empty() && rest == "}" {
             return Ok(members);
         }
-        let (name, after) = first::<String>(rest).map_err(|error| wrong(&error))?;
-        let name = name.ok_or_else(|| wrong("it ends early"))?;
+        let (name, after) = match plain_name(rest) {
+            Some((name, after)) => (Cow::Borrowed(name), after),
+            None => {
+                let (name, after) = first::<String>(rest).map_err(|error| wrong(&error))?;
+                (
+                    Cow::Owned(name.ok_or_else(|| wrong("it ends early"))?),
+                    after,
+                )
+            }
+        };
         let value = after.trim_start().strip_prefix(':');
         let value = value
             .ok_or_else(|| wrong("a colon is missing"))?
@@ -208,6 +239,13 @@ fn members(line: &str) -> Result<Vec<(String, &str)>, String> {
     }
 }
 
+/// The JSON string at the start of a text, if it has only letters, and the text after it.
+fn plain_name(text: &str) -> Option<(&str, &str)> {
+    let (name, after) = text.strip_prefix('"')?.split_once('"')?;
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    is_plain.then_some((name, after))
+}
+
 /// The first JSON value of a text, and the text after it.
 fn first<'l, T: Deserialize<'l>>(text: &'l str) -> Result<(Option<T>, &'l str), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<T>();
@@ -217,6 +255,28 @@ fn first<'l, T: Deserialize<'l>>(text: &'l str) -> Result<(Option<T>, &'l str), 
         .map_err(|error| error.to_string())?;
     let end = values.byte_offset();
     Ok((value, &text[end..]))
+}
+
+/// The elements of a batch as lines.
+pub(super) fn element_lines(batch: &Batch) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Message<'a> {
+        element: ElementView<'a>,
+    }
+    let mut lines = Vec::new();
+    for part in &batch.parts {
+        for element in &part.elements {
+            let element = ElementView {
+                stream: Some(&part.stream),
+                element,
+                schema: &part.definition.schema,
+            };
+            // Plain data always encodes.
+            let _ = serde_json::to_writer(&mut lines, &Message { element });
+            lines.push(b'\n');
+        }
+    }
+    lines
 }
 
 /// A message of the node as a line.
@@ -257,7 +317,20 @@ mod tests {
                 r#"{"mark":{"file":"a","offset":1}}"#,
                 Message::Mark(mark(r#"{"file":"a","offset":1}"#)),
             ),
-            (r#"{"stored":12}"#, Message::Stored(12)),
+            (
+                r#"{"stored":12}"#,
+                Message::Stored {
+                    mark: 12,
+                    state: None,
+                },
+            ),
+            (
+                r#"{"stored":12, "state": {"sum": 3} }"#,
+                Message::Stored {
+                    mark: 12,
+                    state: Some(mark(r#"{"sum": 3}"#)),
+                },
+            ),
             (r#"{"trouble":null}"#, Message::Trouble(None)),
             (
                 r#"{"trouble":"no port"}"#,
@@ -283,6 +356,10 @@ mod tests {
     #[test]
     fn other_lines_are_refused_with_a_reason() {
         let long = format!("{{\"mark\":\"{}\"}}", "x".repeat(MARK_BYTES_MAX));
+        let state = format!(
+            "{{\"stored\":1,\"state\":\"{}\"}}",
+            "x".repeat(STATE_BYTES_MAX)
+        );
         let deep = format!("{{\"element\":{}", "[".repeat(100_000));
         let cases = [
             ("", "no {"),
@@ -295,6 +372,9 @@ mod tests {
             ("{\"element\":{},\"trouble\":null}", "unexpected member"),
             ("{\"mark\":1,\"stream\":\"a\"}", "one message"),
             ("{\"stored\":-1}", "\"stored\""),
+            ("{\"state\":1}", "one message"),
+            ("{\"stored\":1,\"mark\":1}", "one message"),
+            (&*state, "65536"),
             (&*long, "1024"),
             (&*deep, "EOF"),
         ];
@@ -318,7 +398,8 @@ mod tests {
                 .collect();
             let text = format!("{{{}}}", text.join(" , "));
             let read = members(&text).unwrap();
-            let expected: Vec<(String, &str)> = names.into_iter().zip(values.map(str::trim)).collect();
+            let names = names.into_iter().map(Cow::<str>::Owned);
+            let expected: Vec<(Cow<'_, str>, &str)> = names.zip(values.map(str::trim)).collect();
             prop_assert_eq!(read, expected);
         }
     }

@@ -1,6 +1,8 @@
 //! Goal: what programs print becomes elements exactly as promised, and what they do wrong is named.
 //! Method: small shell scripts as programs; the tests play the host.
 
+mod processor;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,6 +44,7 @@ fn open(directory: &Path, mark: Option<&str>, condition: &Condition) -> Box<dyn 
         file: &file,
         mark,
         condition: condition.clone(),
+        notes: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     };
     (WRAPPER.open)(opening).unwrap()
@@ -297,7 +300,11 @@ fn exporter(script: &str) -> (tempfile::TempDir, Box<dyn Exporter>) {
     let path = directory.path().join("climate.toml");
     let file = ExporterFile::parse(&path, &std::fs::read_to_string(&path).unwrap()).unwrap();
     file.kind().unwrap();
-    let exporter = (EXPORTER.open)(ExporterOpening { file: &file }).unwrap();
+    let exporter = (EXPORTER.open)(ExporterOpening {
+        file: &file,
+        notes: Default::default(),
+    })
+    .unwrap();
     (directory, exporter)
 }
 
@@ -394,7 +401,7 @@ fn example(name: &str) -> std::path::PathBuf {
 }
 
 async fn checks(directory: &Path) -> Vec<(&'static str, bool, String)> {
-    let checks = crate::check_program(&file(directory), Duration::from_millis(1_500)).await;
+    let checks = crate::check_program(&file(directory), None, Duration::from_millis(1_500)).await;
     let checks = checks.unwrap().into_iter();
     checks
         .map(|one| (one.rule, one.is_kept, one.detail))
@@ -468,7 +475,11 @@ async fn the_exporter_in_c_stores_elements() {
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replace("[\"sh\", \"script\"]", "[\"./append\"]");
     let file = ExporterFile::parse(&path, &text).unwrap();
-    let mut exporter = (EXPORTER.open)(ExporterOpening { file: &file }).unwrap();
+    let mut exporter = (EXPORTER.open)(ExporterOpening {
+        file: &file,
+        notes: Default::default(),
+    })
+    .unwrap();
     assert_eq!(exporter.resume().await.unwrap(), []);
     for numbers in [1..=3, 4..=4] {
         assert_eq!(exporter.write(&batch(numbers)).await.unwrap().refused, []);

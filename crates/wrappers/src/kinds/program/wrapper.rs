@@ -1,22 +1,26 @@
-//! The wrapper: elements that a program prints.
+//! The wrapper: elements that a program prints, of its own or made of those of other streams.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use chappe_stream::lines::{ElementReader, Format, Line as Record};
-use chappe_stream::{DescriptorError, check_name};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use chappe_stream::{Position, StreamElement, check_name};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
+use tokio::time::Instant;
 
-use super::process::{Line, Process, Program};
-use super::protocol::{Answer, Message, line, mark_value};
+use super::lines::{Line, Lines};
+use super::passed::{Passed, ends};
+use super::process::{Process, Program};
+use super::protocol::{Answer, Message, element_lines, line, mark_value};
+use super::settings::{OTHER_NAME, Output, Settings, first_line, reads_itself, settings};
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Mark, Step, StreamDefinition,
-    Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening, element_weight,
+    BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Inputs, Mark, Notes, Step,
+    StreamDefinition, Undecodable, Wrapper, WrapperError, WrapperKind, WrapperOpening,
+    element_weight,
 };
 
 /// How far ahead of this clock the time of an element may be, in nanoseconds. Five minutes: clocks that
@@ -28,10 +32,10 @@ const KEPT_BYTES: usize = 64 << 10;
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "program",
-    about: "the output of a program: messages, or lines in any format",
+    about: "the output of a program: messages, or lines in any format; with `inputs`, a processor of other streams",
     delivery: Delivery {
         acknowledges: "each mark, after everything before it is stored",
-        resumes: "the program's last stored mark",
+        resumes: "the program's last stored mark; with `inputs`, the inputs after the last stored output",
         may_double: "without marks: elements that the program prints again",
         may_miss: "without marks: elements that were printed and not stored when the node was killed",
         back_pressure: "its standard output is not read: its writes block",
@@ -42,69 +46,26 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     browse: None,
 };
 
-/// The keys of a wrapper of kind `program`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Settings {
-    #[serde(flatten)]
-    pub(super) program: Program,
-    /// What the program prints. Default: messages.
-    #[serde(default)]
-    output: Output,
-    /// Whether the program prints marks. Then elements are stored with the mark that follows them,
-    /// exactly once. Default: false.
-    #[serde(default)]
-    pub(super) marks: bool,
-}
-
-/// What the program prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Output {
-    /// Messages, one JSON object a line.
-    #[default]
-    Messages,
-    /// Elements of the only stream, in the file's `format`.
-    Elements,
-}
-
-pub(super) fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
-    let settings: Settings = file.settings()?;
-    let wrong = |key: &str, text: &str| Err(file.fault(key, text.to_owned(), None));
-    if let Some((key, text)) = settings.program.fault() {
-        return wrong(key, text);
-    }
-    match settings.output {
-        Output::Elements => {
-            Decoder::new(file, &[])?;
-            if settings.marks {
-                return wrong("marks", "only a program that prints messages has marks");
-            }
-        }
-        Output::Messages if file.fixed_streams().len() < file.keys.streams.len() => {
-            return wrong(
-                "stream",
-                "a program names its streams itself, without placeholders",
-            );
-        }
-        Output::Messages if file.keys.format.is_some() => {
-            return wrong("format", "only output = \"elements\" has a format");
-        }
-        Output::Messages => {}
-    }
-    Ok(settings)
-}
-
 fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
+    Ok(Box::new(open_program(opening)?))
+}
+
+/// Opens a wrapper of this kind.
+pub(super) fn open_program(opening: WrapperOpening<'_>) -> Result<ProgramWrapper, WrapperError> {
     let file = opening.file;
     let settings = settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
     let first_line = first_line(file, &settings, opening.mark.as_ref());
     let mut wrapper = ProgramWrapper {
         process: None,
         first_line,
+        inputs: settings.inputs(),
+        passed: None,
+        passed_batches: 0,
+        heard: Instant::now(),
         program: settings.program,
         directory: file.path("".as_ref()),
         name: file.name.clone(),
+        notes: opening.notes,
         commands: file
             .keys
             .commands
@@ -119,8 +80,9 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         level: file.keys.level,
         decoder: None,
         prologue: Vec::new(),
+        records: Vec::new(),
         ready: Batch::default(),
-        pending: Batch::default(),
+        pending: Vec::new(),
         pending_weight: 0,
         weight: 0,
         mark: opening.mark.unwrap_or_default(),
@@ -143,33 +105,25 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
             }
         }
     }
-    Ok(Box::new(wrapper))
-}
-
-/// What a program receives when it starts; nothing if it prints no messages.
-pub(super) fn first_line(file: &WrapperFile, settings: &Settings, mark: Option<&Mark>) -> Vec<u8> {
-    if settings.output == Output::Elements {
-        return Vec::new();
-    }
-    let streams = file.fixed_streams().into_iter().map(|(name, _)| name);
-    let streams: Vec<String> = streams.collect();
-    line(&json!({ "start": {
-        "role": "wrapper",
-        "name": file.name,
-        "settings": settings.program.settings,
-        "mark": mark.map(mark_value),
-        "streams": streams,
-    }}))
+    Ok(wrapper)
 }
 
 /// Runs a program.
-struct ProgramWrapper {
+pub(super) struct ProgramWrapper {
     process: Option<Process>,
     /// What the program receives when it starts.
     first_line: Vec<u8>,
+    /// The streams that a processor reads.
+    inputs: Option<Inputs>,
+    /// The batch of inputs that the program has not answered.
+    passed: Option<Passed>,
+    passed_batches: u64,
+    /// When the program printed something, or was passed a batch.
+    heard: Instant,
     program: Program,
     directory: PathBuf,
     name: String,
+    notes: Notes,
     commands: Vec<String>,
     output: Output,
     has_marks: bool,
@@ -182,10 +136,12 @@ struct ProgramWrapper {
     decoder: Option<Decoder>,
     /// Its first line, which names columns in some formats.
     prologue: Vec<u8>,
+    /// Room for the elements of a line.
+    records: Vec<Record>,
     /// What can be returned; with marks, everything up to the last one.
     ready: Batch,
-    /// Elements after the last mark.
-    pending: Batch,
+    /// What was printed after the last mark.
+    pending: Vec<Pending>,
     weight: usize,
     pending_weight: usize,
     /// The last mark.
@@ -195,6 +151,12 @@ struct ProgramWrapper {
     calls: u64,
     answers: Vec<Answer>,
     condition: Condition,
+}
+
+/// What was printed after the last mark.
+enum Pending {
+    Element(Arc<str>, Arc<StreamDefinition>, StreamElement),
+    Undecodable(Undecodable),
 }
 
 /// Reads the elements of one stream.
@@ -214,6 +176,14 @@ impl Reader {
 }
 
 impl Wrapper for ProgramWrapper {
+    fn inputs(&self) -> Option<&Inputs> {
+        self.inputs.as_ref()
+    }
+
+    fn input<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<(), WrapperError>> {
+        Box::pin(async move { self.pass(element_lines(batch), ends(batch)).await })
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.process.is_none() {
@@ -224,10 +194,11 @@ impl Wrapper for ProgramWrapper {
                 if let Some(batch) = self.batch() {
                     return Ok(batch);
                 }
-                let Some(process) = &mut self.process else {
-                    return Err(WrapperError::peer("the program has ended"));
-                };
-                if !process.read().await? {
+                if !self.read().await? {
+                    let Some(process) = &mut self.process else {
+                        return Err(WrapperError::peer("the program has ended"));
+                    };
+                    // If this future is dropped here, the next call finds the same end.
                     let error = process.ended().await;
                     self.process = None;
                     return Err(error);
@@ -271,7 +242,7 @@ impl Wrapper for ProgramWrapper {
 
 impl ProgramWrapper {
     async fn start(&mut self) -> Result<(), WrapperError> {
-        let mut process = Process::start(&self.program, &self.directory, &self.name)?;
+        let mut process = Process::start(&self.program, &self.directory, &self.name, &self.notes)?;
         process
             .write(&self.first_line, self.program.answer_time())
             .await?;
@@ -280,13 +251,53 @@ impl ProgramWrapper {
         Ok(())
     }
 
+    /// Passes a batch of inputs, as lines, with the positions of its elements.
+    pub(super) async fn pass(
+        &mut self,
+        mut lines: Vec<u8>,
+        positions: impl IntoIterator<Item = (&str, Position)>,
+    ) -> Result<(), WrapperError> {
+        if self.process.is_none() {
+            self.start().await?;
+        }
+        self.passed_batches += 1;
+        let mark = self.passed_batches;
+        lines.extend(line(&json!({ "mark": mark })));
+        self.passed = Some(Passed::new(mark, positions));
+        self.write(&lines).await?;
+        self.heard = Instant::now();
+        Ok(())
+    }
+
     async fn send(&mut self, message: &impl Serialize) -> Result<(), WrapperError> {
+        self.write(&line(message)).await
+    }
+
+    async fn write(&mut self, lines: &[u8]) -> Result<(), WrapperError> {
         let Some(process) = &mut self.process else {
             return Err(WrapperError::peer("the program does not run"));
         };
-        process
-            .write(&line(message), self.program.answer_time())
-            .await
+        process.write(lines, self.program.answer_time()).await
+    }
+
+    /// Waits for more output; false: it has ended. A processor that has a batch prints something in time.
+    async fn read(&mut self) -> Result<bool, WrapperError> {
+        let Some(process) = &mut self.process else {
+            return Ok(false);
+        };
+        let time = self.program.answer_time();
+        let read = match &self.passed {
+            None => process.read().await?,
+            Some(_) => {
+                let read = tokio::time::timeout_at(self.heard + time, process.read()).await;
+                read.map_err(|_| {
+                    let text = format!("no \"stored\" within {} s", time.as_secs_f64());
+                    WrapperError::peer(text)
+                })??
+            }
+        };
+        self.heard = Instant::now();
+        Ok(read)
     }
 
     /// Waits for the answer to a command; elements that come meanwhile are kept for the next batch.
@@ -310,47 +321,76 @@ impl ProgramWrapper {
         }
     }
 
+    /// Most bytes of elements that are read before they are returned.
+    fn bytes_max(&self) -> usize {
+        match self.inputs {
+            // What becomes of a batch of inputs is one batch.
+            Some(_) => BATCH_BYTES_MAX,
+            None => BATCH_BYTES_MAX / 2,
+        }
+    }
+
     fn is_full(&self) -> bool {
-        self.weight + self.pending_weight >= BATCH_BYTES_MAX / 2
+        self.weight + self.pending_weight >= self.bytes_max()
     }
 
     /// Reads what has arrived, as far as it fits into one batch.
     fn decode(&mut self) -> Result<(), WrapperError> {
-        if self.output == Output::Elements {
-            self.decode_elements();
+        let Some(process) = &mut self.process else {
             return Ok(());
+        };
+        // The lines are not borrowed from what they change.
+        let mut lines = std::mem::take(&mut process.lines);
+        let decoded = match self.output {
+            Output::Messages => self.decode_messages(&mut lines),
+            Output::Elements => {
+                self.decode_elements(&mut lines);
+                Ok(())
+            }
+        };
+        if let Some(process) = &mut self.process {
+            process.lines = lines;
         }
+        decoded
+    }
+
+    /// Reads lines that are messages.
+    fn decode_messages(&mut self, lines: &mut Lines) -> Result<(), WrapperError> {
         while !self.is_full() {
-            match self.process.as_mut().and_then(Process::line) {
+            match lines.take() {
                 None => return Ok(()),
                 Some(Line::TooLong(line)) => {
-                    self.refuse(None, "the line is too long".to_owned(), &line);
+                    self.refuse(None, "the line is too long".to_owned(), line);
                 }
-                Some(Line::Whole(line)) => self.decode_line(&line)?,
+                Some(Line::Whole(line)) => self.decode_line(line)?,
             }
         }
-        if self.weight == 0 {
-            let bytes = BATCH_BYTES_MAX / 2;
-            let text = format!("the program printed {bytes} bytes of elements without a mark");
+        if self.weight == 0 && !self.has_news {
+            let bytes = self.bytes_max();
+            let before = match self.inputs {
+                Some(_) => "before \"stored\"",
+                None => "without a mark",
+            };
+            let text = format!("the program printed {bytes} bytes of elements {before}");
             return Err(WrapperError::peer(text));
         }
         Ok(())
     }
 
     /// Reads lines that are elements in the format of the file.
-    fn decode_elements(&mut self) {
-        let (Some(decoder), Some(process)) = (&mut self.decoder, &mut self.process) else {
-            return;
-        };
-        while self.weight < BATCH_BYTES_MAX / 2 {
-            let mut line = match process.line() {
+    fn decode_elements(&mut self, lines: &mut Lines) {
+        while !self.is_full() {
+            let line = match lines.take() {
                 None => return,
                 Some(Line::TooLong(line)) => {
-                    return self.refuse(None, "the line is too long".to_owned(), &line);
+                    self.refuse(None, "the line is too long".to_owned(), line);
+                    continue;
                 }
-                Some(Line::Whole(line)) => line,
+                Some(Line::Whole(line)) => [line, b"\n"].concat(),
             };
-            line.push(b'\n');
+            let Some(decoder) = &mut self.decoder else {
+                return;
+            };
             let is_first = self.prologue.is_empty();
             decoder.piece(&line, now(), is_first, &self.prologue, &mut self.ready);
             self.weight += line.len() + 64;
@@ -376,6 +416,11 @@ impl ProgramWrapper {
             }
             Ok(Message::Mark(mark)) => self.marked(mark),
             Ok(Message::Stream(stream)) => {
+                let reads = |inputs: &Inputs| inputs.selects(&stream.name);
+                if self.inputs.as_ref().is_some_and(reads) {
+                    let text = format!("inputs: {}", reads_itself(&stream.name));
+                    return Err(WrapperError::settings(text).with_hint(OTHER_NAME));
+                }
                 let definition = stream.definition(self.level);
                 if let Err(reason) = self.define(&stream.name, definition) {
                     self.refuse(None, reason, line);
@@ -399,8 +444,25 @@ impl ProgramWrapper {
                 Ok(())
             }
             Ok(Message::Ready(_)) => Ok(()),
-            Ok(Message::Stored(_) | Message::Refused(_)) => {
-                self.refuse(None, "only an exporter sends this message".to_owned(), line);
+            Ok(Message::Stored { mark, state }) if self.inputs.is_some() => {
+                self.processed(mark, state)
+            }
+            Ok(Message::Refused(one)) if self.inputs.is_some() => {
+                let is_passed = |passed: &Passed| passed.has(&one.stream, &one.position);
+                let (stream, position) = (&one.stream, &one.position);
+                if !self.passed.as_ref().is_some_and(is_passed) {
+                    let text = format!(
+                        "the program refused {position} of {stream}, which it was not passed"
+                    );
+                    return Err(WrapperError::peer(text));
+                }
+                let reason = format!("refused {position} of {stream}: {}", one.reason);
+                self.refuse(None, reason, position.as_bytes());
+                Ok(())
+            }
+            Ok(Message::Stored { .. } | Message::Refused(_)) => {
+                let reason = "only an exporter or a processor sends this message";
+                self.refuse(None, reason.to_owned(), line);
                 Ok(())
             }
             Err(reason) => {
@@ -428,7 +490,7 @@ impl ProgramWrapper {
         let Some(reader) = self.streams.get_mut(&name) else {
             return;
         };
-        let mut records = Vec::new();
+        let mut records = std::mem::take(&mut self.records);
         let time = now();
         let pushed = reader
             .elements
@@ -439,50 +501,74 @@ impl ProgramWrapper {
             *reader = Reader::new(definition.clone());
             self.refuse(Some(&name), broken.to_string(), line);
         }
-        self.add(&name, &definition, records, line);
+        for record in records.drain(..) {
+            match record.element {
+                Ok(element) => self.add(&name, &definition, element),
+                Err(error) => self.refuse(Some(&name), error.to_string(), line),
+            }
+        }
+        self.records = records;
     }
 
-    fn add(
-        &mut self,
-        name: &Arc<str>,
-        definition: &Arc<StreamDefinition>,
-        records: Vec<Record>,
-        line: &[u8],
-    ) {
-        for record in records {
-            match record.element {
-                Ok(element) => {
-                    let weight = element_weight(&element);
-                    if self.has_marks {
-                        self.pending_weight += weight;
-                        self.pending.push(name, definition, element);
-                    } else {
-                        self.weight += weight;
-                        self.ready.push(name, definition, element);
-                    }
-                }
-                Err(error) => self.refuse(Some(name), error.to_string(), line),
-            }
+    /// Whether elements are stored only with what follows them: a mark, or `stored`.
+    fn is_marked(&self) -> bool {
+        self.has_marks || self.inputs.is_some()
+    }
+
+    fn add(&mut self, name: &Arc<str>, definition: &Arc<StreamDefinition>, element: StreamElement) {
+        let weight = element_weight(&element);
+        if self.is_marked() {
+            self.pending_weight += weight;
+            let pending = Pending::Element(name.clone(), definition.clone(), element);
+            self.pending.push(pending);
+        } else {
+            self.weight += weight;
+            self.ready.push(name, definition, element);
         }
     }
 
     /// The program has read its source up to this mark.
     fn marked(&mut self, mark: Mark) -> Result<(), WrapperError> {
+        if self.inputs.is_some() {
+            let text = "a program with inputs answers `stored`; it prints no marks";
+            return Err(WrapperError::peer(text));
+        }
         if !self.has_marks {
             let text = "the program prints marks, and the file does not say so";
             return Err(WrapperError::settings(text).with_hint("marks = true"));
         }
-        let pending = std::mem::take(&mut self.pending);
-        for part in pending.parts {
-            for element in part.elements {
-                self.ready.push(&part.stream, &part.definition, element);
+        self.finish(mark);
+        Ok(())
+    }
+
+    /// The program has processed the batch with this mark.
+    fn processed(&mut self, mark: u64, state: Option<Mark>) -> Result<(), WrapperError> {
+        match self.passed.take() {
+            Some(passed) if passed.mark == mark => {
+                self.finish(state.unwrap_or_default());
+                Ok(())
+            }
+            passed => {
+                let awaited = passed.map_or("nothing".to_owned(), |it| it.mark.to_string());
+                let text = format!("the program answered `stored` {mark}, not {awaited}");
+                Err(WrapperError::peer(text))
             }
         }
-        self.ready.undecodable.extend(pending.undecodable);
+    }
+
+    /// Everything before this line is stored with this mark.
+    fn finish(&mut self, mark: Mark) {
+        for one in self.pending.drain(..) {
+            match one {
+                Pending::Element(name, definition, element) => {
+                    self.ready.push(&name, &definition, element);
+                }
+                Pending::Undecodable(one) => self.ready.undecodable.push(one),
+            }
+        }
         self.weight += std::mem::take(&mut self.pending_weight);
         self.mark = mark;
         self.has_news = true;
-        Ok(())
     }
 
     /// A message that cannot be used becomes a dead letter.
@@ -494,9 +580,9 @@ impl ProgramWrapper {
             reason,
             message,
         };
-        if self.has_marks {
+        if self.is_marked() {
             self.pending_weight += weight;
-            self.pending.undecodable.push(one);
+            self.pending.push(Pending::Undecodable(one));
         } else {
             self.weight += weight;
             self.ready.undecodable.push(one);

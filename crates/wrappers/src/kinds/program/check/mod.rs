@@ -1,12 +1,15 @@
 //! Does a program keep the rules of docs/programs.md?
 
+mod processor;
+
 use std::time::{Duration, Instant};
 
 use chappe_stream::{StreamElement, Value};
 
 use super::process::Process;
-use super::wrapper::{WRAPPER, first_line, settings};
-use crate::{Batch, Condition, Mark, WrapperError, WrapperFile, WrapperOpening};
+use super::settings::{Settings, first_line, settings};
+use super::wrapper::WRAPPER;
+use crate::{Batch, Condition, Mark, Notes, WrapperError, WrapperFile, WrapperOpening};
 
 /// One rule, and whether the program keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -20,6 +23,7 @@ pub struct ProgramCheck {
 }
 
 /// What a run of the program printed.
+#[derive(Default)]
 struct Run {
     elements: Vec<(String, StreamElement)>,
     first_after: Option<Duration>,
@@ -28,15 +32,30 @@ struct Run {
     error: Option<WrapperError>,
 }
 
-/// Runs the program of a wrapper's file for `time`, and again from its mark; stores nothing.
+/// Runs the program of a wrapper's file for `time`, and again from its mark; stores nothing. A processor is
+/// passed `elements`: JSON objects, one a line, as the node shows elements.
 ///
 /// # Errors
-/// The file is not one of a program, or names settings that cannot work.
+/// The file is not one of a program, or names settings that cannot work, or the elements are missing.
 pub async fn check_program(
     file: &WrapperFile,
+    elements: Option<&str>,
     time: Duration,
 ) -> Result<Vec<ProgramCheck>, WrapperError> {
     let settings = settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    let mut checks = match settings.inputs() {
+        Some(inputs) => processor::check(file, &inputs, elements, time).await?,
+        None => check_wrapper(file, &settings, time).await?,
+    };
+    checks.push(check_end(file, &settings).await?);
+    Ok(checks)
+}
+
+async fn check_wrapper(
+    file: &WrapperFile,
+    settings: &Settings,
+    time: Duration,
+) -> Result<Vec<ProgramCheck>, WrapperError> {
     let mut checks = Vec::new();
     let mut check = |rule, is_kept, detail: String| {
         checks.push(ProgramCheck {
@@ -64,16 +83,8 @@ pub async fn check_program(
     if let (Some(error), Some(_)) = (&run.error, run.first_after) {
         check("it runs until it is stopped", false, error.to_string());
     }
-    let wrong = run.undecodable.first().map(|(reason, line)| {
-        let line = String::from_utf8_lossy(line);
-        format!(
-            "{}; the first: {reason}, in {line:.200}",
-            run.undecodable.len()
-        )
-    });
-    let is_kept = wrong.is_none();
-    let detail = wrong.unwrap_or_else(|| "none is wrong".to_owned());
-    check("each line is a message that fits", is_kept, detail);
+    let (is_kept, detail) = run.fits();
+    check(FITS, is_kept, detail);
     if settings.marks {
         match &run.mark {
             None => check("it prints marks", false, "none was printed".to_owned()),
@@ -86,8 +97,14 @@ pub async fn check_program(
             }
         }
     }
-    let mut process = Process::start(&settings.program, &file.path("".as_ref()), &file.name)?;
-    let first = first_line(file, &settings, None);
+    Ok(checks)
+}
+
+/// Whether the program ends when it is asked to.
+async fn check_end(file: &WrapperFile, settings: &Settings) -> Result<ProgramCheck, WrapperError> {
+    let (directory, notes) = (file.path("".as_ref()), Notes::default());
+    let mut process = Process::start(&settings.program, &directory, &file.name, &notes)?;
+    let first = first_line(file, settings, None);
     process
         .write(&first, settings.program.answer_time())
         .await?;
@@ -96,12 +113,11 @@ pub async fn check_program(
         Some(time) => format!("after {} ms", time.as_millis()),
         None => "it does not; its process group would be killed".to_owned(),
     };
-    check(
-        "it ends after `stop` and the end of its input",
-        ended.is_some(),
+    Ok(ProgramCheck {
+        rule: "it ends after `stop` and the end of its input",
+        is_kept: ended.is_some(),
         detail,
-    );
-    Ok(checks)
+    })
 }
 
 async fn run(file: &WrapperFile, mark: Option<Mark>, time: Duration) -> Result<Run, WrapperError> {
@@ -109,16 +125,11 @@ async fn run(file: &WrapperFile, mark: Option<Mark>, time: Duration) -> Result<R
         file,
         mark,
         condition: Condition::default(),
+        notes: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     })?;
     let (start, mut first_after) = (Instant::now(), None);
-    let mut run = Run {
-        elements: Vec::new(),
-        first_after: None,
-        undecodable: Vec::new(),
-        mark: None,
-        error: None,
-    };
+    let mut run = Run::default();
     let reading = async {
         loop {
             match wrapper.next().await {
@@ -143,8 +154,20 @@ async fn run(file: &WrapperFile, mark: Option<Mark>, time: Duration) -> Result<R
 
 /// Most elements and wrong lines of a run that are kept.
 const KEPT: usize = 100_000;
+/// The rule of lines.
+const FITS: &str = "each line is a message that fits";
 
 impl Run {
+    /// Whether each line was a message that fits.
+    fn fits(&self) -> (bool, String) {
+        let wrong = self.undecodable.first().map(|(reason, line)| {
+            let (count, line) = (self.undecodable.len(), String::from_utf8_lossy(line));
+            format!("{count}; the first: {reason}, in {line:.200}")
+        });
+        let is_kept = wrong.is_none();
+        (is_kept, wrong.unwrap_or_else(|| "none is wrong".to_owned()))
+    }
+
     fn add(&mut self, batch: Batch) {
         if !batch.mark.bytes().is_empty() {
             self.mark = Some(batch.mark);
@@ -162,11 +185,13 @@ impl Run {
     }
 }
 
+/// What makes an element the same as that of another run.
+fn shown((stream, element): &(String, StreamElement)) -> (&str, Option<&str>, &[Value]) {
+    (stream, element.key.as_deref(), &element.values)
+}
+
 /// Whether the second run starts after the mark of the first one: not with its first element again.
 fn continues(first: &Run, second: &Run) -> (bool, String) {
-    fn shown((stream, element): &(String, StreamElement)) -> (&str, Option<&str>, &[Value]) {
-        (stream, element.key.as_deref(), &element.values)
-    }
     if let Some(error) = &second.error {
         return (false, error.to_string());
     }
