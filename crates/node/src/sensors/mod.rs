@@ -2,6 +2,7 @@
 
 mod candidates;
 mod choices;
+mod command_view;
 mod commands;
 mod dead_letters;
 mod dropped;

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 use super::candidates::{self, sensor_entity, sensor_key};
 use super::choices;
+use super::command_view;
 use super::commands;
 use super::dead_letters;
 use super::dropped::Dropped;
@@ -101,7 +102,7 @@ pub(super) fn describe(descriptor: &Descriptor, file: &str, toml: &str) -> Senso
             .map(FieldView::of)
             .collect(),
         sources: descriptor.sources.iter().map(source).collect(),
-        commands: commands::views(descriptor),
+        commands: command_view::views(descriptor),
         wrappers: wrappers_of(descriptor),
         toml: toml.to_owned(),
         ..Sensor::default()

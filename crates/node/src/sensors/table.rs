@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::commands::CommandView;
+use super::command_view::CommandView;
 use crate::catalogue::Names;
 use crate::view::FieldView;
 
