@@ -45,6 +45,7 @@ fn open(directory: &Path, mark: Option<&str>, condition: &Condition) -> Box<dyn 
         mark,
         condition: condition.clone(),
         notes: Default::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     };
     (WRAPPER.open)(opening).unwrap()
@@ -303,6 +304,7 @@ fn exporter(script: &str) -> (tempfile::TempDir, Box<dyn Exporter>) {
     let exporter = (EXPORTER.open)(ExporterOpening {
         file: &file,
         notes: Default::default(),
+        drops: Default::default(),
     })
     .unwrap();
     (directory, exporter)
@@ -478,6 +480,7 @@ async fn the_exporter_in_c_stores_elements() {
     let mut exporter = (EXPORTER.open)(ExporterOpening {
         file: &file,
         notes: Default::default(),
+        drops: Default::default(),
     })
     .unwrap();
     assert_eq!(exporter.resume().await.unwrap(), []);

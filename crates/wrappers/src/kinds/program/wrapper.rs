@@ -184,6 +184,11 @@ impl Wrapper for ProgramWrapper {
         Box::pin(async move { self.pass(element_lines(batch), ends(batch)).await })
     }
 
+    fn repeats(&self) -> bool {
+        // The inputs of a processor are passed to it again.
+        self.has_marks || self.inputs.is_some()
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.process.is_none() {
