@@ -85,6 +85,25 @@ async fn all(wrapper: &mut dyn Wrapper) -> (Batch, WrapperError) {
 }
 
 #[tokio::test]
+async fn a_start_that_is_interrupted_goes_on() {
+    let script = r#"
+        echo start >> starts
+        read -r first
+        echo '{"element":{"celsius":1}}'
+        cat > rest
+    "#;
+    let (directory, mut wrapper) = wrapper("", script, None);
+    for _ in 0..3 {
+        // Polls the future once and drops it.
+        let _ = tokio::time::timeout(Duration::ZERO, wrapper.next()).await;
+    }
+    let batch = wrapper.next().await.unwrap();
+    assert_eq!(numbers(&batch), [1.0]);
+    let starts = std::fs::read_to_string(directory.path().join("starts")).unwrap();
+    assert_eq!(starts, "start\n");
+}
+
+#[tokio::test]
 async fn lines_become_elements_and_the_end_has_a_reason() {
     let script = r#"
         echo '{"element":{"celsius":1}}'
