@@ -94,6 +94,18 @@ export function read(url) {
   return send(url, { headers: { accept: 'application/json, text/plain;q=0.5' } });
 }
 
+/** Reads a list in as many parts as the node makes of it. */
+export async function readList(url, member) {
+  const all = [];
+  let part = await read(url);
+  all.push(...(part[member] ?? []));
+  while (part.next) {
+    part = await read(query(url, { cursor: part.next }));
+    all.push(...(part[member] ?? []));
+  }
+  return { [member]: all };
+}
+
 /** Sends a change: method, URL, and body as JSON. */
 export function change(method, url, body) {
   return send(url, {

@@ -1,13 +1,18 @@
 // The node's state, kept fresh: read when a page opens, when a notice reports a change, and slowly
 // repeated while the page is visible.
 
-import { path, read } from './api.js';
+import { path, read, readList } from './api.js';
 import * as live from './live.js';
 
 const SOURCES = {
   node: { url: path('node'), everyMs: 10_000, pick: (body) => body },
   devices: { url: path('devices'), everyMs: 4_000, pick: (body) => body.devices ?? [] },
-  streams: { url: path('streams'), everyMs: 4_000, pick: (body) => body.streams ?? [] },
+  streams: {
+    url: path('streams'),
+    read: (url) => readList(url, 'streams'),
+    everyMs: 4_000,
+    pick: (body) => body.streams,
+  },
   sensors: {
     url: path('virtual-sensors'),
     everyMs: 5_000,
@@ -56,9 +61,9 @@ export function watch(changed) {
 export async function refresh(kind) {
   if (reading[kind]) return;
   reading[kind] = true;
-  const { url, pick } = SOURCES[kind];
+  const { url, pick, read: readOne = read } = SOURCES[kind];
   try {
-    const answer = Array.isArray(url) ? Promise.all(url.map((one) => read(one))) : read(url);
+    const answer = Array.isArray(url) ? Promise.all(url.map((one) => read(one))) : readOne(url);
     model[kind] = pick(await answer);
     errors[kind] = null;
   } catch (error) {

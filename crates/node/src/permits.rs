@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use chappe_stream::lines::LINE_BYTES_MAX;
 use chappe_transport::Parsers;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::config::Config;
 
@@ -80,6 +82,18 @@ pub(crate) enum Busy {
 pub(crate) struct Permit {
     _all: OwnedSemaphorePermit,
     _held: Option<Held>,
+    // Dropped last: who waits finds the others returned.
+    _returned: Returned,
+}
+
+/// Wakes those that wait for a permit when it is dropped.
+#[derive(Debug)]
+struct Returned(Arc<Notify>);
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
 }
 
 /// The permits that accounts hold, by name.
@@ -112,6 +126,7 @@ struct Pool {
     /// The permits that every account may have, however small its share is: those of one request.
     least: usize,
     held: HeldBy,
+    returned: Arc<Notify>,
 }
 
 impl Pool {
@@ -121,6 +136,7 @@ impl Pool {
             size,
             least,
             held: HeldBy::default(),
+            returned: Arc::default(),
         }
     }
 
@@ -133,7 +149,25 @@ impl Pool {
         Ok(Permit {
             _all: all.map_err(|_| Busy::Node)?,
             _held: held,
+            _returned: Returned(self.returned.clone()),
         })
+    }
+
+    /// Waits until one permit is free.
+    async fn take_within(&self, tenant: Option<&Tenant>, time: Duration) -> Result<Permit, Busy> {
+        let end = Instant::now() + time;
+        loop {
+            // Begun before the attempt, so that no return is missed.
+            let mut returned = std::pin::pin!(self.returned.notified());
+            returned.as_mut().enable();
+            let busy = match self.take(tenant, 1) {
+                Ok(permit) => return Ok(permit),
+                Err(busy) => busy,
+            };
+            if tokio::time::timeout_at(end, returned).await.is_err() {
+                return Err(busy);
+            }
+        }
     }
 
     fn hold(&self, tenant: &Tenant, permits: usize) -> Result<Held, Busy> {
@@ -202,6 +236,19 @@ impl Permits {
         self.pool(kind).take(tenant, 1)
     }
 
+    /// The same, but waits for it for a time.
+    ///
+    /// # Errors
+    /// None was free in this time.
+    pub(crate) async fn take_within(
+        &self,
+        kind: RequestKind,
+        tenant: Option<&Tenant>,
+        time: Duration,
+    ) -> Result<Permit, Busy> {
+        self.pool(kind).take_within(tenant, time).await
+    }
+
     /// A permit to hold so many bytes of requests that write, in units of [`WRITE_UNIT_BYTES`].
     ///
     /// # Errors
@@ -256,6 +303,26 @@ mod tests {
         let pool = Pool::new(1, 1);
         drop(pool.take(Some(&tenant("ada", 1)), 1).unwrap());
         drop(pool.take(Some(&tenant("ada", 100)), 1).unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_the_permit_that_is_returned() {
+        let pool = Pool::new(1, 1);
+        let ada = tenant("ada", 100);
+        let only = pool.take(Some(&ada), 1).unwrap();
+        let refused = pool.take_within(None, Duration::from_millis(1)).await;
+        assert_eq!(refused.unwrap_err(), Busy::Node);
+        let waiting = pool.take_within(Some(&ada), Duration::from_secs(60));
+        let returning = async {
+            // The other waits by now.
+            tokio::task::yield_now().await;
+            drop(only);
+        };
+        let begun = Instant::now();
+        let (taken, ()) = tokio::join!(waiting, returning);
+        assert!(begun.elapsed() < Duration::from_secs(50));
+        drop(taken.unwrap());
+        assert_eq!(pool.all.available_permits(), 1);
     }
 
     #[test]

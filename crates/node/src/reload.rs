@@ -325,5 +325,9 @@ pub(crate) fn write(
 
 /// Removes a file.
 pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
-    fs::remove_file(path).map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+    match fs::remove_file(path) {
+        // Another request has removed it, and the directory was not read since.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|error| FileError::Io(format!("{}: {error}", path.display()))),
+    }
 }

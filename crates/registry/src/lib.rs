@@ -37,6 +37,7 @@ mod limits;
 mod log_journal;
 mod ordered;
 mod partition;
+mod pending;
 mod plan;
 mod record;
 mod registry;

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
@@ -84,7 +85,7 @@ struct Writer {
     /// The last position that memory contains.
     applied: u64,
     /// Changes with a position that are not yet in memory, in order.
-    pending: VecDeque<(u64, Record)>,
+    pending: Pending,
     /// Memory with all pending changes, as long as transactions need it.
     ahead: Option<Arc<State>>,
     /// Records in the journal since the newest snapshot started.
@@ -132,7 +133,7 @@ impl Registry {
             writer: Mutex::new(Writer {
                 assigned: start.saturating_sub(1),
                 applied: start.saturating_sub(1),
-                pending: VecDeque::new(),
+                pending: Pending::default(),
                 ahead: None,
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
@@ -588,7 +589,7 @@ impl Inner {
                 if let Some(ahead) = &mut writer.ahead {
                     record.clone().apply_to(Arc::make_mut(ahead));
                 }
-                writer.pending.push_back((writer.assigned, record));
+                writer.pending.push(writer.assigned, record);
                 Ok(Ok(Publication {
                     position: writer.assigned,
                     receipt: Some(receipt),
@@ -612,7 +613,7 @@ impl Inner {
         }
         if writer.ahead.is_none() {
             let mut state = State::clone(&self.snapshot_of_memory());
-            for (_, record) in &writer.pending {
+            for record in writer.pending.records() {
                 record.clone().apply_to(&mut state);
             }
             writer.ahead = Some(Arc::new(state));
@@ -622,10 +623,8 @@ impl Inner {
 
     /// The owner of `key` once all pending changes are applied.
     fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
-        let pending = writer.pending.iter().rev();
-        let mut effects = pending.filter_map(|(_, record)| record.effect_on(key));
-        if let Some(effect) = effects.next() {
-            return effect.map(|entity| entity.owner.clone());
+        if let Some(owner) = writer.pending.owner_of(key) {
+            return owner.map(str::to_owned);
         }
         self.snapshot_of_memory()
             .rule_of(key)
@@ -647,11 +646,11 @@ impl Inner {
     /// Applies the changes up to `position`, which the journal has acknowledged.
     fn apply_through(&self, position: u64) -> Result<(), Error> {
         let mut writer = self.writer();
-        while let Some((next, record)) = writer.pending.pop_front() {
-            if next > position || next != writer.applied + 1 {
-                writer.pending.push_front((next, record));
+        while writer.applied < position {
+            let next = writer.applied + 1;
+            let Some(record) = writer.pending.take(next) else {
                 break;
-            }
+            };
             self.apply(&mut writer, next, record);
         }
         if writer.pending.is_empty() {
@@ -682,15 +681,14 @@ impl Inner {
         }
         let applied = writer.applied;
         writer.ahead = None;
-        writer.pending.retain(|(position, _)| *position > applied);
-        let pending = writer.pending.back().map_or(0, |(position, _)| *position);
-        writer.assigned = applied.max(pending);
+        writer.pending.drop_through(applied);
+        writer.assigned = applied.max(writer.pending.last().unwrap_or(0));
         Ok(())
     }
 
     /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
-        writer.pending.retain(|(pending, _)| *pending < position);
+        writer.pending.truncate_after(position.saturating_sub(1));
         writer.ahead = None;
         writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
         if let JournalError::Failed(reason) = &error {
@@ -709,11 +707,9 @@ impl Inner {
                 return Err(Error::Stopped(reason.clone()));
             }
             let now = self.snapshot_of_memory();
-            let pending = writer.pending.iter();
-            let changing: HashSet<&str> = pending.flat_map(|(_, record)| record.keys()).collect();
-            let kept = batch.iter().filter(|(key, _)| {
-                !changing.contains(key.as_str()) && now.is_unchanged(state, key)
-            });
+            let kept = batch
+                .iter()
+                .filter(|(key, _)| !writer.pending.changes(key) && now.is_unchanged(state, key));
             let records: Vec<Vec<u8>> = kept.map(|(_, record)| record.clone()).collect();
             let count = records.len();
             if count == 0 {
@@ -726,9 +722,7 @@ impl Inner {
                         writer.assigned += 1;
                         // Memory has them already.
                         let position = writer.assigned;
-                        writer
-                            .pending
-                            .push_back((position, Record::Batch(Vec::new())));
+                        writer.pending.push(position, Record::Batch(Vec::new()));
                     }
                     let last = writer.assigned;
                     drop(writer);
@@ -747,7 +741,7 @@ impl Inner {
 
     /// Reads what another writer has appended.
     fn moved(&self, writer: &mut Writer, last: u64) -> Result<(), Error> {
-        writer.pending.retain(|(position, _)| *position <= last);
+        writer.pending.truncate_after(last);
         self.catch_up(writer)
     }
 }

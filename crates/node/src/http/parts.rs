@@ -20,6 +20,9 @@ pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
     exchange.ok_or_else(|| Problem::unavailable("the node is starting its links"))
 }
 
+/// Time to wait for the end of other requests, where a request itself mostly takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A permit for one request of a kind.
 ///
 /// # Errors
@@ -27,7 +30,26 @@ pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
 pub(super) fn permit(app: &Shared, caller: &Caller, kind: RequestKind) -> Result<Permit, Problem> {
     let tenant = app.shares.tenant(&app.accounts, caller);
     let taken = app.permits.take(kind, tenant.as_ref());
-    taken.map_err(|busy| match (busy, kind) {
+    taken.map_err(|busy| busy_problem(app, caller, kind, busy))
+}
+
+/// The same, but waits for a short while for the end of others.
+///
+/// # Errors
+/// See [`permit`].
+pub(super) async fn permit_soon(
+    app: &Shared,
+    caller: &Caller,
+    kind: RequestKind,
+) -> Result<Permit, Problem> {
+    let tenant = app.shares.tenant(&app.accounts, caller);
+    let taken = app.permits.take_within(kind, tenant.as_ref(), PATIENCE);
+    let taken = taken.await;
+    taken.map_err(|busy| busy_problem(app, caller, kind, busy))
+}
+
+fn busy_problem(app: &Shared, caller: &Caller, kind: RequestKind, busy: Busy) -> Problem {
+    match (busy, kind) {
         (Busy::Account { most }, _) => {
             let what = match kind {
                 RequestKind::Query => "queries",
@@ -51,29 +73,7 @@ pub(super) fn permit(app: &Shared, caller: &Caller, kind: RequestKind) -> Result
         (Busy::Node, RequestKind::Write) => {
             super::write::busy::busy("too many requests write; limits.writes sets the limit")
         }
-    })
-}
-
-/// The same, but waits for a short while for the end of others.
-///
-/// # Errors
-/// See [`permit`].
-pub(super) async fn permit_soon(
-    app: &Shared,
-    caller: &Caller,
-    kind: RequestKind,
-) -> Result<Permit, Problem> {
-    /// Pauses between attempts; reason: such a request mostly takes some milliseconds.
-    const PAUSE: Duration = Duration::from_millis(20);
-    const ATTEMPTS: u32 = 100;
-    let tenant = app.shares.tenant(&app.accounts, caller);
-    for _ in 0..ATTEMPTS {
-        if let Ok(permit) = app.permits.take(kind, tenant.as_ref()) {
-            return Ok(permit);
-        }
-        tokio::time::sleep(PAUSE).await;
     }
-    permit(app, caller, kind)
 }
 
 /// An account has its share.

@@ -388,15 +388,16 @@ impl Running {
                 () = timeout => {
                     self.step(vec![Input::Timeout]).await;
                 }
-                (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
-                    self.feed(stream, batch).await;
-                }
+                // Before the elements: a backlog must hold up neither the clock nor a choice.
                 _ = flush.tick() => {
                     self.flush_progress();
                     self.set_clock().await;
                     if self.fallbacks.iter().any(Option::is_some) {
                         rebinding.request();
                     }
+                }
+                (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
+                    self.feed(stream, batch).await;
                 }
             }
         }

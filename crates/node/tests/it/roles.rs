@@ -109,7 +109,7 @@ fn a_sensor_with_wrappers_needs_the_role_of_wrappers() {
             sensor("stream = \"h.load\"\nwrapper = { kind = \"system\", prefix = \"h\" }");
         let plain = sensor("stream = \"h.load\"");
         let (operator, admin) = (
-            world.add("operator", &["operate"]).await,
+            world.add("keeper", &["operate"]).await,
             world.add("admin", &["administer"]).await,
         );
         let path = "/api/v1/virtual-sensors/s";

@@ -4,8 +4,8 @@
 
 use crate::common::devices::until;
 use crate::common::linked::stored;
-use crate::common::{Operated, block, config, elements, get, send, write_sensor};
-use chappe_stream::{FieldType, StreamElement, StreamSchema, Value};
+use crate::common::{Operated, block, config, get, send, write_sensor};
+use chappe_stream::Value;
 use serde_json::json;
 
 const SENSOR: &str = r#"
@@ -32,12 +32,17 @@ name = "warm"
 type = "boolean"
 "#;
 
-fn schema() -> StreamSchema {
-    elements::schema(&[("a", FieldType::Double)])
-}
-
-fn element(second: i64, value: f64) -> StreamElement {
-    elements::element(second * 1_000_000_000, vec![Value::Double(value)])
+/// Writes a temperature of the room.
+async fn warm(operated: &Operated, value: f64) {
+    let elements = json!([{ "a": value }]).to_string();
+    let credential = format!("Bearer {}", operated.token);
+    let fields = [
+        ("Authorization", credential.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let path = "/api/v1/streams/room/elements";
+    let written = send(&operated.node, "POST", path, &fields, elements.as_bytes()).await;
+    assert_eq!(written.status, 200, "{written:?}");
 }
 
 const PATH: &str = "/api/v1/virtual-sensors/warm";
@@ -56,14 +61,14 @@ fn a_call_is_stored_and_read() {
         write_sensor(directory.path(), "warm", SENSOR);
         let operated = Operated::start(&config, None).await;
         let node = &operated.node;
-        node.store("room", &schema(), &[]).await.unwrap();
+        let room = json!({ "name": "room", "fields": [{ "name": "a", "type": "double" }] });
+        let defined = operated.change("POST", "/api/v1/streams", &room).await;
+        assert_eq!(defined.status, 201, "{defined:?}");
         let shown = until(node, PATH, |sensor| sensor["state"] == "running").await;
         assert_eq!(shown["commands"][0]["stream"], "warm.command.limit");
         assert_eq!(shown["commands"][0]["fields"][0]["type"], "double");
         assert_eq!(shown["commands"][1]["wrapper"], "boiler");
-        node.store("room", &schema(), &[element(1, 25.0)])
-            .await
-            .unwrap();
+        warm(&operated, 25.0).await;
         assert_eq!(result(&operated, 1).await, Value::Boolean(false));
 
         let call = async |command: &str, arguments: serde_json::Value| {
@@ -98,12 +103,9 @@ fn a_call_is_stored_and_read() {
         node.shutdown().await.unwrap();
 
         let operated = Operated::start(&config, Some(token)).await;
-        let node = &operated.node;
-        node.store("room", &schema(), &[element(3, 22.0)])
-            .await
-            .unwrap();
-        let warm = stored(node, "warm", |held| held.len() >= 3).await;
-        assert_eq!(warm.last().unwrap().values[0], Value::Boolean(true));
+        warm(&operated, 22.0).await;
+        let held = stored(&operated.node, "warm", |held| held.len() >= 3).await;
+        assert_eq!(held.last().unwrap().values[0], Value::Boolean(true));
         operated.node.shutdown().await.unwrap();
     });
 }

@@ -93,6 +93,7 @@ fn the_first_choice_that_delivers_is_read() {
                 );
                 break;
             }
+            // Few, because values are times too, and must not run far ahead of those of receipt.
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
         until_newest(&node, |value| value >= 20).await;

@@ -7,8 +7,8 @@ use std::io::Write as _;
 
 use crate::common::devices::until;
 use crate::common::linked::stored;
-use crate::common::{Operated, block, config, elements, get, send, write_sensor};
-use chappe_stream::{FieldType, Value};
+use crate::common::{Operated, block, config, get, send, write_sensor};
+use chappe_stream::Value;
 
 fn sensor(path: &str) -> String {
     format!(
@@ -81,7 +81,6 @@ fn a_wrapper_runs_with_its_sensor() {
         assert_eq!(get(node, WRAPPER).await.status, 200);
 
         // Without the wrapper the sensor reads the other stream, and the wrapper ends.
-        let schema = elements::schema(&[("celsius", FieldType::Double)]);
         let plain = "name = \"hall\"\n[[source]]\nalias = \"probe\"\nstream = \"spare\"\n[output]\nsql = \
                      \"select celsius + 1 as above from probe\"\n[[output.field]]\nname = \"above\"\ntype = \
                      \"double\"\n";
@@ -91,7 +90,11 @@ fn a_wrapper_runs_with_its_sensor() {
         })
         .await;
         assert_eq!(get(node, WRAPPER).await.status, 404);
-        node.store("spare", &schema, &[]).await.unwrap();
+        let spare = serde_json::json!({
+            "name": "spare", "fields": [{ "name": "celsius", "type": "double" }],
+        });
+        let defined = operated.change("POST", "/api/v1/streams", &spare).await;
+        assert_eq!(defined.status, 201, "{defined:?}");
         until(node, PATH, |sensor| sensor["state"] == "running").await;
         operated.node.shutdown().await.unwrap();
     });

@@ -125,6 +125,15 @@ pub struct TModelInfo {
     pub name: Text,
 }
 
+/// The results of a selection, each read by `item`.
+fn list<T>(graph: &Graph<'_>, selection: &Selection, item: impl FnMut(Id) -> Option<T>) -> List<T> {
+    let (found, is_truncated) = selection.run(graph);
+    List {
+        items: found.into_iter().filter_map(item).collect(),
+        is_truncated,
+    }
+}
+
 fn rows(asked: Option<usize>) -> usize {
     asked.unwrap_or(MAX_ROWS).min(MAX_ROWS)
 }
@@ -200,7 +209,6 @@ pub(crate) fn businesses(
         order: Order::of_names(qualifiers),
         max_rows: rows(ask.max_rows),
     };
-    let (found, is_truncated) = selection.run(graph);
     // With serviceSubset only services that match one of the categories are shown.
     let any = categories(BagScope::Own, Combination::Any);
     let is_subset = qualifiers.service_subset && !ask.category_bag.is_empty();
@@ -208,13 +216,9 @@ pub(crate) fn businesses(
         let mut any = any.iter();
         !is_subset || any.any(|filter| filter.accepts(graph, UddiClass::Service, service.id))
     };
-    let items = found.into_iter();
-    Ok(List {
-        items: items
-            .filter_map(|id| business_info(graph, id, shows))
-            .collect(),
-        is_truncated,
-    })
+    Ok(list(graph, &selection, |id| {
+        business_info(graph, id, shows)
+    }))
 }
 
 pub(crate) fn services(graph: &Graph<'_>, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
@@ -242,12 +246,7 @@ pub(crate) fn services(graph: &Graph<'_>, ask: &FindService) -> Result<List<Serv
         order: Order::of_names(qualifiers),
         max_rows: rows(ask.max_rows),
     };
-    let (found, is_truncated) = selection.run(graph);
-    let items = found.into_iter();
-    Ok(List {
-        items: items.filter_map(|id| service_info(graph, id)).collect(),
-        is_truncated,
-    })
+    Ok(list(graph, &selection, |id| service_info(graph, id)))
 }
 
 pub(crate) fn bindings(
@@ -268,12 +267,7 @@ pub(crate) fn bindings(
         order: Order::of_dates(qualifiers),
         max_rows: rows(ask.max_rows),
     };
-    let (found, is_truncated) = selection.run(graph);
-    let items = found.into_iter();
-    Ok(List {
-        items: items.filter_map(|id| graph.binding(id)).collect(),
-        is_truncated,
-    })
+    Ok(list(graph, &selection, |id| graph.binding(id)))
 }
 
 pub(crate) fn tmodels(graph: &Graph<'_>, ask: &FindTModel) -> Result<List<TModelInfo>, Error> {
@@ -301,15 +295,10 @@ pub(crate) fn tmodels(graph: &Graph<'_>, ask: &FindTModel) -> Result<List<TModel
         order: Order::of_names(qualifiers),
         max_rows: rows(ask.max_rows),
     };
-    let (found, is_truncated) = selection.run(graph);
-    let infos = found.into_iter().filter_map(|id| {
+    Ok(list(graph, &selection, |id| {
         Some(TModelInfo {
             tmodel_key: graph.key(id)?,
             name: names_of(graph, id, uddi::NAME).into_iter().next()?,
         })
-    });
-    Ok(List {
-        items: infos.collect(),
-        is_truncated,
-    })
+    }))
 }

@@ -144,7 +144,8 @@ mod tests {
         }
         let error = check("fixed_window", ("", "")).unwrap_err();
         assert_eq!((error.line, &*error.key), (4, "pacer"), "{error}");
-        assert!(error.to_string().contains("fixed_window:16"), "{error}");
+        let hint = error.hint.unwrap_or_default();
+        assert!(hint.contains("fixed_window:16"), "{hint}");
         let error = check("flood", ("[\"a\"]", "[\"a\", \"c\"]")).unwrap_err();
         assert_eq!((error.line, &*error.key), (2, "streams"), "{error}");
         let error = check("flood", ("\"b\"", "\"a b\"")).unwrap_err();

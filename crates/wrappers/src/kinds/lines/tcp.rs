@@ -37,6 +37,9 @@ const LOST_MAX: u64 = 64;
 const COUNT_PERIOD: Duration = Duration::from_secs(1);
 /// Commands that wait for a connection.
 const ORDERS_MAX: usize = 16;
+/// Pause after a connection that cannot be accepted; reason: while the process has no file for it, each attempt
+/// fails at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Seconds without a byte after which the kernel asks a peer whether it is there, and between two questions; reason:
@@ -330,8 +333,7 @@ async fn listen(
                         place.number
                     });
                 }
-                // Out of files, or the peer was too quick.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
         }
     }

@@ -3,8 +3,11 @@
 
 mod processor;
 
+use std::future::poll_fn;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chappe_stream::{Epoch, Position, Value};
@@ -83,6 +86,29 @@ async fn all(wrapper: &mut dyn Wrapper) -> (Batch, WrapperError) {
             Err(error) => return (all, error),
         }
     }
+}
+
+#[tokio::test]
+async fn a_start_that_is_interrupted_goes_on() {
+    let script = r#"
+        echo start >> starts
+        read -r first
+        echo '{"element":{"celsius":1}}'
+        cat > rest
+    "#;
+    let (directory, mut wrapper) = wrapper("", script, None);
+    for _ in 0..3 {
+        // Polls the future once and drops it.
+        poll_fn(|context| {
+            assert!(pin!(wrapper.next()).poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+    }
+    let batch = wrapper.next().await.unwrap();
+    assert_eq!(numbers(&batch), [1.0]);
+    let starts = std::fs::read_to_string(directory.path().join("starts")).unwrap();
+    assert_eq!(starts, "start\n");
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ pub(super) fn open_program(opening: WrapperOpening<'_>) -> Result<ProgramWrapper
     let first_line = first_line(file, &settings, opening.mark.as_ref());
     let mut wrapper = ProgramWrapper {
         process: None,
+        starting: None,
         first_line,
         inputs: settings.inputs(),
         passed: None,
@@ -111,6 +112,8 @@ pub(super) fn open_program(opening: WrapperOpening<'_>) -> Result<ProgramWrapper
 /// Runs a program.
 pub(super) struct ProgramWrapper {
     process: Option<Process>,
+    /// A start that a dropped future left: the program must not be started twice.
+    starting: Option<Step<'static, Result<Process, WrapperError>>>,
     /// What the program receives when it starts.
     first_line: Vec<u8>,
     /// The streams that a processor reads.
@@ -247,11 +250,21 @@ impl Wrapper for ProgramWrapper {
 
 impl ProgramWrapper {
     async fn start(&mut self) -> Result<(), WrapperError> {
-        let mut process = Process::start(&self.program, &self.directory, &self.name, &self.notes)?;
-        process
-            .write(&self.first_line, self.program.answer_time())
-            .await?;
-        self.process = Some(process);
+        if self.starting.is_none() {
+            let (program, directory) = (&self.program, &self.directory);
+            let mut process = Process::start(program, directory, &self.name, &self.notes)?;
+            let (first, time) = (self.first_line.clone(), program.answer_time());
+            self.starting = Some(Box::pin(async move {
+                process.write(&first, time).await?;
+                Ok(process)
+            }));
+        }
+        let Some(starting) = &mut self.starting else {
+            return Ok(());
+        };
+        let started = starting.await;
+        self.starting = None;
+        self.process = Some(started?);
         self.condition.runs();
         Ok(())
     }
