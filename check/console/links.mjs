@@ -92,8 +92,16 @@ export async function startSubscriber(chappe, folder, relay, stream) {
       'streams = ["*"]',
       '[dds]',
       'domain = 37',
-      '[[dds.publish]]',
-      `stream = "${stream}"`,
+      '',
+    ].join('\n'),
+  );
+  mkdirSync(join(folder, 'exporters'));
+  writeFileSync(
+    join(folder, 'exporters', 'first.toml'),
+    [
+      'kind = "dds"',
+      `streams = ["${stream}"]`,
+      'start = "new"',
       'topic = "plant/first"',
       'acknowledge = "received"',
       'readers = 0',

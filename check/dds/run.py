@@ -38,10 +38,13 @@ listen = "127.0.0.1:0"
 enabled = false
 [dds]
 domain = 11
-[[dds.subscribe]]
+"""
+WRAPPER = """
+kind = "dds"
 topic = "lab/in"
-stream = "lab.in"
 qos = { durability = "transient_local" }
+[[stream]]
+name = "lab.in"
 fields = [
     { name = "flag", type = "boolean" },
     { name = "count", type = "integer" },
@@ -50,8 +53,10 @@ fields = [
     { name = "raw", type = "bytes" },
     { name = "wave", type = "samples", unit = "mV" },
 ]
-[[dds.publish]]
-stream = "lab.in"
+"""
+EXPORTER = """
+kind = "dds"
+streams = ["lab.in"]
 topic = "lab/out"
 acknowledge = "received"
 qos = { durability = "transient_local" }
@@ -138,6 +143,9 @@ def node(chappe: str, work: pathlib.Path) -> None:
     directory = work / "node"
     directory.mkdir()
     (directory / "node.toml").write_text(CONFIGURATION)
+    for folder, text in [("wrappers", WRAPPER), ("exporters", EXPORTER)]:
+        (directory / folder).mkdir()
+        (directory / folder / "lab.toml").write_text(text)
     process = subprocess.Popen([chappe, "serve", str(directory / "node.toml"), "--json"],
                                stdout=subprocess.PIPE, text=True)
     try:

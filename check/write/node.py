@@ -21,10 +21,10 @@ enabled = false
 class Node:
     """A node on loopback, and requests to it with its first administrator's token."""
 
-    def __init__(self, chappe: str, folder: pathlib.Path, more: str = ""):
+    def __init__(self, chappe: str, folder: pathlib.Path, more: str = "", configuration: str = CONFIGURATION):
         self.chappe, self.folder, self.starts = chappe, folder, 0
         (folder / "sensors").mkdir(parents=True)
-        (folder / "node.toml").write_text(CONFIGURATION + more)
+        (folder / "node.toml").write_text(configuration + more)
         self.start()
         self.token = (folder / "data" / "new-token").read_text().strip()
 

@@ -1,11 +1,12 @@
 """Clients that write, under kills and attacks.
 
-    python3 check/write/run.py CHAPPE WORK [PART...]       parts: killed bodies requests functions
+    python3 check/write/run.py CHAPPE WORK [PART...]       parts: killed bodies requests functions shares
 
 1. killed:    a node that is killed while clients write stores what they send again exactly once.
 2. bodies:    bodies that grow in memory or stall; each is answered soon, at bounded cost.
 3. requests:  credentials in odd places, requests within requests, names like the node's own, the audit stream.
 4. functions: SQL functions of time compared with exact arithmetic.
+5. shares:    accounts that fill the room for definitions, the registry and the audit stream; others are served.
 
 WRITE_SEED says which random numbers. Standard library only; loopback only.
 """
@@ -24,6 +25,7 @@ import bodies  # noqa: E402
 import functions  # noqa: E402
 import killed  # noqa: E402
 import odd_requests  # noqa: E402
+import shares  # noqa: E402
 from network import run_in  # noqa: E402
 from node import Node  # noqa: E402
 
@@ -32,14 +34,16 @@ PARTS = {
     "bodies": lambda node, _: bodies.check(node),
     "requests": lambda node, _: odd_requests.check(node),
     "functions": lambda node, seed: functions.check(node, seed),
+    "shares": lambda node, _: shares.check(node),
 }
+CONFIGURATIONS = {"shares": shares.CONFIGURATION}
 
 
 def check(chappe: str, work: pathlib.Path, parts: list[str], seed: int) -> None:
     for part in parts:
         print(f"-- {part}", flush=True)
         begun = time.monotonic()
-        node = Node(chappe, work / part)
+        node = Node(chappe, work / part, CONFIGURATIONS.get(part, ""))
         try:
             PARTS[part](node, seed)
         finally:

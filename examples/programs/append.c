@@ -16,10 +16,17 @@ int main(void)
 {
     char *line = NULL;
     size_t size = 0;
-    FILE *file = fopen("elements.jsonl", "a");
+    FILE *file = fopen("elements.jsonl", "a+");
     if (file == NULL) {
         perror("elements.jsonl");
         return 1;
+    }
+    /* A kill may have left a line without its end. Its element comes again. */
+    if (fseek(file, -1, SEEK_END) == 0) {
+        int last = fgetc(file);
+        fseek(file, 0, SEEK_END);
+        if (last != '\n')
+            fputc('\n', file);
     }
     while (getline(&line, &size, stdin) > 0) {
         unsigned long long mark;

@@ -9,7 +9,7 @@
 //! positions of streams that are read from their end, or that restart after a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chappe_identity::Contact;
 use chappe_log::{Appended, Error, Level, Record, Store, Stream};
@@ -54,6 +54,8 @@ struct LetterState {
     start_positions: BTreeMap<String, (u64, Position)>,
     /// Letters dropped since the log was last trimmed.
     dropped_letters: usize,
+    /// Letters dropped for newer ones since these were opened.
+    dropped: u64,
     /// Records assigned before opening are counted up to this number.
     counted_up_to: u64,
 }
@@ -226,11 +228,18 @@ impl DeadLetters {
     /// # Errors
     /// Errors of the log.
     pub fn messages(&self, from: u64, count: usize) -> Result<Vec<(u64, Message)>, LinkError> {
-        let letters = self.lock_state().letters.clone();
-        let numbers = letters.range(from..).take(count);
+        let numbers = self.numbers(from, count).into_iter();
         // One that is not safe yet, or damaged, is not listed.
-        let message = |number: &u64| Some((*number, self.message(*number).ok()?));
+        let message = |number| Some((number, self.message(number).ok()?));
         Ok(numbers.filter_map(message).collect())
+    }
+
+    /// The numbers of the letters from a number on, at most `count`, also of those that are not safe yet or
+    /// damaged. Reads nothing.
+    #[must_use]
+    pub fn numbers(&self, from: u64, count: usize) -> Vec<u64> {
+        let state = self.lock_state();
+        state.letters.range(from..).take(count).copied().collect()
     }
 
     /// The message of this number. Reads the disk.
@@ -260,6 +269,7 @@ impl DeadLetters {
         while state.letters.len() > self.most {
             state.letters.pop_first();
             state.dropped_letters += 1;
+            state.dropped += 1;
         }
         if state.dropped_letters >= TRIM_STEP {
             state.dropped_letters = 0;
@@ -288,6 +298,19 @@ impl DeadLetters {
             trimmed.map_err(chappe_stream::StoreError::from)?;
         }
         Ok(())
+    }
+
+    /// Waits until the letters that were queued before these were opened are stored, and counts them.
+    ///
+    /// # Errors
+    /// Errors of the log.
+    pub async fn settled(self: &Arc<Self>) -> Result<(), LinkError> {
+        if let Some(stream) = self.log() {
+            stream.settled().await;
+        }
+        let letters = self.clone();
+        let counted = tokio::task::spawn_blocking(move || letters.count_stored()).await;
+        counted.unwrap_or(Ok(()))
     }
 
     /// Discards the letters of these numbers, or all.
@@ -344,6 +367,12 @@ impl DeadLetters {
         self.lock_state().letters.len() as u64
     }
 
+    /// The number of letters that were dropped for newer ones since these were opened.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.lock_state().dropped
+    }
+
     /// How far the origin of a stream was read, according to its newest letter or its start
     /// position.
     pub(crate) fn newest_origin(&self, stream: &str) -> Result<Option<Position>, LinkError> {
@@ -370,13 +399,7 @@ impl DeadLetters {
     }
 
     pub(crate) fn list(&self, from: u64, count: usize) -> Result<Vec<DeadLetter>, LinkError> {
-        let numbers: Vec<u64> = self
-            .lock_state()
-            .letters
-            .range(from..)
-            .take(count)
-            .copied()
-            .collect();
+        let numbers = self.numbers(from, count);
         let mut shown = Vec::with_capacity(numbers.len());
         for number in numbers {
             let (letter, contact) = match self.entry(number) {
@@ -569,5 +592,29 @@ mod tests {
         begun.count_stored().unwrap();
         assert_eq!(begun.newest_origin("a").unwrap(), Some(at(30)));
         assert_eq!(begun.newest_origin("b").unwrap(), Some(at(50)));
+    }
+
+    #[test]
+    fn letters_are_numbered_without_being_read() {
+        let options = Options {
+            commit: Commit::Caller,
+            ..Options::default()
+        };
+        let (store, _) = Store::open(Box::new(MemoryDisk::new()), options, 1).unwrap();
+        let letters = DeadLetters::named(&StreamStore::new(store.clone()), "far", 10).unwrap();
+        for number in 1..=3 {
+            let message = Message {
+                stream: None,
+                reason: "no".to_owned(),
+                received: Timestamp(number),
+                bytes: Vec::new(),
+            };
+            drop(letters.put_message(message).unwrap());
+        }
+        assert_eq!(letters.numbers(0, usize::MAX), [1, 2, 3]);
+        assert_eq!(letters.numbers(2, 1), [2]);
+        assert_eq!(letters.messages(0, 10).unwrap(), [], "none is safe yet");
+        store.commit().unwrap();
+        assert_eq!(letters.messages(2, 10).unwrap().len(), 2);
     }
 }

@@ -165,7 +165,7 @@ impl Writer {
     }
 
     /// Length from which on a new segment is begun.
-    fn segment_limit(&self) -> u64 {
+    pub(crate) fn segment_limit(&self) -> u64 {
         let share = match self.base > LARGE_HEAD_BYTES {
             true => LARGE_HEAD_SHARE,
             false => 2,

@@ -166,6 +166,11 @@ impl Store {
 }
 
 impl Stream {
+    /// The bytes of the newest definition, as counted in [`MAX_DEFINITIONS_BYTES`].
+    pub fn definition_bytes(&self) -> usize {
+        self.core.view().newest().counted_bytes()
+    }
+
     /// Records new metadata; returns when they are durable.
     pub fn set_metadata(&self, metadata: &[u8]) -> Result<(), Error> {
         self.change_metadata(|_| Ok::<_, Error>(metadata.to_vec()))?

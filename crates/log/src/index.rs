@@ -191,8 +191,16 @@ impl Index {
         self.next
     }
 
+    /// The bytes of the records that are kept. Of a chunk that is trimmed in part, whose frames are not known,
+    /// a part in proportion to its numbers.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        let trimmed = self.chunks.front().map_or(0, |chunk| {
+            let numbers = chunk.next.saturating_sub(chunk.first).max(1);
+            let trimmed = self.first.saturating_sub(chunk.first).min(numbers);
+            let bytes = u128::from(chunk.bytes) * u128::from(trimmed) / u128::from(numbers);
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        });
+        self.bytes.saturating_sub(trimmed)
     }
 
     /// The number from which there are `n` records that are not missing; the first if there are
@@ -780,6 +788,13 @@ mod tests {
         for before in (0..=10_001).step_by(7).chain([10_001]) {
             left.extend(index.trim_to(before));
             assert_eq!(index.first(), before.max(1));
+            // Ten bytes for each number; a frame of the tail is kept whole.
+            let exact = (10_001 - index.first()) * 10;
+            let counted = index.bytes();
+            assert!(
+                (exact..=exact + 100).contains(&counted),
+                "{before}: {counted}"
+            );
             let kept = index.segments().next().unwrap_or(11);
             assert!(index.segments().is_sorted());
             assert!(left.iter().all(|gone| *gone < kept), "{before}: {left:?}");

@@ -212,12 +212,14 @@ impl Shared {
         let is_damaged = |number: u32| {
             self.reader.is_damaged(number) || writer.damaged.iter().any(|(it, _)| *it == number)
         };
+        let limit = writer.segment_limit();
         let sparse = writer.older.iter().filter_map(|&(number, length)| {
             let kept = kept.get(&number).copied().unwrap_or_default();
-            // New segments begin with as much as this one.
-            let own = length.saturating_sub(writer.base);
+            // The records of so much as this moved into segments that begin like the one being written. A
+            // segment from before the definitions grew may be shorter than the definitions alone.
+            let own = length.saturating_mul(limit.saturating_sub(writer.base)) / limit;
             let is_sparse = kept > 0 && kept * SPARSE.1 <= own * SPARSE.0;
-            (is_sparse && !is_damaged(number)).then_some((kept * 1024 / own, number))
+            (is_sparse && !is_damaged(number)).then(|| (kept * 1024 / own, number))
         });
         sparse.min().map(|(_, number)| number)
     }

@@ -106,7 +106,7 @@ export function open(root) {
       replace(
         head,
         h('p', { class: 'lead' }, 'No topics.'),
-        h('p', { class: 'quiet' }, h('code', null, '[[dds.publish]]'), ' and ', h('code', null, '[[dds.subscribe]]'), ' in node.toml define topics.'),
+        h('p', { class: 'quiet' }, 'Wrappers and exporters of kind ', h('code', null, 'dds'), ' define topics.'),
       );
       replace(body);
       return;

@@ -1,60 +1,48 @@
-//! Connects DDS topics to the node: opens their streams and reports their state.
+//! The DDS topics of the node: where they report, and their state. Wrappers and exporters of kind `dds` run them.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use chappe_dds::topics::{Topics, TopicsHost};
-use chappe_log::Level;
-use chappe_stream::{StreamLog, StreamSchema, Timestamp};
+use chappe_dds::topics::{Reports, Topics};
 use chappe_transport::{FragmentMemory, Hop};
-use tokio::runtime::Handle;
 
-use crate::clock;
+use crate::config::Config;
 use crate::error::StartError;
 use crate::notices::NoticeKind;
-use crate::shared::{App, Shared};
-use crate::streams::StreamSpec;
+use crate::observability::Observability;
+use crate::shared::App;
 
-/// The source, in the registry, of all streams read from topics.
-const SOURCE: &str = "urn:chappe:dds";
-
-/// The node, as its topics see it; it may be dropped before they are.
-struct Host {
-    node: Weak<Shared>,
-    key: String,
-}
-
-/// Starts the configured topics, if any.
+/// The topics of the node with this key. They join their domain with the first wrapper or exporter.
 ///
 /// # Errors
 /// An invalid configuration.
-pub(crate) fn start(app: &App) -> Result<(), StartError> {
-    let config = &app.config.dds;
-    if !config.is_used() {
-        return Ok(());
-    }
-    let host = Arc::new(Host {
-        node: Arc::downgrade(app),
-        key: app.identity.public_key.clone(),
-    });
-    let topics = Topics::start(config, host, app.catalogue.store());
+pub(crate) fn topics(
+    config: &Config,
+    key: &str,
+    observability: &Arc<Observability>,
+) -> Result<Arc<Topics>, StartError> {
+    let (notices, drops) = (observability.clone(), observability.clone());
+    let reports = Reports {
+        notice: Box::new(move |text| notices.notices.notify(NoticeKind::Link, "dds", text)),
+        dropped: Box::new(move |reason, topic, detail| {
+            let drops = &drops.drops;
+            drops.record(Hop::Exchange, reason, topic, detail, None);
+        }),
+    };
+    let topics = Topics::new(config.dds.clone(), key.to_owned(), reports);
     let topics = topics.map_err(|error| StartError::Dds {
         hint: error.hint().map(str::to_owned),
         reason: error.to_string(),
     })?;
-    app.topics.get_or_init(|| topics);
-    if config
-        .interfaces
-        .iter()
-        .any(|address| !address.is_loopback())
-    {
-        notify_fragment_memory(app);
-    }
-    Ok(())
+    Ok(Arc::new(topics))
 }
 
 /// Warns if the operating system has too little memory to reassemble large datagrams on a lossy network.
 /// Cyclone DDS, and writers of other vendors, send such datagrams.
-fn notify_fragment_memory(app: &App) {
+pub(crate) fn notify_fragment_memory(app: &App) {
+    let mut interfaces = app.config.dds.interfaces.iter();
+    if interfaces.all(|address| address.is_loopback()) {
+        return;
+    }
     let memory = FragmentMemory::read();
     if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
         let text = format!("{text}; remedy: {}", memory.remedy());
@@ -67,68 +55,5 @@ fn notify_fragment_memory(app: &App) {
 
 /// The state of the topics.
 pub(crate) fn status(app: &App) -> serde_json::Value {
-    match app.topics.get() {
-        Some(topics) => serde_json::to_value(topics.status()).unwrap_or_default(),
-        None => serde_json::json!({
-            "participant": null, "publications": [], "subscriptions": []
-        }),
-    }
-}
-
-impl TopicsHost for Host {
-    fn open(
-        &self,
-        name: &str,
-        schema: &StreamSchema,
-        level: Option<Level>,
-    ) -> Result<StreamLog, String> {
-        let app = self.node.upgrade().ok_or("the node is shutting down")?;
-        let stream = StreamSpec {
-            name: name.to_owned(),
-            schema: schema.clone(),
-            source: SOURCE.to_owned(),
-            level,
-        };
-        let stream = stream.of_renamed(&app);
-        // Topics open their streams on threads that may block.
-        let opened = Handle::current().block_on(stream.open(&app, |_| false));
-        let entry = opened.map_err(|error| error.to_string())?;
-        Ok(entry.log.clone())
-    }
-
-    fn stream(&self, name: &str) -> Option<StreamLog> {
-        let app = self.node.upgrade()?;
-        app.catalogue.get(name).map(|entry| entry.log.clone())
-    }
-
-    fn received(&self, stream: &str, elements: u64, newest: Timestamp) {
-        let app = self.node.upgrade();
-        if let Some(entry) = app.and_then(|app| app.catalogue.get(stream)) {
-            entry.record_arrivals(elements, newest);
-        }
-    }
-
-    fn notice(&self, text: String) {
-        if let Some(app) = self.node.upgrade() {
-            app.observability
-                .notices
-                .notify(NoticeKind::Link, "dds", text);
-        }
-    }
-
-    fn dropped(&self, reason: &'static str, topic: &str, detail: String) {
-        if let Some(app) = self.node.upgrade() {
-            app.observability
-                .drops
-                .record(Hop::Exchange, reason, topic, detail, None);
-        }
-    }
-
-    fn now(&self) -> Timestamp {
-        clock::now()
-    }
-
-    fn key(&self) -> String {
-        self.key.clone()
-    }
+    serde_json::to_value(app.topics.status()).unwrap_or_default()
 }

@@ -89,8 +89,8 @@ pub enum StartError {
         /// How to repair it.
         hint: Option<String>,
     },
-    /// The DDS topics of the configuration are invalid.
-    #[error("cannot start the DDS topics: {reason}")]
+    /// The DDS participant of the configuration is invalid.
+    #[error("cannot use DDS: {reason}")]
     Dds {
         /// The cause.
         reason: String,

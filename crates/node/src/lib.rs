@@ -36,6 +36,7 @@ mod node;
 mod notices;
 mod observability;
 mod permits;
+mod producer;
 mod registrar;
 mod reload;
 mod scrub;

@@ -64,9 +64,7 @@ pub(crate) fn measure(app: &Shared) {
         metrics.kad.measure(&node.report().borrow());
     }
     #[cfg(feature = "dds")]
-    if let Some(topics) = app.topics.get() {
-        crate::metrics::measure_topics(topics, &metrics.topics);
-    }
+    crate::metrics::measure_topics(&app.topics, &metrics.topics);
 }
 
 fn measure_streams(app: &Shared) {

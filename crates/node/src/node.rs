@@ -89,6 +89,7 @@ impl Node {
         let observability = Arc::new(observability);
         let registrar = Registrar::new(
             registry.clone(),
+            config.registry.max_bytes as usize,
             owners.clone(),
             catalogue.names().clone(),
             observability.clone(),
@@ -97,6 +98,8 @@ impl Node {
         let shares = data::shares(&config, size_limit.bytes, &storage.log)?;
         shares.start(&accounts, &catalogue);
         let identity = Identity::new(&config, key, address, tls);
+        #[cfg(feature = "dds")]
+        let topics = crate::dds::topics(&config, &identity.public_key, &observability)?;
         let app = Arc::new(Shared {
             identity,
             trusted_proxies: config.http.proxies().collect(),
@@ -115,7 +118,7 @@ impl Node {
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
             #[cfg(feature = "dds")]
-            topics: OnceLock::new(),
+            topics,
             drain: draining.clone(),
             storage,
             registry,
@@ -144,7 +147,7 @@ impl Node {
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
         #[cfg(feature = "dds")]
-        crate::dds::start(&app)?;
+        crate::dds::notify_fragment_memory(&app);
         let mut tasks = JoinSet::new();
         let serving = http::Serving {
             router: http::router(app.clone()),
@@ -335,10 +338,6 @@ impl Node {
         self.drain.send_replace(true);
         if let Some(exchange) = self.app.exchange.get() {
             exchange.close();
-        }
-        #[cfg(feature = "dds")]
-        if let Some(topics) = self.app.topics.get() {
-            topics.close();
         }
         while self.tasks.join_next().await.is_some() {}
         let ledger = self.app.observability.ledger.clone();

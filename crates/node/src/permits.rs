@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use chappe_stream::lines::LINE_BYTES_MAX;
 use chappe_transport::Parsers;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -12,6 +13,8 @@ use crate::config::Config;
 const WRITE_UNITS: usize = (64 << 20) / WRITE_UNIT_BYTES;
 /// A unit of this memory.
 pub(crate) const WRITE_UNIT_BYTES: usize = 64 << 10;
+/// Memory that one atomic request takes, the most of all requests.
+pub(crate) const WRITE_REQUEST_BYTES_MAX: usize = 4 << 20;
 
 /// A kind of expensive requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,14 +109,17 @@ impl Drop for Held {
 struct Pool {
     all: Arc<Semaphore>,
     size: usize,
+    /// The permits that every account may have, however small its share is: those of one request.
+    least: usize,
     held: HeldBy,
 }
 
 impl Pool {
-    fn new(size: usize) -> Self {
+    fn new(size: usize, least: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(size)),
             size,
+            least,
             held: HeldBy::default(),
         }
     }
@@ -131,7 +137,8 @@ impl Pool {
     }
 
     fn hold(&self, tenant: &Tenant, permits: usize) -> Result<Held, Busy> {
-        let most = (self.size * usize::from(tenant.percent)).div_ceil(100);
+        let share = (self.size * usize::from(tenant.percent)).div_ceil(100);
+        let most = share.max(self.least);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.get(&tenant.name).copied().unwrap_or_default();
         if own + permits > most {
@@ -164,14 +171,16 @@ pub(crate) struct Permits {
 
 impl Permits {
     pub(crate) fn new(config: &Config) -> Self {
-        let pool = |permits: u32| Pool::new(permits as usize);
+        let pool = |permits: u32| Pool::new(permits as usize, 1);
+        // A request that writes one long line takes its memory beside that of the request.
+        let least = (WRITE_REQUEST_BYTES_MAX + LINE_BYTES_MAX).div_ceil(WRITE_UNIT_BYTES);
         Self {
             queries: pool(config.limits.queries),
             live_clients: pool(config.http.max_live_clients),
             // The other half of the connections is reserved for short requests.
             pulls: pool(config.http.max_connections.div_ceil(2)),
             writes: pool(config.limits.writes),
-            write_memory: Pool::new(WRITE_UNITS),
+            write_memory: Pool::new(WRITE_UNITS, least),
             live_readers: Parsers::default(),
         }
     }
@@ -223,7 +232,7 @@ mod tests {
 
     #[test]
     fn one_account_leaves_the_others_their_part_and_gets_back_what_it_returns() {
-        let pool = Pool::new(5);
+        let pool = Pool::new(5, 1);
         let (ada, bob) = (tenant("ada", 50), tenant("bob", 50));
         let mut held: Vec<Permit> = (0..3).map(|_| pool.take(Some(&ada), 1).unwrap()).collect();
         let refused = pool.take(Some(&ada), 1).unwrap_err();
@@ -244,8 +253,20 @@ mod tests {
 
     #[test]
     fn every_account_has_one_permit_however_small_its_share_is() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, 1);
         drop(pool.take(Some(&tenant("ada", 1)), 1).unwrap());
         drop(pool.take(Some(&tenant("ada", 100)), 1).unwrap());
+    }
+
+    #[test]
+    fn every_account_has_the_memory_of_one_request_that_writes() {
+        let permits = Permits::new(&Config::default());
+        let ada = tenant("ada", 1);
+        let request = permits.write_memory(WRITE_REQUEST_BYTES_MAX, Some(&ada));
+        let request = request.unwrap();
+        let line = permits.write_memory(LINE_BYTES_MAX, Some(&ada)).unwrap();
+        let second = permits.write_memory(WRITE_REQUEST_BYTES_MAX, Some(&ada));
+        assert!(matches!(second, Err(Busy::Account { .. })));
+        drop((request, line));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_registry::{Entity, EntityKind, Error, Principal, Publication, Registry, Search};
+use chappe_registry::{Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search};
 use chappe_transport::Hop;
 use tokio::sync::watch;
 
@@ -39,6 +39,8 @@ type Submission = Result<Option<Publication>, Error>;
 /// Writes to the registry on behalf of the parts of the node.
 pub(crate) struct Registrar {
     registry: Registry,
+    /// Bytes of all entities, at most.
+    bytes_max: usize,
     owners: Arc<Owners>,
     /// The names of renamed streams.
     names: Arc<Names>,
@@ -54,6 +56,7 @@ pub(crate) struct Registrar {
 impl Registrar {
     pub(crate) fn new(
         registry: Registry,
+        bytes_max: usize,
         owners: Arc<Owners>,
         names: Arc<Names>,
         observability: Arc<Observability>,
@@ -61,6 +64,7 @@ impl Registrar {
     ) -> Self {
         Self {
             registry,
+            bytes_max,
             owners,
             names,
             changing: tokio::sync::RwLock::default(),
@@ -174,7 +178,11 @@ impl Registrar {
                 if known.as_ref() == Some(&entity) {
                     return Ok(None);
                 }
-                self.registry.publish(entity).map(Some)
+                let room = Room {
+                    total_bytes: self.bytes_max,
+                    ..Room::default()
+                };
+                self.registry.publish_within(entity, &room).map(Some)
             }
             Change::Remove(key) => match self.registry.remove(key) {
                 Err(Error::Unknown(_)) => Ok(None),

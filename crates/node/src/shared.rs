@@ -45,9 +45,9 @@ pub(crate) struct Shared {
     pub(crate) exchange: OnceLock<Exchange>,
     /// The node in the distributed hash table, if configured.
     pub(crate) kad: OnceLock<chappe_transport::kad::KadNode>,
-    /// The DDS topics, once they are started, if configured.
+    /// The DDS topics.
     #[cfg(feature = "dds")]
-    pub(crate) topics: OnceLock<chappe_dds::topics::Topics>,
+    pub(crate) topics: Arc<chappe_dds::topics::Topics>,
     pub(crate) observability: Arc<Observability>,
     pub(crate) permits: Permits,
     /// The producers of streams that clients write.

@@ -6,7 +6,7 @@ use chappe_log::Level;
 use chappe_stream::StreamSchema;
 
 use crate::catalogue::{CatalogueError, Entry};
-use crate::devices::stream_entity;
+use crate::producer::Producer;
 use crate::shared::Shared;
 
 /// The specification of a stream to open.
@@ -84,7 +84,7 @@ impl StreamSpec {
 
     /// Registers the stream, unless it is unchanged in the registry.
     pub(crate) async fn register(&self, app: &Shared) {
-        let entity = stream_entity(&self.name, &self.schema, &self.source, None);
+        let entity = Producer::new(&self.source).stream(&self.name, &self.schema, None);
         app.registrar.publish(vec![entity]).await;
     }
 }

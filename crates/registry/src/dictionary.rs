@@ -266,6 +266,23 @@ impl Dictionary {
         std::str::from_utf8(rest.get(skip..).unwrap_or_default()).unwrap_or_default()
     }
 
+    /// The language of a literal.
+    pub(crate) fn language(&self, id: Id) -> Option<&str> {
+        if id >= INTEGER {
+            return None;
+        }
+        let tagged = self.bytes_of(id).strip_prefix(&[TAGGED])?;
+        std::str::from_utf8(split_sized(tagged).0).ok()
+    }
+
+    /// The integer that is its own number, or is written as one.
+    pub(crate) fn integer(&self, id: Id) -> Option<u32> {
+        if (INTEGER..LOCAL).contains(&id) {
+            return Some(id - INTEGER);
+        }
+        self.value(id).parse().ok()
+    }
+
     /// The entity that a blank node belongs to.
     pub(crate) fn blank_scope(&self, id: Id) -> Option<Id> {
         if id >= INTEGER {

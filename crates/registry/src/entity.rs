@@ -111,6 +111,39 @@ impl Entity {
         }
     }
 
+    /// The bytes that the entity counts for in a [`crate::Room`]: its texts, and for itself and each of its
+    /// triples what the indexes take besides.
+    #[must_use]
+    pub fn counted_bytes(&self) -> usize {
+        /// Of an entity without triples.
+        const ENTITY_BYTES: usize = 512;
+        /// Of a triple with two terms of its own, in three indexes.
+        const TRIPLE_BYTES: usize = 128;
+        let readers = match &self.access {
+            Access::Readers(readers) => readers.as_slice(),
+            Access::Public | Access::Owner => &[],
+        };
+        let lists = [self.types.as_slice(), &self.scopes, readers];
+        let lists = lists
+            .into_iter()
+            .flatten()
+            .map(|text| text.len() + TRIPLE_BYTES);
+        let triples = self.triples.iter().map(|triple| {
+            let subject = match &triple.subject {
+                NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
+                NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
+            };
+            let object = match &triple.object {
+                Term::NamedNode(node) => node.as_str().len(),
+                Term::BlankNode(node) => node.as_str().len(),
+                Term::Literal(literal) => literal.value().len() + literal.datatype().as_str().len(),
+            };
+            subject + triple.predicate.as_str().len() + object + TRIPLE_BYTES
+        });
+        let own = self.key.len() + self.name.len() + self.owner.len();
+        ENTITY_BYTES + own + lists.sum::<usize>() + triples.sum::<usize>()
+    }
+
     /// Checks form and sizes.
     ///
     /// # Errors

@@ -33,11 +33,31 @@ pub enum Error {
         /// Its value.
         value: usize,
     },
+    /// The entity does not fit into the room for all entities, or for those of its owner.
+    #[error("{whose} have {bytes} bytes in the registry; the limit is {limit}")]
+    NoRoom {
+        /// Whose entities reach the limit.
+        whose: String,
+        /// What they would have.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+        /// Whether the limit is that of the owner.
+        is_owners: bool,
+    },
     /// Too many changes are in flight; the same change may be made once they are durable.
     #[error("{value} changes are in flight to the journal, as many as allowed")]
     Busy {
         /// The limit.
         value: usize,
+    },
+    /// A batch is larger than its limit.
+    #[error("the batch has {bytes} bytes, the limit is {limit}")]
+    TooLarge {
+        /// Its size as a record of the journal.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
     },
     /// The journal refused, failed, or holds a record that cannot be read.
     #[error(transparent)]

@@ -42,7 +42,9 @@ pub enum Change {
 pub enum FeedItem {
     /// A change with its revision.
     Change {
-        /// Position of the change; subscribe from this plus one to continue after it.
+        /// Position up to which the subscriber has read; subscribe from this plus one to continue
+        /// after it. The changes of one batch have one position: before the last of them this is
+        /// the position before, so a subscriber that continues there reads the batch again.
         revision: u64,
         /// The change.
         change: Change,
@@ -114,17 +116,23 @@ impl Feed {
         state.complete_from = state.last + 1;
     }
 
-    pub(crate) fn push(&self, revision: u64, entry: Entry) {
+    /// Adds the changes of `revision`; none if it changed nothing visible to any subscriber.
+    pub(crate) fn push(&self, revision: u64, entries: Vec<Entry>) {
         let wakers = {
             let mut state = self.lock();
             state.last = state.last.max(revision);
-            if state.entries.len() >= FEED_CAPACITY
-                && let Some((oldest, _)) = state.entries.pop_front()
-            {
-                state.complete_from = oldest + 1;
-                state.forgotten += 1;
+            if entries.is_empty() {
+                return;
             }
-            state.entries.push_back((revision, entry));
+            for entry in entries {
+                if state.entries.len() >= FEED_CAPACITY
+                    && let Some((oldest, _)) = state.entries.pop_front()
+                {
+                    state.complete_from = oldest + 1;
+                    state.forgotten += 1;
+                }
+                state.entries.push_back((revision, entry));
+            }
             std::mem::take(&mut state.wakers)
         };
         for waker in wakers.into_values() {
@@ -153,6 +161,7 @@ impl Feed {
             feed: self.clone(),
             id: state.subscriptions,
             next: from,
+            delivered: 0,
             principal,
         }
     }
@@ -164,6 +173,8 @@ pub struct Subscription {
     feed: Feed,
     id: u64,
     next: u64,
+    /// How many changes of revision `next` were read already.
+    delivered: usize,
     principal: Principal,
 }
 
@@ -178,6 +189,7 @@ impl Subscription {
     fn next_item(&mut self, state: &State) -> Option<FeedItem> {
         if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
             self.next = state.last + 1;
+            self.delivered = 0;
             return Some(FeedItem::Resync {
                 revision: self.next,
             });
@@ -185,16 +197,25 @@ impl Subscription {
         let start = state
             .entries
             .partition_point(|(revision, _)| *revision < self.next);
-        for (revision, entry) in state.entries.range(start..) {
-            self.next = revision + 1;
+        let start = (start + self.delivered).min(state.entries.len());
+        let mut entries = state.entries.range(start..).peekable();
+        while let Some((revision, entry)) = entries.next() {
+            let revision = *revision;
+            let is_last = entries.peek().is_none_or(|(next, _)| *next != revision);
+            if is_last {
+                (self.next, self.delivered) = (revision + 1, 0);
+            } else if self.next == revision {
+                self.delivered += 1;
+            } else {
+                (self.next, self.delivered) = (revision, 1);
+            }
             if let Some(change) = entry.seen_by(&self.principal) {
-                return Some(FeedItem::Change {
-                    revision: *revision,
-                    change,
-                });
+                let revision = if is_last { revision } else { revision - 1 };
+                return Some(FeedItem::Change { revision, change });
             }
         }
         self.next = self.next.max(state.last + 1);
+        self.delivered = 0;
         None
     }
 

@@ -5,6 +5,9 @@
 //! name, type, scope or meaning, [`Registry::sparql`] answers queries, and [`Registry::subscribe`]
 //! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
+//! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
+//! requests that are one batch each, and its inquiries.
+//!
 //! Everything is in memory and recorded in a [`Journal`]; with [`LogJournal`] it survives power loss.
 //!
 //! ```
@@ -18,7 +21,7 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! This crate has no leases, no inference, no UDDI interface and no signatures.
+//! This crate has no leases, no inference, no UDDI messages and no signatures.
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +45,8 @@ mod search;
 mod sparql;
 mod state;
 mod turtle;
+pub mod uddi;
+mod uddi_keys;
 mod view;
 pub mod vocabulary;
 
@@ -53,10 +58,10 @@ pub use entity::{
 pub use error::Error;
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
 pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
-pub use limits::{Interrupt, SparqlError, SparqlLimits};
+pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
-pub use registry::{Publication, Registry, Statistics};
+pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
 pub use scope::is_in_scope;
 pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlAnswer};

@@ -33,6 +33,25 @@ impl Default for SparqlLimits {
     }
 }
 
+/// The room for entities, in bytes as [`crate::Entity::counted_bytes`] counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of all entities.
+    pub total_bytes: usize,
+    /// Of those of the entity's owner.
+    pub owner_bytes: usize,
+}
+
+impl Default for Room {
+    /// No limit.
+    fn default() -> Self {
+        Self {
+            total_bytes: usize::MAX,
+            owner_bytes: usize::MAX,
+        }
+    }
+}
+
 /// Decides when a query must end: at a deadline, when its client disconnects, at shutdown.
 /// Evaluated every few hundred steps.
 #[derive(Clone)]

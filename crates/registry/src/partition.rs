@@ -67,6 +67,11 @@ impl Range {
     }
 }
 
+/// Text in the form in which names are compared: Unicode lower case.
+pub(crate) fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
 /// A text with its entity, ordered by text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text {
@@ -96,6 +101,14 @@ pub(crate) struct Partition {
     pub(crate) about: OrderedSet<[Id; 2]>,
     /// (owner, entity).
     pub(crate) owners: OrderedSet<[Id; 2]>,
+    /// All names of UDDI data by class, case-folded.
+    pub(crate) uddi_names: OrderedSet<Text>,
+    /// (tModel, value, entity) of category bags.
+    pub(crate) categories: OrderedSet<[Id; 3]>,
+    /// (tModel, value, entity) of identifier bags.
+    pub(crate) identifiers: OrderedSet<[Id; 3]>,
+    /// (class and day, time of the day, entity) of the last save of UDDI data.
+    pub(crate) saved: OrderedSet<[u32; 3]>,
 }
 
 impl Partition {
@@ -110,14 +123,20 @@ impl Partition {
             &self.about,
             &self.owners,
         ];
-        [&self.spo, &self.pos, &self.osp]
-            .map(OrderedSet::memory_bytes)
-            .iter()
-            .sum::<usize>()
+        let triples = [
+            &self.spo,
+            &self.pos,
+            &self.osp,
+            &self.categories,
+            &self.identifiers,
+            &self.saved,
+        ];
+        triples.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + pairs.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + self.repeated.memory_bytes()
             + texts(&self.names)
             + texts(&self.scopes)
+            + texts(&self.uddi_names)
     }
 
     pub(crate) fn insert(&mut self, triple: [Id; 3]) {

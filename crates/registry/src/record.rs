@@ -1,5 +1,8 @@
 //! The journal's records: a version byte followed by a postcard body.
 //!
+//! Version 1 has single changes; version 2 adds batches. A record carries the lowest version that
+//! describes it, so a journal without batches can be read by older programs.
+//!
 //! An entity's terms are written once each, and its triples as indexes into that table.
 
 use std::collections::HashMap;
@@ -10,8 +13,19 @@ use serde::{Deserialize, Serialize};
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
 
-/// First byte of every record.
-const VERSION: u8 = 1;
+/// First byte of a record with one change.
+const SINGLE: u8 = 1;
+/// First byte of a record with a batch.
+const BATCH: u8 = 2;
+
+/// A step of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Publish this entity.
+    Publish(Entity),
+    /// Remove the entity with this key.
+    Remove(String),
+}
 
 /// One change in the registry's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +36,8 @@ pub(crate) enum Record {
     Remove(String),
     /// Part of a snapshot: the entity exists and has not changed.
     Keep(Entity),
+    /// Several changes at once, none visible without the others.
+    Batch(Vec<Step>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -29,6 +45,13 @@ enum Body {
     Publish(Stored),
     Remove(String),
     Keep(Stored),
+    Batch(Vec<StoredStep>),
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredStep {
+    Publish(Stored),
+    Remove(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,19 +82,24 @@ impl Record {
             Self::Publish(entity) => Body::Publish(store(entity)),
             Self::Remove(key) => Body::Remove(key.clone()),
             Self::Keep(entity) => Body::Keep(store(entity)),
+            Self::Batch(steps) => Body::Batch(steps.iter().map(store_step).collect()),
+        };
+        let version = match &body {
+            Body::Batch(_) => BATCH,
+            _ => SINGLE,
         };
         let body = postcard::to_allocvec(&body).map_err(|error| error.to_string())?;
         let mut bytes = Vec::with_capacity(body.len() + 1);
-        bytes.push(VERSION);
+        bytes.push(version);
         bytes.extend_from_slice(&body);
         Ok(bytes)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let (version, body) = bytes.split_first().ok_or("the record is empty")?;
-        if *version != VERSION {
+        if ![SINGLE, BATCH].contains(version) {
             return Err(format!(
-                "unsupported version {version}; this program reads version {VERSION}"
+                "unsupported version {version}; this program reads versions {SINGLE} and {BATCH}"
             ));
         }
         let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
@@ -79,12 +107,61 @@ impl Record {
             Body::Publish(stored) => Self::Publish(restore(stored)?),
             Body::Remove(key) => Self::Remove(key),
             Body::Keep(stored) => Self::Keep(restore(stored)?),
+            Body::Batch(_) if *version == SINGLE => {
+                return Err(format!("a batch in a record of version {SINGLE}"));
+            }
+            Body::Batch(steps) => {
+                let steps = steps.into_iter().map(restore_step);
+                Self::Batch(steps.collect::<Result<_, _>>()?)
+            }
         };
-        if let Self::Publish(entity) | Self::Keep(entity) = &record {
+        for entity in record.published() {
             entity.validate().map_err(|error| error.to_string())?;
         }
         Ok(record)
     }
+
+    /// The entities that exist after it.
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Entity> {
+        let (one, steps) = match self {
+            Self::Publish(entity) | Self::Keep(entity) => (Some(entity), &[][..]),
+            Self::Remove(_) => (None, &[][..]),
+            Self::Batch(steps) => (None, steps.as_slice()),
+        };
+        let batch = steps.iter().filter_map(|step| match step {
+            Step::Publish(entity) => Some(entity),
+            Step::Remove(_) => None,
+        });
+        one.into_iter().chain(batch)
+    }
+
+    /// What it does to the entity `key`: `None` if nothing, `Some(None)` if it removes it.
+    pub(crate) fn effect_on(&self, key: &str) -> Option<Option<&Entity>> {
+        match self {
+            Self::Publish(entity) | Self::Keep(entity) => {
+                (entity.key == key).then_some(Some(entity))
+            }
+            Self::Remove(removed) => (removed == key).then_some(None),
+            Self::Batch(steps) => steps.iter().rev().find_map(|step| match step {
+                Step::Publish(entity) => (entity.key == key).then_some(Some(entity)),
+                Step::Remove(removed) => (removed == key).then_some(None),
+            }),
+        }
+    }
+}
+
+fn store_step(step: &Step) -> StoredStep {
+    match step {
+        Step::Publish(entity) => StoredStep::Publish(store(entity)),
+        Step::Remove(key) => StoredStep::Remove(key.clone()),
+    }
+}
+
+fn restore_step(step: StoredStep) -> Result<Step, String> {
+    Ok(match step {
+        StoredStep::Publish(stored) => Step::Publish(restore(stored)?),
+        StoredStep::Remove(key) => Step::Remove(key),
+    })
 }
 
 fn store(entity: &Entity) -> Stored {

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,8 +16,8 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
-use crate::limits::{Interrupt, SparqlError, SparqlLimits};
-use crate::record::Record;
+use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::record::{Record, Step};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
@@ -33,6 +33,10 @@ const COMPACT_FACTOR: u64 = 4;
 /// ... and at least this many records since the last snapshot: a small registry may keep its
 /// history.
 const COMPACT_FLOOR: u64 = 4_096;
+/// ... or when so many times their bytes were appended to it, and at least this many.
+const COMPACT_FLOOR_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum size of a batch of changes as a record; reason: it is held in memory several times.
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Size of one batch of a snapshot in bytes.
 const SNAPSHOT_BATCH_BYTES: usize = 1024 * 1024;
 
@@ -47,6 +51,8 @@ struct Inner {
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
     feed: Feed,
+    /// Bytes of the entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, usize>>,
 }
 
 struct Writer {
@@ -56,8 +62,12 @@ struct Writer {
     applied: u64,
     /// Changes with a position that are not yet in memory, in order.
     pending: VecDeque<(u64, Record)>,
+    /// Memory with all pending changes, as long as transactions need it.
+    ahead: Option<Arc<State>>,
     /// Records in the journal since the newest snapshot started.
     since_snapshot: u64,
+    /// Bytes appended to it since then by this registry.
+    bytes_since_snapshot: usize,
     stopped: Option<String>,
 }
 
@@ -70,6 +80,8 @@ pub struct Statistics {
     pub triples: usize,
     /// Distinct terms.
     pub terms: usize,
+    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
+    pub bytes: usize,
     /// Distinct access rules.
     pub access_groups: usize,
     /// Bytes of the indexes and the dictionary, computed from their capacities.
@@ -97,10 +109,13 @@ impl Registry {
                 assigned: start.saturating_sub(1),
                 applied: start.saturating_sub(1),
                 pending: VecDeque::new(),
+                ahead: None,
                 since_snapshot: 0,
+                bytes_since_snapshot: 0,
                 stopped: None,
             }),
             feed: Feed::default(),
+            in_flight: Mutex::default(),
         };
         inner.feed.start_after(start.saturating_sub(1));
         let registry = Self {
@@ -120,6 +135,15 @@ impl Registry {
     /// [`Error::Full`] at a limit, [`Error::Busy`] while too many changes are in flight, or the
     /// journal's error.
     pub fn publish(&self, entity: Entity) -> Result<Publication, Error> {
+        self.publish_within(entity, &Room::default())
+    }
+
+    /// Publishes `entity` as [`Registry::publish`] does, if there is room for it.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if the entities would have more bytes than `room` allows; those of
+    /// [`Registry::publish`].
+    pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
         let mut writer = self.inner.writer();
         if let Some(owner) = self.inner.owner_of(&writer, &entity.key)
@@ -131,7 +155,12 @@ impl Registry {
             });
         }
         self.inner.snapshot_of_memory().admits(&entity)?;
-        self.append(&mut writer, Record::Publish(entity))
+        let taken = self.inner.take_room(&entity, room)?;
+        let publication = self.append(&mut writer, Record::Publish(entity))?;
+        Ok(Publication {
+            _taken: Some(taken),
+            ..publication
+        })
     }
 
     /// Removes the entity `key` with all its triples.
@@ -147,34 +176,59 @@ impl Registry {
         self.append(&mut writer, Record::Remove(key.to_owned()))
     }
 
-    fn append(&self, writer: &mut Writer, record: Record) -> Result<Publication, Error> {
-        if let Some(reason) = &writer.stopped {
-            return Err(Error::Stopped(reason.clone()));
+    /// Applies several changes at once: all of them become visible and durable, or none.
+    ///
+    /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
+    /// and a value. It is called again when another writer of the journal was faster. Without
+    /// changes there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
+    /// [`Registry::publish`].
+    pub(crate) fn transact<T, E: From<Error>>(
+        &self,
+        mut plan: impl FnMut(&State) -> Result<(Vec<Step>, T), E>,
+    ) -> Result<(Option<Publication>, T), E> {
+        let mut writer = self.inner.writer();
+        for _ in 0..MAX_ATTEMPTS {
+            self.inner.check_room(&writer)?;
+            if self.inner.journal.last() > writer.assigned {
+                self.inner.catch_up(&mut writer)?;
+            }
+            let ahead = self.inner.ahead(&mut writer);
+            let (steps, value) = plan(&ahead)?;
+            if steps.is_empty() {
+                return Ok((None, value));
+            }
+            let record = Record::Batch(steps);
+            for entity in record.published() {
+                entity.validate()?;
+            }
+            ahead.admits_all(record.published())?;
+            drop(ahead);
+            let bytes = record
+                .encode()
+                .map_err(|error| E::from(JournalError::Failed(error).into()))?;
+            if bytes.len() > MAX_BATCH_BYTES {
+                let (bytes, limit) = (bytes.len(), MAX_BATCH_BYTES);
+                return Err(Error::TooLarge { bytes, limit }.into());
+            }
+            match self.inner.try_append(&mut writer, record, bytes)? {
+                Ok(publication) => return Ok((Some(publication), value)),
+                Err(_moved) => {}
+            }
         }
-        if writer.pending.len() >= MAX_PENDING {
-            return Err(Error::Busy { value: MAX_PENDING });
-        }
+        let last = writer.assigned;
+        Err(Error::from(JournalError::Moved { last }).into())
+    }
+
+    fn append(&self, writer: &mut Writer, mut record: Record) -> Result<Publication, Error> {
+        self.inner.check_room(writer)?;
         let bytes = record.encode().map_err(JournalError::Failed)?;
         for _ in 0..MAX_ATTEMPTS {
-            match self
-                .inner
-                .journal
-                .append_if(writer.assigned, vec![bytes.clone()])
-            {
-                Ok(receipt) => {
-                    writer.assigned += 1;
-                    writer.pending.push_back((writer.assigned, record));
-                    return Ok(Publication {
-                        position: writer.assigned,
-                        receipt,
-                        inner: Arc::clone(&self.inner),
-                    });
-                }
-                Err(JournalError::Moved { last }) => {
-                    writer.pending.retain(|(position, _)| *position <= last);
-                    self.inner.catch_up(writer)?;
-                }
-                Err(error) => return Err(self.inner.failed(writer, writer.assigned + 1, error)),
+            match self.inner.try_append(writer, record, bytes.clone())? {
+                Ok(publication) => return Ok(publication),
+                Err(moved) => record = moved,
             }
         }
         Err(JournalError::Moved {
@@ -236,6 +290,11 @@ impl Registry {
         crate::sparql::run(&state, query, principal, limits, interrupt)
     }
 
+    /// Memory as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<State> {
+        self.inner.snapshot_of_memory()
+    }
+
     /// Changes from `from_revision` on, as far as `principal` may see them. Pass `revision() + 1`
     /// for future changes only.
     #[must_use]
@@ -260,9 +319,14 @@ impl Registry {
     /// Whether the journal has grown far beyond the existing entities.
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
-        let since = self.inner.writer().since_snapshot;
-        let living = self.inner.snapshot_of_memory().len() as u64;
-        since >= COMPACT_FLOOR.max(living.saturating_mul(COMPACT_FACTOR))
+        let (since, bytes) = {
+            let writer = self.inner.writer();
+            (writer.since_snapshot, writer.bytes_since_snapshot)
+        };
+        let state = self.inner.snapshot_of_memory();
+        let records = COMPACT_FACTOR.saturating_mul(state.len() as u64);
+        let most = state.bytes().saturating_mul(COMPACT_FACTOR as usize);
+        since >= COMPACT_FLOOR.max(records) || bytes >= COMPACT_FLOOR_BYTES.max(most)
     }
 
     /// Writes a snapshot into the journal, which may then remove earlier records. Changes wait
@@ -295,7 +359,14 @@ impl Registry {
         }
         inner.journal.set_snapshot(first)?;
         writer.since_snapshot = writer.assigned + 1 - first;
+        writer.bytes_since_snapshot = 0;
         Ok(())
+    }
+
+    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
+    #[must_use]
+    pub fn bytes_of(&self, owner: &str) -> usize {
+        self.inner.snapshot_of_memory().bytes_of(owner)
     }
 
     /// Sizes and counters.
@@ -307,6 +378,7 @@ impl Registry {
             entities: state.len(),
             triples: state.triples(),
             terms: state.terms(),
+            bytes: state.bytes(),
             access_groups: state.access_groups(),
             memory_bytes: state.memory_bytes(),
             revision: self.inner.feed.last(),
@@ -324,7 +396,71 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// Room for an entity in flight; dropping it frees the room, which the entity in memory takes from then on.
+struct Taken {
+    inner: Arc<Inner>,
+    owner: String,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut in_flight = self.inner.in_flight();
+        if let Some(bytes) = in_flight.get_mut(&self.owner) {
+            *bytes -= self.bytes;
+            if *bytes == 0 {
+                in_flight.remove(&self.owner);
+            }
+        }
+    }
+}
+
 impl Inner {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the room for an entity, as long as it is in flight.
+    fn take_room(self: &Arc<Self>, entity: &Entity, room: &Room) -> Result<Taken, Error> {
+        let bytes = entity.counted_bytes();
+        let state = self.snapshot_of_memory();
+        let replaced = state.bytes_at(&entity.key);
+        let mut in_flight = self.in_flight();
+        let all = in_flight.values().sum::<usize>();
+        let own = in_flight.get(&entity.owner).copied().unwrap_or_default();
+        let check = |whose: String, used: usize, limit, is_owners| {
+            let bytes = used.saturating_sub(replaced) + bytes;
+            // An entity may always become smaller.
+            match bytes > limit && bytes > used {
+                true => Err(Error::NoRoom {
+                    whose,
+                    bytes,
+                    limit,
+                    is_owners,
+                }),
+                false => Ok(()),
+            }
+        };
+        let owner = &entity.owner;
+        let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
+        check(
+            format!("the entities of {owner:?}"),
+            own,
+            room.owner_bytes,
+            true,
+        )?;
+        check("all entities".to_owned(), all, room.total_bytes, false)?;
+        *in_flight.entry(owner.clone()).or_default() += bytes;
+        drop(in_flight);
+        Ok(Taken {
+            inner: Arc::clone(self),
+            owner: owner.clone(),
+            bytes,
+        })
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -333,16 +469,72 @@ impl Inner {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Refuses changes after a failure of the journal, and while too many are in flight.
+    fn check_room(&self, writer: &Writer) -> Result<(), Error> {
+        if let Some(reason) = &writer.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        if writer.pending.len() >= MAX_PENDING {
+            return Err(Error::Busy { value: MAX_PENDING });
+        }
+        Ok(())
+    }
+
+    /// Appends a record; gives it back, with memory up to date, if another writer was faster.
+    fn try_append(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        record: Record,
+        bytes: Vec<u8>,
+    ) -> Result<Result<Publication, Record>, Error> {
+        let length = bytes.len();
+        match self.journal.append_if(writer.assigned, vec![bytes]) {
+            Ok(receipt) => {
+                writer.assigned += 1;
+                writer.bytes_since_snapshot += length;
+                if let Some(ahead) = &mut writer.ahead {
+                    record.clone().apply_to(Arc::make_mut(ahead));
+                }
+                writer.pending.push_back((writer.assigned, record));
+                Ok(Ok(Publication {
+                    position: writer.assigned,
+                    receipt,
+                    inner: Arc::clone(self),
+                    _taken: None,
+                }))
+            }
+            Err(JournalError::Moved { last }) => {
+                writer.pending.retain(|(position, _)| *position <= last);
+                writer.ahead = None;
+                self.catch_up(writer)?;
+                Ok(Err(record))
+            }
+            Err(error) => Err(self.failed(writer, writer.assigned + 1, error)),
+        }
+    }
+
+    /// Memory with all pending changes.
+    fn ahead(&self, writer: &mut Writer) -> Arc<State> {
+        if writer.pending.is_empty() {
+            writer.ahead = None;
+            return self.snapshot_of_memory();
+        }
+        if writer.ahead.is_none() {
+            let mut state = State::clone(&self.snapshot_of_memory());
+            for (_, record) in &writer.pending {
+                record.clone().apply_to(&mut state);
+            }
+            writer.ahead = Some(Arc::new(state));
+        }
+        writer.ahead.clone().unwrap_or_default()
+    }
+
     /// The owner of `key` once all pending changes are applied.
     fn owner_of(&self, writer: &Writer, key: &str) -> Option<String> {
-        for (_, record) in writer.pending.iter().rev() {
-            match record {
-                Record::Publish(entity) | Record::Keep(entity) if entity.key == key => {
-                    return Some(entity.owner.clone());
-                }
-                Record::Remove(removed) if removed == key => return None,
-                _ => {}
-            }
+        let pending = writer.pending.iter().rev();
+        let mut effects = pending.filter_map(|(_, record)| record.effect_on(key));
+        if let Some(effect) = effects.next() {
+            return effect.map(|entity| entity.owner.clone());
         }
         self.snapshot_of_memory()
             .rule_of(key)
@@ -351,39 +543,9 @@ impl Inner {
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
         let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let state = Arc::make_mut(&mut guard);
-        let keep = matches!(record, Record::Keep(_));
-        let key = match &record {
-            Record::Publish(entity) | Record::Keep(entity) => entity.key.clone(),
-            Record::Remove(key) => key.clone(),
-        };
-        let before = state.rule_of(&key);
-        let (kind, after) = match record {
-            Record::Publish(entity) | Record::Keep(entity) => {
-                state.insert(&entity);
-                (Some(entity.kind), Some((entity.owner, entity.access)))
-            }
-            Record::Remove(_) => {
-                state.remove(&key);
-                (before.as_ref().map(|(_, _, kind)| *kind), None)
-            }
-        };
+        let entries = record.apply_to(Arc::make_mut(&mut guard));
         drop(guard);
-        match kind {
-            Some(kind) if !keep => {
-                let before = before.map(|(owner, access, _)| (owner, access));
-                self.feed.push(
-                    position,
-                    Entry {
-                        key,
-                        kind,
-                        before,
-                        after,
-                    },
-                );
-            }
-            _ => self.feed.skip_revision(position),
-        }
+        self.feed.push(position, entries);
         writer.applied = position;
         writer.since_snapshot += 1;
     }
@@ -397,6 +559,9 @@ impl Inner {
                 break;
             }
             self.apply(&mut writer, next, record);
+        }
+        if writer.pending.is_empty() {
+            writer.ahead = None;
         }
         if writer.applied < position {
             self.catch_up(&mut writer)?;
@@ -422,6 +587,7 @@ impl Inner {
             }
         }
         let applied = writer.applied;
+        writer.ahead = None;
         writer.pending.retain(|(position, _)| *position > applied);
         let pending = writer.pending.back().map_or(0, |(position, _)| *position);
         writer.assigned = applied.max(pending);
@@ -431,6 +597,7 @@ impl Inner {
     /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
         writer.pending.retain(|(pending, _)| *pending < position);
+        writer.ahead = None;
         writer.assigned = writer.assigned.min(position - 1).max(writer.applied);
         if let JournalError::Failed(reason) = &error {
             writer.stopped = Some(reason.clone());
@@ -466,12 +633,56 @@ impl Inner {
     }
 }
 
+impl Record {
+    /// Changes the state; returns the entries of the change feed.
+    fn apply_to(self, state: &mut State) -> Vec<Entry> {
+        match self {
+            Self::Publish(entity) => vec![publish_in(state, entity)],
+            Self::Keep(entity) => {
+                state.insert(&entity);
+                Vec::new()
+            }
+            Self::Remove(key) => remove_in(state, key).into_iter().collect(),
+            Self::Batch(steps) => {
+                let entries = steps.into_iter().filter_map(|step| match step {
+                    Step::Publish(entity) => Some(publish_in(state, entity)),
+                    Step::Remove(key) => remove_in(state, key),
+                });
+                entries.collect()
+            }
+        }
+    }
+}
+
+fn publish_in(state: &mut State, entity: Entity) -> Entry {
+    let before = state.rule_of(&entity.key);
+    state.insert(&entity);
+    Entry {
+        key: entity.key,
+        kind: entity.kind,
+        before: before.map(|(owner, access, _)| (owner, access)),
+        after: Some((entity.owner, entity.access)),
+    }
+}
+
+fn remove_in(state: &mut State, key: String) -> Option<Entry> {
+    let (owner, access, kind) = state.rule_of(&key)?;
+    state.remove(&key);
+    Some(Entry {
+        key,
+        kind,
+        before: Some((owner, access)),
+        after: None,
+    })
+}
+
 /// A change in flight. Resolves with its revision once it is durable and visible.
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
     receipt: Receipt,
     inner: Arc<Inner>,
+    _taken: Option<Taken>,
 }
 
 impl Publication {

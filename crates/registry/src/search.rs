@@ -12,9 +12,9 @@ use chappe_identity::Principal;
 use crate::dictionary::Id;
 use crate::entity::{Entity, EntityKind};
 use crate::ordered::OrderedSet;
-use crate::partition::{Partition, Text};
+use crate::partition::{Partition, Text, fold};
 use crate::scope;
-use crate::state::{State, fold};
+use crate::state::State;
 
 /// Number of entities returned when a search names no limit.
 pub const DEFAULT_SEARCH_LIMIT: usize = 100;

@@ -11,7 +11,8 @@ use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::ordered::OrderedSet;
-use crate::partition::{Partition, Text};
+use crate::partition::{Partition, Text, fold};
+use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::{scope, vocabulary};
 
 /// Maximum number of distinct access rules. Each has its own indexes, some hundred bytes when
@@ -49,6 +50,8 @@ struct StoredEntity {
     scopes: u16,
     /// Number of `rdf:type` statements derived from its types.
     classes: u16,
+    /// See [`Entity::counted_bytes`].
+    bytes: u32,
     /// Class, name, owner, types, scopes, classes, then the triples it brings.
     triples: Box<[[Id; 3]]>,
 }
@@ -67,6 +70,9 @@ pub(crate) struct State {
     partitions: Vec<Arc<Partition>>,
     entities: OrderedSet<Slot>,
     triples: usize,
+    /// Bytes of all entities, and of those of each owner.
+    bytes: usize,
+    owned: Arc<HashMap<String, usize>>,
 }
 
 impl State {
@@ -108,6 +114,42 @@ impl State {
             + indexes.sum::<usize>()
     }
 
+    /// Bytes of all entities.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of an owner's entities.
+    pub(crate) fn bytes_of(&self, owner: &str) -> usize {
+        self.owned.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Bytes of the entity `key`; 0 if there is none.
+    pub(crate) fn bytes_at(&self, key: &str) -> usize {
+        let id = self.dictionary.iri(key);
+        let stored = id.and_then(|id| self.stored(id));
+        stored.map_or(0, |stored| stored.bytes as usize)
+    }
+
+    /// Counts an entity that was inserted or removed.
+    fn count_bytes(&mut self, stored: &StoredEntity, is_added: bool) {
+        let owner = self.dictionary.value(stored.owner());
+        let owned = Arc::make_mut(&mut self.owned);
+        let bytes = stored.bytes as usize;
+        if is_added {
+            self.bytes += bytes;
+            *owned.entry(owner.to_owned()).or_default() += bytes;
+        } else {
+            self.bytes -= bytes;
+            if let Some(own) = owned.get_mut(owner) {
+                *own -= bytes;
+                if *own == 0 {
+                    owned.remove(owner);
+                }
+            }
+        }
+    }
+
     /// Checks that there is room for `entity`.
     pub(crate) fn admits(&self, entity: &Entity) -> Result<(), Error> {
         if self.dictionary.len() + 3 * entity.triples.len() + 1024 > MAX_TERMS {
@@ -145,6 +187,23 @@ impl State {
         Ok(())
     }
 
+    /// Checks that there is room for `entities` together.
+    pub(crate) fn admits_all<'a>(
+        &self,
+        entities: impl Iterator<Item = &'a Entity>,
+    ) -> Result<(), Error> {
+        let mut terms = self.dictionary.len();
+        for entity in entities {
+            terms += 3 * entity.triples.len() + 1024;
+            self.admits(entity)?;
+        }
+        if terms > MAX_TERMS {
+            let (limit, value) = ("terms", MAX_TERMS);
+            return Err(Error::Full { limit, value });
+        }
+        Ok(())
+    }
+
     fn stored(&self, entity: Id) -> Option<&StoredEntity> {
         let slot = self.entities.first_from(|slot| slot.0 < entity)?;
         (slot.0 == entity).then_some(&*slot.1)
@@ -156,6 +215,7 @@ impl State {
         let group = self.enter_group(&entity.owner, &entity.access);
         let stored = Arc::new(self.encode_entity(entity, group));
         self.triples += stored.triples.len();
+        self.count_bytes(&stored, true);
         self.index(&stored, true);
         let id = stored.entity;
         self.entities
@@ -172,6 +232,7 @@ impl State {
             .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
         let Some(Slot(_, stored)) = slot else { return };
         self.triples -= stored.triples.len();
+        self.count_bytes(&stored, false);
         self.index(&stored, false);
         self.leave_group(stored.group);
         for id in stored.triples.iter().flatten() {
@@ -215,6 +276,7 @@ impl State {
             types: u16::try_from(entity.types.len()).unwrap_or(u16::MAX),
             scopes: u16::try_from(entity.scopes.len()).unwrap_or(u16::MAX),
             classes: u16::try_from(classes.len()).unwrap_or(u16::MAX),
+            bytes: u32::try_from(entity.counted_bytes()).unwrap_or(u32::MAX),
             triples: triples.into_boxed_slice(),
         }
     }
@@ -239,6 +301,8 @@ impl State {
                 about.insert(*subject);
             }
         }
+        let uddi = class_of(&self.dictionary, stored.types())
+            .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
         let Some(partition) = self.partitions.get_mut(stored.group as usize) else {
             return;
         };
@@ -261,6 +325,9 @@ impl State {
         pair(&mut partition.observed, observed, entity, put);
         pair(&mut partition.about, about, entity, put);
         pair(&mut partition.owners, [stored.owner()], entity, put);
+        if let Some(keys) = uddi {
+            index_uddi(partition, keys, entity, put);
+        }
     }
 
     fn enter_group(&mut self, owner: &str, access: &Access) -> u32 {
@@ -447,7 +514,7 @@ pub(crate) struct Fields<'a> {
     dictionary: &'a Dictionary,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     pub(crate) fn kind(&self) -> EntityKind {
         self.stored.kind
     }
@@ -456,8 +523,27 @@ impl Fields<'_> {
         fold(self.dictionary.value(self.stored.name()))
     }
 
-    pub(crate) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &'a str {
         self.dictionary.value(self.stored.entity)
+    }
+
+    pub(crate) fn owner(&self) -> &'a str {
+        self.dictionary.value(self.stored.owner())
+    }
+
+    /// What UDDI data it is, if it is any.
+    pub(crate) fn uddi_class(&self) -> Option<UddiClass> {
+        class_of(self.dictionary, self.stored.types())
+    }
+
+    /// The objects of the statements that the entity makes about itself, in order.
+    pub(crate) fn objects(&self, predicate: NamedNodeRef<'_>) -> impl Iterator<Item = Id> {
+        let predicate = self.dictionary.iri(predicate.as_str());
+        let entity = self.stored.entity;
+        let triples = self.stored.own_triples().iter();
+        triples.filter_map(move |[subject, verb, object]| {
+            (*subject == entity && Some(*verb) == predicate).then_some(*object)
+        })
     }
 
     pub(crate) fn has_scope_under(&self, asked: &str) -> bool {
@@ -467,11 +553,6 @@ impl Fields<'_> {
             .map(|scope| self.dictionary.value(scope));
         scopes.any(|scope| scope::lies_under(asked, scope))
     }
-}
-
-/// Text in the form in which names are compared: Unicode lower case.
-pub(crate) fn fold(text: &str) -> String {
-    text.to_lowercase()
 }
 
 /// Name, owner, types and scopes with their predicates.
@@ -513,6 +594,27 @@ fn readers(rule: &Rule) -> impl Iterator<Item = &String> {
         Access::Readers(readers) => (Some(owner), readers.as_slice()),
     };
     owner.into_iter().chain(readers)
+}
+
+fn index_uddi(partition: &mut Partition, keys: UddiKeys, entity: Id, put: bool) {
+    for name in keys.names {
+        text(&mut partition.uddi_names, name, entity, put);
+    }
+    let lists = [
+        (&mut partition.categories, keys.categories),
+        (&mut partition.identifiers, keys.identifiers),
+        (&mut partition.saved, keys.saved.into_iter().collect()),
+    ];
+    for (set, firsts) in lists {
+        for [first, second] in firsts {
+            let key = [first, second, entity];
+            if put {
+                set.insert(key)
+            } else {
+                set.remove(&key)
+            };
+        }
+    }
 }
 
 fn text(set: &mut OrderedSet<Text>, text: Arc<str>, entity: Id, put: bool) {

@@ -5,6 +5,8 @@
 
 use oxrdf::NamedNodeRef;
 
+pub mod uddi;
+
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
 /// Namespace of properties without an IRI of their own, which descriptors of virtual sensors name.

@@ -1,8 +1,10 @@
 //! The sink side: what a protocol implements so that elements leave the node.
 
+use std::collections::BTreeMap;
+
 use chappe_stream::Position;
 
-use crate::{Batch, Step, WrapperError};
+use crate::{Batch, NodeParts, Step, WrapperError};
 
 /// An element that the peer will never accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,19 +24,64 @@ pub struct Written {
     pub refused: Vec<Refused>,
 }
 
+/// What became of elements that were on their way.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivered {
+    /// The newest element of each stream that the peer has.
+    pub positions: Vec<(String, Position)>,
+    /// The elements that the peer will never accept. They become dead letters.
+    pub refused: Vec<Refused>,
+}
+
 /// A sink of elements: one connection to a peer, in one protocol.
 ///
 /// The host reads each stream of the exporter by a cursor of its own, passes elements in the order of
 /// their numbers, and moves the cursor when [`Exporter::write`] returns. After a crash in between, it
 /// passes elements again: an exporter that can tell the peer their identity (stream, epoch, sequence),
 /// or ask the peer how far it came ([`Exporter::resume`]), does so, and then none arrives twice.
+///
+/// A peer that is far away, or paced, is kept busy by several batches at once: such an exporter
+/// ([`Exporter::is_pipelined`]) only takes a batch in [`Exporter::write`], within its limit ([`Exporter::has_room`]),
+/// and the cursor moves by [`Exporter::delivered`].
 pub trait Exporter: Send {
+    /// The node that hosts it, and how far each of its streams was exported; called once, before the first step.
+    ///
+    /// # Errors
+    /// The node lacks a part that the exporter needs.
+    fn attach(
+        &mut self,
+        node: &NodeParts,
+        exported: &BTreeMap<String, Position>,
+    ) -> Result<(), WrapperError> {
+        let _ = (node, exported);
+        Ok(())
+    }
+
     /// Passes a batch to the peer, and returns when the peer has it as safely as it can state. Elements
     /// carry their positions; the mark is empty.
     ///
     /// # Errors
     /// The peer failed. The host opens the exporter again after a pause and repeats the batch.
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>>;
+
+    /// Whether elements are on their way when [`Exporter::write`] has returned.
+    fn is_pipelined(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes a batch now; asked again after each step.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Works on elements that are on their way, until the peer has some of them, or refuses some, or there is room
+    /// again. Called whenever there is nothing to write. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// The peer failed.
+    fn delivered(&mut self) -> Step<'_, Result<Delivered, WrapperError>> {
+        Box::pin(std::future::pending())
+    }
 
     /// The newest element of each stream that the peer has by its own account; called once, before the
     /// first batch. Streams that are not listed continue at the host's cursor.

@@ -145,6 +145,8 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        #[cfg(feature = "dds")]
+        kinds::dds::WRAPPER,
     ]
 }
 
@@ -159,6 +161,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,
         kinds::gsn::SYNC_EXPORTER,
+        #[cfg(feature = "dds")]
+        kinds::dds::EXPORTER,
     ]
 }
 

@@ -17,6 +17,7 @@ pub mod dpws;
 mod exporter;
 mod kind;
 mod kinds;
+mod node;
 mod schema;
 mod sent;
 mod wrapper;
@@ -29,12 +30,13 @@ pub use descriptor::{
     CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
     WrapperFile, WrapperKeys, WrapperLimits,
 };
-pub use exporter::{Exporter, Refused, Written};
+pub use exporter::{Delivered, Exporter, Refused, Written};
 pub use kind::{
     Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, WrapperKind,
     WrapperOpening, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
+pub use node::{NodeParts, StreamNow};
 pub use schema::{exporter_schema, wrapper_schema};
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::{Batch, Mark};
+use crate::{Batch, Mark, NodeParts};
 
 /// The future of one step of a wrapper or an exporter.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -88,7 +88,19 @@ pub struct Command {
 ///
 /// Marks: the host opens a wrapper with the mark of the last stored batch, or without one if there is
 /// none. Where the peer can repeat what it sent after a mark, elements are stored exactly once.
+///
+/// The elements of a batch get their position at the origin from the host, unless they have one: a peer that numbers
+/// its elements keeps its numbers.
 pub trait Wrapper: Send {
+    /// The node that hosts it; called once, before the first step.
+    ///
+    /// # Errors
+    /// The node lacks a part that the wrapper needs.
+    fn attach(&mut self, node: &NodeParts) -> Result<(), WrapperError> {
+        let _ = node;
+        Ok(())
+    }
+
     /// The next batch, at most [`crate::BATCH_BYTES_MAX`]. Dropping the future loses nothing: the next
     /// call continues where it was.
     ///

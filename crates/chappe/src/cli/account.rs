@@ -25,7 +25,7 @@ pub(crate) enum Account {
     Show(AccountShow),
     /// Set an account's shares of the node, so that it cannot crowd out the others.
     #[command(
-        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room;\nof log.max_streams; and of the concurrent requests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
+        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room, and\nof registry.max_bytes; of log.max_streams, and of the room for their definitions; and of the concurrent requests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
     )]
     Share(AccountShare),
     /// Give an account a new token, and print it; the old one is not valid any more.

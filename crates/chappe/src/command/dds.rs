@@ -23,9 +23,7 @@ pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
 fn print(answer: &Value) {
     let participant = &answer["participant"];
     if participant.is_null() {
-        return output::note(
-            "no DDS topics; add [[dds.publish]] or [[dds.subscribe]] to node.toml",
-        );
+        return output::note("no DDS topics; wrappers and exporters of kind \"dds\" define them");
     }
     let text = |of: &Value, key: &str| match &of[key] {
         Value::String(text) => text.clone(),

@@ -284,10 +284,13 @@ fn dds_interfaces_are_addresses_of_this_host() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("node.toml");
     // RFC 5737 reserves the address for documentation.
-    let interfaces = "[dds]\ninterfaces = [\"192.0.2.77\"]\n";
-    let published = format!("{interfaces}[[dds.publish]]\nstream = \"a\"\ntopic = \"a\"\n");
-    for text in [interfaces, &published] {
-        std::fs::write(&path, text).expect("the file is written");
+    let exporters = folder.path().join("exporters");
+    std::fs::create_dir(&exporters).expect("the directory is made");
+    std::fs::write(&path, "[dds]\ninterfaces = [\"192.0.2.77\"]\n").expect("the file is written");
+    for published in ["", "kind = \"dds\"\nstreams = [\"a\"]\ntopic = \"a\"\n"] {
+        if !published.is_empty() {
+            std::fs::write(exporters.join("a.toml"), published).expect("the file is written");
+        }
         let foreign = chappe(&["config", "check", path.to_str().expect("the path is text")]);
         assert_eq!(foreign.status.code(), Some(2), "{}", out(&foreign));
         let text = err(&foreign);

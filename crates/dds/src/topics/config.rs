@@ -1,33 +1,28 @@
-//! The configuration of published and subscribed topics.
+//! The configuration of a node's participant, of published and of subscribed topics.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::{Backend, DdsError, ElementType, Qos, Stored, Topic};
-use chappe_stream::{Field, FieldType, StreamSchema, check_name};
+use crate::{Backend, DdsError, ElementType, ParticipantConfig, Qos, Stored, Topic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DdsPacer;
-use chappe_log::Level;
 
-/// DDS topics of a node.
+/// The participant of a node, which its topics share.
 ///
 /// ```
-/// use chappe_dds::topics::DdsConfig;
+/// use chappe_dds::topics::{DdsConfig, Publication};
 /// let dds: DdsConfig = toml::from_str(r#"
 ///     domain = 7
 ///     interfaces = ["10.1.0.5"]
-///     [[publish]]
-///     stream = "ward.temperature"
-///     topic = "ward/temperature"
-///     acknowledge = "received"
-///     [[subscribe]]
-///     topic = "ward/pulse"
-///     stream = "ward.pulse"
-///     fields = [{ name = "rate", type = "double", unit = "/min" }]
 /// "#)?;
 /// dds.check()?;
+/// let publication: Publication = toml::from_str(r#"
+///     topic = "ward/temperature"
+///     acknowledge = "received"
+/// "#)?;
+/// publication.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,10 +40,6 @@ pub struct DdsConfig {
     /// Seconds that the DDS library may be stuck before it is restarted.
     #[schemars(range(min = 2, max = 3_600), extend("x-unit" = "seconds"))]
     pub stall_s: u32,
-    /// Published streams. Each is a table of its own, `[[dds.publish]]`.
-    pub publish: Vec<Publication>,
-    /// Topics stored in streams. Each is a table of its own, `[[dds.subscribe]]`.
-    pub subscribe: Vec<Subscription>,
 }
 
 /// A DDS library.
@@ -73,12 +64,10 @@ impl From<DdsLibrary> for Backend {
     }
 }
 
-/// A stream that is published to a topic.
+/// A topic to which a stream is published: the keys of an exporter of kind `dds`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Publication {
-    /// The stream.
-    pub stream: String,
     /// The topic.
     pub topic: String,
     /// The scoped name of the IDL type. Default: derived from the stream's name.
@@ -92,9 +81,6 @@ pub struct Publication {
     #[serde(default = "default_readers")]
     #[schemars(range(min = 0, max = 1_024))]
     pub readers: u32,
-    /// The start of publishing the first time; later it continues after the delivered elements.
-    #[serde(default)]
-    pub start: DdsStart,
     /// The treatment of a reader that acknowledges nothing.
     #[serde(default)]
     pub stalled: DdsStalled,
@@ -114,61 +100,21 @@ pub struct Publication {
     pub qos: Qos,
 }
 
-/// A topic that is stored in a stream.
+/// A topic that is stored in a stream: the keys of a wrapper of kind `dds`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Subscription {
     /// The topic.
     pub topic: String,
-    /// The local stream.
-    pub stream: String,
     /// The stream's name at its source. Default: the local name. Elements of other streams are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The scoped name of the IDL type. Default: derived from the stream's name at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// The members after the first eight, in order.
-    pub fields: Vec<TopicField>,
-    /// The meaning of the instance, for streams with instances.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// The durability of stored elements. Default: that of the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<Level>,
     /// The requested quality of service.
     #[serde(default)]
     pub qos: Qos,
-}
-
-/// A member of a topic's type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TopicField {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub field_type: TopicFieldType,
-    /// Its unit, a UCUM code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// The observed property, a URI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_property: Option<String>,
-}
-
-/// The types of members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the words of stream schemas")]
-pub enum TopicFieldType {
-    Boolean,
-    Integer,
-    Double,
-    Text,
-    Bytes,
-    Samples,
 }
 
 /// When an element counts as delivered.
@@ -179,17 +125,6 @@ pub enum Acknowledge {
     Received,
     /// When Chappe nodes confirm that their logs have it.
     Stored,
-}
-
-/// The start of publishing the first time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DdsStart {
-    /// At the oldest element that is kept.
-    First,
-    /// At the next new element.
-    #[default]
-    New,
 }
 
 /// The treatment of a reader that acknowledges nothing.
@@ -210,17 +145,16 @@ impl Default for DdsConfig {
             domain: 0,
             interfaces: vec![Ipv4Addr::LOCALHOST.into()],
             stall_s: 10,
-            publish: Vec::new(),
-            subscribe: Vec::new(),
         }
     }
 }
 
 impl DdsConfig {
-    /// Whether anything is published or subscribed.
-    #[must_use]
-    pub fn is_used(&self) -> bool {
-        !(self.publish.is_empty() && self.subscribe.is_empty())
+    pub(super) fn participant(&self) -> ParticipantConfig {
+        ParticipantConfig {
+            domain: self.domain,
+            interfaces: self.interfaces.clone(),
+        }
     }
 
     pub(super) fn stall_after(&self) -> Duration {
@@ -232,19 +166,7 @@ impl DdsConfig {
     /// # Errors
     /// The first invalid value.
     pub fn check(&self) -> Result<(), DdsError> {
-        self.participant().check()?;
-        for publication in &self.publish {
-            check_stream_name("stream", &publication.stream)?;
-            publication.qos.check()?;
-            let type_name = publication.type_name.clone();
-            topic(&publication.topic, type_name.unwrap_or_else(|| "a".into())).check()?;
-        }
-        for subscription in &self.subscribe {
-            check_stream_name("stream", &subscription.stream)?;
-            subscription.qos.check()?;
-            subscription.dds_topic()?.check()?;
-        }
-        Ok(())
+        self.participant().check()
     }
 
     /// Checks that this host has the addresses in `interfaces`.
@@ -257,6 +179,26 @@ impl DdsConfig {
 }
 
 impl Publication {
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// The first invalid value.
+    pub fn check(&self) -> Result<(), DdsError> {
+        let ranges = [
+            ("readers", self.readers, 0, 1_024),
+            ("stalled_after_s", self.stalled_after_s, 1, 3_600),
+        ];
+        for (key, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                let why = format!("{value} is not within {low} to {high}");
+                return Err(DdsError::Qos { key, why });
+            }
+        }
+        self.qos.check()?;
+        let type_name = self.type_name.clone();
+        topic(&self.topic, type_name.unwrap_or_else(|| "a".into())).check()
+    }
+
     pub(super) fn dds_topic(&self, of: &ElementType) -> Topic {
         let type_name = self.type_name.clone();
         topic(&self.topic, type_name.unwrap_or_else(|| of.type_name()))
@@ -268,41 +210,19 @@ impl Publication {
 }
 
 impl Subscription {
-    /// The stream's name at its source.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        self.source.as_deref().unwrap_or(&self.stream)
-    }
-
-    /// The type of the topic.
+    /// Checks the values.
     ///
     /// # Errors
-    /// A field is invalid.
-    pub fn element_type(&self) -> Result<ElementType, DdsError> {
-        let fields = self.fields.iter().map(|field| Field {
-            name: field.name.clone(),
-            field_type: field.field_type.into(),
-            unit: field.unit.clone(),
-            observed_property: field.observed_property.clone(),
-            description: None,
-        });
-        let schema = StreamSchema {
-            fields: fields.collect(),
-            key: self.key.clone(),
-        };
-        ElementType::new(self.source(), schema).map_err(|error| DdsError::Qos {
-            key: "fields",
-            why: error.to_string(),
-        })
+    /// The first invalid value.
+    pub fn check(&self) -> Result<(), DdsError> {
+        self.qos.check()?;
+        let type_name = self.type_name.clone();
+        topic(&self.topic, type_name.unwrap_or_else(|| "a".into())).check()
     }
 
-    pub(super) fn dds_topic(&self) -> Result<Topic, DdsError> {
-        let of = self.element_type()?;
+    pub(super) fn dds_topic(&self, of: &ElementType) -> Topic {
         let type_name = self.type_name.clone();
-        Ok(topic(
-            &self.topic,
-            type_name.unwrap_or_else(|| of.type_name()),
-        ))
+        topic(&self.topic, type_name.unwrap_or_else(|| of.type_name()))
     }
 }
 
@@ -320,19 +240,6 @@ mod pacer_text {
     }
 }
 
-impl From<TopicFieldType> for FieldType {
-    fn from(field: TopicFieldType) -> Self {
-        match field {
-            TopicFieldType::Boolean => Self::Boolean,
-            TopicFieldType::Integer => Self::Integer,
-            TopicFieldType::Double => Self::Double,
-            TopicFieldType::Text => Self::Text,
-            TopicFieldType::Bytes => Self::Bytes,
-            TopicFieldType::Samples => Self::Samples,
-        }
-    }
-}
-
 /// The topic for confirmations of storage.
 pub(super) fn stored_topic(of: &str) -> Topic {
     topic(&Stored::topic(of), Stored::TYPE_NAME.into())
@@ -343,13 +250,6 @@ fn topic(name: &str, type_name: String) -> Topic {
         name: name.to_owned(),
         type_name,
     }
-}
-
-fn check_stream_name(what: &'static str, name: &str) -> Result<(), DdsError> {
-    check_name(name).map(drop).map_err(|_| DdsError::Name {
-        what,
-        name: name.chars().take(64).collect(),
-    })
 }
 
 fn default_readers() -> u32 {
@@ -365,7 +265,7 @@ mod tests {
     use super::*;
 
     fn publication(pacer: &str) -> Result<Publication, toml::de::Error> {
-        toml::from_str(&format!("stream = \"a\"\ntopic = \"b\"\n{pacer}"))
+        toml::from_str(&format!("topic = \"b\"\n{pacer}"))
     }
 
     #[test]
@@ -394,5 +294,23 @@ mod tests {
             let error = publication(&format!("pacer = \"{words}\"")).unwrap_err();
             assert!(error.to_string().contains(DdsPacer::WORDS), "{error}");
         }
+    }
+
+    #[test]
+    fn an_invalid_participant_or_topic_is_refused() {
+        let config = |text: &str| toml::from_str::<DdsConfig>(text).unwrap().check();
+        assert!(config("").is_ok());
+        assert!(config("domain = 300").is_err());
+        assert!(config("interfaces = []").is_err());
+        assert!(config("interfaces = [\"::1\"]").is_err());
+        let error = Publication::check(
+            &publication("")
+                .map(|it| Publication {
+                    topic: "a b".to_owned(),
+                    ..it
+                })
+                .unwrap(),
+        );
+        assert!(error.unwrap_err().to_string().contains("topic"));
     }
 }

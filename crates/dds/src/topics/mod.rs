@@ -1,170 +1,127 @@
-//! Streams on DDS topics: a stream published to a topic, a topic read into a stream.
+//! Streams on DDS topics: a [`Publisher`] for each stream on a topic, a [`Subscriber`] for each topic read.
 //!
-//! [`Topics`] runs the configuration [`DdsConfig`] over one supervised participant (`chappe-dds`). For a durable
-//! stream an element counts as delivered when a Chappe node confirms, on a topic of its own, that its log has it;
-//! until then it is published again after silence and restarts. A reader deduplicates by stream, epoch and number,
-//! and accepts each element only after the one before it.
-//!
-//! The node that runs it implements [`TopicsHost`].
+//! [`Topics`] is what they share in a node: one supervised participant, and their status. They have no log: a
+//! publisher is handed elements and says which are delivered, a subscriber returns elements and is told when they are
+//! stored. For a durable stream an element counts as delivered when a Chappe node confirms, on a topic of its own,
+//! that its log has it; until then it is published again after silence and restarts of the library. A subscriber
+//! deduplicates by stream, epoch and number, and accepts each element only after the one before it.
 
 mod config;
-mod cursor;
 mod publish;
 mod status;
 mod subscribe;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::{
-    DdsError, ElementType, Notice, ParticipantConfig, Supervisor, SupervisorConfig,
-    SupervisorStatus,
-};
-use chappe_log::Level;
-use chappe_stream::{StreamLog, StreamSchema, StreamStore, Timestamp};
-use tokio::task::AbortHandle;
+use crate::{DdsError, ElementType, Notice, Supervisor, SupervisorConfig, SupervisorStatus};
+use chappe_stream::StreamLog;
 
 /// The pacer of a publication.
 pub use chappe_flow::pacer::Choice as DdsPacer;
-pub use config::{
-    Acknowledge, DdsConfig, DdsLibrary, DdsStalled, DdsStart, Publication, Subscription,
-    TopicField, TopicFieldType,
-};
+pub use config::{Acknowledge, DdsConfig, DdsLibrary, DdsStalled, Publication, Subscription};
+pub use publish::{Advance, Publisher, RefusedElement, StreamNow};
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
+pub use subscribe::Subscriber;
 
-/// The node's interface for its topics. All calls return soon.
-pub trait TopicsHost: Send + Sync + 'static {
-    /// Creates or opens the stream of a subscribed topic, and registers it. Called on a thread that may wait for
-    /// the disk.
-    ///
-    /// # Errors
-    /// Another source has a stream of this name, or there are too many.
-    fn open(
-        &self,
-        name: &str,
-        schema: &StreamSchema,
-        level: Option<Level>,
-    ) -> Result<StreamLog, String>;
-
-    /// The stream of this name, if there is one.
-    fn stream(&self, name: &str) -> Option<StreamLog>;
-
-    /// Records that elements of `stream` arrived and are queued for storage.
-    fn received(&self, stream: &str, elements: u64, newest: Timestamp);
-
+/// Where topics report; both return soon.
+pub struct Reports {
     /// Reports something for people.
-    fn notice(&self, text: String);
-
-    /// Records that a received sample was not used.
-    fn dropped(&self, reason: &'static str, topic: &str, detail: String);
-
-    /// The wall clock.
-    fn now(&self) -> Timestamp;
-
-    /// The name of this node for others: its key, hexadecimal.
-    fn key(&self) -> String;
+    pub notice: Box<dyn Fn(String) + Send + Sync>,
+    /// Records that a sample or a value was not used.
+    pub dropped: Box<DropReport>,
 }
 
-/// The context of a topic's task.
-#[derive(Clone)]
-struct Shared {
-    host: Arc<dyn TopicsHost>,
-    store: StreamStore,
-    supervisor: Arc<Supervisor>,
-}
+/// Records, by reason, topic and details, that a sample or a value was not used.
+pub type DropReport = dyn Fn(&'static str, &str, String) + Send + Sync;
 
-/// The topics of a node, which end when it is dropped.
+/// The topics of a node. Its participant starts with the first topic and ends with the last.
 pub struct Topics {
-    supervisor: Arc<Supervisor>,
-    publications: Vec<Arc<Mutex<PublicationStatus>>>,
-    subscriptions: Vec<Arc<Mutex<SubscriptionStatus>>>,
-    tasks: Vec<AbortHandle>,
+    config: DdsConfig,
+    /// The name of this node for others: its key, hexadecimal.
+    key: String,
+    reports: Arc<Reports>,
+    supervisor: Mutex<Weak<Supervisor>>,
+    publications: Statuses<PublicationStatus>,
+    subscriptions: Statuses<SubscriptionStatus>,
+}
+
+/// The status of each publisher or subscriber that exists.
+type Statuses<S> = Mutex<Vec<Weak<Mutex<S>>>>;
+
+impl fmt::Debug for Topics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topics")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Topics {
-    /// Joins the domain and starts to publish and to subscribe. Called within a tokio runtime.
+    /// The topics of the node `key`.
     ///
     /// # Errors
     /// The configuration is invalid.
-    pub fn start(
-        config: &DdsConfig,
-        host: Arc<dyn TopicsHost>,
-        store: StreamStore,
-    ) -> Result<Self, DdsError> {
+    pub fn new(config: DdsConfig, key: String, reports: Reports) -> Result<Self, DdsError> {
         config.check()?;
-        let told = host.clone();
-        let supervisor = Supervisor::start(SupervisorConfig {
-            backend: config.library.into(),
-            participant: config.participant(),
-            stall_after: config.stall_after(),
-            notice: Arc::new(move |notice: Notice| told.notice(notice.to_string())),
-        })?;
-        let shared = Shared {
-            host,
-            store,
-            supervisor: Arc::new(supervisor),
-        };
-        let mut topics = Self {
-            supervisor: shared.supervisor.clone(),
-            publications: Vec::new(),
-            subscriptions: Vec::new(),
-            tasks: Vec::new(),
-        };
-        for publication in &config.publish {
-            let status = Arc::new(Mutex::new(PublicationStatus::of(publication)));
-            topics.publications.push(status.clone());
-            let (shared, publication) = (shared.clone(), publication.clone());
-            let task = tokio::spawn(publish::run(shared, publication, status));
-            topics.tasks.push(task.abort_handle());
+        Ok(Self {
+            config,
+            key,
+            reports: Arc::new(reports),
+            supervisor: Mutex::default(),
+            publications: Mutex::default(),
+            subscriptions: Mutex::default(),
+        })
+    }
+
+    /// The participant, which joins the domain now if there was none.
+    fn supervisor(&self) -> Result<Arc<Supervisor>, DdsError> {
+        let mut supervisor = lock(&self.supervisor);
+        if let Some(running) = supervisor.upgrade() {
+            return Ok(running);
         }
-        for subscription in &config.subscribe {
-            let status = Arc::new(Mutex::new(SubscriptionStatus::of(subscription)));
-            topics.subscriptions.push(status.clone());
-            let (shared, subscription) = (shared.clone(), subscription.clone());
-            let task = tokio::spawn(subscribe::run(shared, subscription, status));
-            topics.tasks.push(task.abort_handle());
-        }
-        Ok(topics)
+        let reports = self.reports.clone();
+        let started = Arc::new(Supervisor::start(SupervisorConfig {
+            backend: self.config.library.into(),
+            participant: self.config.participant(),
+            stall_after: self.config.stall_after(),
+            notice: Arc::new(move |notice: Notice| (reports.notice)(notice.to_string())),
+        })?);
+        *supervisor = Arc::downgrade(&started);
+        Ok(started)
     }
 
     /// Their status.
     #[must_use]
     pub fn status(&self) -> TopicsStatus {
-        let published = self.publications.iter();
-        let read = self.subscriptions.iter();
         TopicsStatus {
             participant: self.participant(),
-            publications: published.map(|status| lock(status).clone()).collect(),
-            subscriptions: read.map(|status| lock(status).clone()).collect(),
+            publications: all(&self.publications),
+            subscriptions: all(&self.subscriptions),
         }
     }
 
-    /// The status of the participant.
+    /// The status of the participant, if there are topics.
     #[must_use]
-    pub fn participant(&self) -> SupervisorStatus {
-        self.supervisor.status()
-    }
-
-    /// Ends them.
-    pub fn close(&self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+    pub fn participant(&self) -> Option<SupervisorStatus> {
+        let supervisor = lock(&self.supervisor).upgrade()?;
+        Some(supervisor.status())
     }
 }
 
-impl Drop for Topics {
-    fn drop(&mut self) {
-        self.close();
-    }
+/// Adds a status, which is shown as long as its owner keeps it.
+fn show<S>(statuses: &Statuses<S>, status: S) -> Arc<Mutex<S>> {
+    let status = Arc::new(Mutex::new(status));
+    let mut all = lock(statuses);
+    all.retain(|known| known.strong_count() > 0);
+    all.push(Arc::downgrade(&status));
+    status
 }
 
-impl DdsConfig {
-    fn participant(&self) -> ParticipantConfig {
-        ParticipantConfig {
-            domain: self.domain,
-            interfaces: self.interfaces.clone(),
-        }
-    }
+fn all<S: Clone>(statuses: &Statuses<S>) -> Vec<S> {
+    let all = lock(statuses);
+    let present = all.iter().filter_map(Weak::upgrade);
+    present.map(|status| lock(&status).clone()).collect()
 }
 
 /// The IDL of a stream: the type of its samples, named after one of the stream's names.

@@ -1,33 +1,38 @@
-//! Publishes a stream to a topic, starting after the delivered elements.
+//! Publishes a stream to a topic. Elements are held in memory until they are delivered, so that they can be published
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::{
-    DdsError, Durability, ElementType, Inlet, InletConfig, Outgoing, Outlet, OutletConfig,
-    Progress, Qos, SAMPLE_BYTES_MAX, Stalled, Stored,
+    DdsError, Durability, ElementType, Ended, Inlet, InletConfig, Outgoing, Outlet, OutletConfig,
+    Payload, Progress, Qos, SAMPLE_BYTES_MAX, Sample, Stalled, Stored, Supervisor,
 };
 use chappe_log::Level;
-use chappe_stream::{Position, StoreError, StreamLog, Value, Written, WrittenFollower};
+use chappe_stream::{Position, StreamElement, StreamSchema, Value};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::config::stored_topic;
-use super::cursor::Cursor;
-use super::{Acknowledge, DdsStalled, DdsStart, Publication, PublicationStatus, Shared, lock};
+use super::{Acknowledge, DdsStalled, Publication, PublicationStatus, Topics, lock, show};
 
-/// The interval at which the stream is looked up and the cursor is stored; reason: after a crash, elements delivered
-/// within it are published again.
+/// The interval at which the stream is looked up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The limit on sent elements that are not stored; reason: a reader that falls this far behind would get them again
+/// The limit on elements that are not delivered; reason: a reader that falls this far behind would get them again
 /// anyway.
-const UNSTORED_MAX: u64 = 8_192;
+const HELD_MAX: usize = 8_192;
+/// The limit on their size in memory; reason: more than twice of what a writer has unacknowledged.
+const HELD_BYTES_MAX: usize = 16 << 20;
+/// The limit on elements that wait for the writer; reason: its queue is refilled from them.
+const WAITING_MAX: usize = 256;
 /// The largest number of readers with confirmations; reason: any host in the domain can add an unlimited number.
 const READERS_MAX: usize = 1_024;
 /// The longest pause before unstored elements are published again.
 const REPUBLISH_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// The error while there is no stream.
+const NO_STREAM: &str = "the stream does not exist yet";
 /// The hint while no reader confirms storage.
 const NO_CONFIRMATION: &str = "no Chappe node confirms that it stores the stream; for other readers set \
                                acknowledge = \"received\"";
@@ -35,76 +40,272 @@ const NO_CONFIRMATION: &str = "no Chappe node confirms that it stores the stream
 const VOLATILE: &str = "a late reader gets no earlier samples, and may miss the first ones during \
                         discovery; durability = \"transient_local\" on both sides keeps them";
 
-/// Publishes a stream until it is aborted.
-pub(super) async fn run(
-    shared: Shared,
-    publication: Publication,
-    status: Arc<Mutex<PublicationStatus>>,
-) {
-    loop {
-        let Some(log) = shared.host.stream(&publication.stream) else {
-            lock(&status).last_error = Some("the stream does not exist yet".to_owned());
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            continue;
-        };
-        lock(&status).last_error = None;
-        let published = Publishing::new(&shared, &publication, log, &status);
-        let ended = match published {
-            Ok(mut publishing) => publishing.run().await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
-            lock(&status).last_error = Some(error);
-        }
-        // The schema has changed, or an error occurred: start again.
-        tokio::time::sleep(CHECK_INTERVAL).await;
-    }
+/// A stream as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamNow {
+    /// The schema of its newest elements, which is the type of the topic.
+    pub schema: StreamSchema,
+    /// The level of its elements.
+    pub level: Level,
+    /// The number of its newest element.
+    pub last: u64,
 }
 
-struct Publishing<'a> {
-    shared: &'a Shared,
-    publication: &'a Publication,
-    status: &'a Mutex<PublicationStatus>,
-    log: StreamLog,
+/// Looks up the stream.
+type LookUp = Box<dyn Fn() -> Option<StreamNow> + Send>;
+
+/// An element that cannot be a sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedElement {
+    /// The element.
+    pub position: Position,
+    /// The reason.
+    pub reason: String,
+}
+
+/// What became of elements.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Advance {
+    /// The newest element that is delivered, if it is a newer one: all before it are.
+    pub delivered: Option<Position>,
+    /// Elements that cannot be samples.
+    pub refused: Vec<RefusedElement>,
+}
+
+/// A stream that is published to a topic.
+pub struct Publisher {
+    topics: Arc<Topics>,
+    supervisor: Arc<Supervisor>,
+    publication: Publication,
+    /// The name of the stream in its samples.
+    stream: String,
+    look_up: LookUp,
+    status: Arc<Mutex<PublicationStatus>>,
+    writing: Option<Writing>,
+    /// The elements that are not delivered, oldest first.
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// So many of them, the first ones, the present writer has.
+    passed: usize,
+    /// The next sample for the writer.
+    next: Option<Outgoing>,
+    delivered: Option<Position>,
+    /// The number of the newest element that was counted as published with missing values.
+    reduced: u64,
+    /// The confirmations of readers.
+    readers: BTreeMap<String, Position>,
+    advance: Advance,
+    moved: Instant,
+    pause: Duration,
+    check: Interval,
+}
+
+/// An element that is not delivered.
+struct Held {
+    element: StreamElement,
+    schema: Arc<StreamSchema>,
+    bytes: usize,
+    /// It cannot be a sample.
+    is_refused: bool,
+}
+
+/// The writer for the present schema.
+struct Writing {
     of: ElementType,
     outlet: Outlet,
     progress: watch::Receiver<Progress>,
-    /// The confirmations of readers.
+    /// The confirmations of readers, for elements that have to be stored.
     stored: Option<Inlet>,
-    readers: BTreeMap<String, Position>,
-    cursor: Cursor,
-    follower: WrittenFollower,
     generation: u64,
-    /// The number of the last element that was read.
-    previous: u64,
-    /// The number of the newest element that was counted as published with missing values.
-    reduced: u64,
-    pending: VecDeque<Outgoing>,
-    /// The newest element passed to the writer.
-    sent: Option<Position>,
-    /// The positions of the tags: the newest elements, not delivered.
-    positions: VecDeque<Position>,
-    moved: Instant,
-    pause: Duration,
 }
 
-impl<'a> Publishing<'a> {
-    fn new(
-        shared: &'a Shared,
-        publication: &'a Publication,
-        log: StreamLog,
-        status: &'a Mutex<PublicationStatus>,
-    ) -> Result<Self, String> {
-        let said = |error: DdsError| error.to_string();
-        let of = ElementType::new(&publication.stream, log.schema());
-        let of = of.map_err(|error| error.to_string())?;
-        let level = log.log().level();
-        let acknowledge = publication.acknowledge.unwrap_or(match level {
+/// What happened.
+enum Event {
+    Progress(Progress),
+    Stored(Payload),
+    Passed,
+    Check,
+}
+
+impl Topics {
+    /// Publishes a stream under this name, whose elements up to `delivered` were delivered before.
+    ///
+    /// # Errors
+    /// The participant cannot start.
+    pub fn publisher(
+        self: &Arc<Self>,
+        publication: Publication,
+        stream: &str,
+        delivered: Option<Position>,
+        look_up: impl Fn() -> Option<StreamNow> + Send + 'static,
+    ) -> Result<Publisher, DdsError> {
+        let status = PublicationStatus {
+            stream: stream.to_owned(),
+            topic: publication.topic.clone(),
+            delivered,
+            last_error: Some(NO_STREAM.to_owned()),
+            ..PublicationStatus::default()
+        };
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Publisher {
+            topics: self.clone(),
+            supervisor: self.supervisor()?,
+            pause: publication.stalled_after(),
+            publication,
+            stream: stream.to_owned(),
+            look_up: Box::new(look_up),
+            status: show(&self.publications, status),
+            writing: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            passed: 0,
+            next: None,
+            delivered,
+            reduced: 0,
+            readers: BTreeMap::new(),
+            advance: Advance::default(),
+            moved: Instant::now(),
+            check,
+        })
+    }
+}
+
+impl Publisher {
+    /// Whether it takes elements now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.held.len() < HELD_MAX
+            && self.held_bytes < HELD_BYTES_MAX
+            && self.held.len() - self.passed < WAITING_MAX
+    }
+
+    /// Takes elements of one schema, which follow those before.
+    pub fn take(&mut self, schema: &Arc<StreamSchema>, elements: &[StreamElement]) {
+        for element in elements {
+            let bytes = size(element);
+            self.held_bytes += bytes;
+            self.held.push_back(Held {
+                element: element.clone(),
+                schema: schema.clone(),
+                bytes,
+                is_refused: false,
+            });
+        }
+        // Readers may have confirmed them in an earlier run.
+        self.confirm();
+    }
+
+    /// Publishes until elements are delivered or refused, or there is room again. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// The participant has ended, or the topic is invalid.
+    pub async fn advance(&mut self) -> Result<Advance, DdsError> {
+        let had_room = self.has_room();
+        loop {
+            if self.advance != Advance::default() || self.has_room() != had_room {
+                return Ok(std::mem::take(&mut self.advance));
+            }
+            self.prepare();
+            if !self.advance.refused.is_empty() {
+                continue;
+            }
+            match self.event().await? {
+                Event::Progress(progress) => self.on_progress(progress),
+                Event::Stored(payload) => self.on_stored(&payload),
+                Event::Passed => {
+                    if self.held.range(..self.passed).all(|held| held.is_refused) {
+                        self.moved = Instant::now();
+                    }
+                    self.passed += 1;
+                    self.next = None;
+                }
+                Event::Check => self.check()?,
+            }
+        }
+    }
+
+    async fn event(&mut self) -> Result<Event, DdsError> {
+        let Some(writing) = &mut self.writing else {
+            self.check.tick().await;
+            return Ok(Event::Check);
+        };
+        let next = self.next.clone();
+        let may_send = next.is_some();
+        let event = tokio::select! {
+            changed = writing.progress.changed() => {
+                changed.map_err(|_| ended())?;
+                Event::Progress(*writing.progress.borrow_and_update())
+            }
+            sample = receive(&mut writing.stored) => {
+                Event::Stored(sample.ok_or_else(ended)?.payload)
+            }
+            sent = send(&writing.outlet, next), if may_send => {
+                sent.map_err(|_| ended())?;
+                Event::Passed
+            }
+            _ = self.check.tick() => Event::Check,
+        };
+        Ok(event)
+    }
+
+    /// Looks the stream up, opens the writer, and publishes again after silence.
+    fn check(&mut self) -> Result<(), DdsError> {
+        let Some(now) = (self.look_up)() else {
+            lock(&self.status).last_error = Some(NO_STREAM.to_owned());
+            return Ok(());
+        };
+        if self
+            .writing
+            .as_ref()
+            .is_none_or(|writing| *writing.of.schema() != now.schema)
+        {
+            // The former writer ends first.
+            self.writing = None;
+            self.writing = Some(self.open(&now)?);
+            self.republish();
+        }
+        let must_store = self.must_store();
+        let is_waiting = self.held.iter().any(|held| !held.is_refused);
+        let is_all_passed = is_waiting && self.passed == self.held.len();
+        if must_store && is_all_passed && self.moved.elapsed() > self.pause {
+            self.pause = (self.pause * 2).min(REPUBLISH_PAUSE_MAX);
+            lock(&self.status).again += 1;
+            self.republish();
+        }
+        let first = self.held.front();
+        let delivered = match (self.delivered, first) {
+            (Some(at), _) => at.sequence,
+            // It starts there.
+            (None, Some(first)) => first.element.position.sequence.saturating_sub(1),
+            (None, None) => now.last,
+        };
+        let is_volatile = self.publication.qos.durability == Durability::Volatile;
+        let mut status = lock(&self.status);
+        status.last_error = None;
+        status.lag_elements = now.last.saturating_sub(delivered);
+        let is_unconfirmed = must_store && self.readers.is_empty() && status.lag_elements > 0;
+        status.hint = match () {
+            () if is_unconfirmed => Some(NO_CONFIRMATION.to_owned()),
+            () if !must_store && is_volatile => Some(VOLATILE.to_owned()),
+            () => None,
+        };
+        Ok(())
+    }
+
+    fn open(&self, now: &StreamNow) -> Result<Writing, DdsError> {
+        let of = ElementType::new(&self.stream, now.schema.clone());
+        let of = of.map_err(|error| DdsError::Qos {
+            key: "fields",
+            why: error.to_string(),
+        })?;
+        let publication = &self.publication;
+        let acknowledge = publication.acknowledge.unwrap_or(match now.level {
             Level::Power => Acknowledge::Stored,
             _ => Acknowledge::Received,
         });
         let topic = publication.dds_topic(&of);
-        let outlet = shared.supervisor.writer(OutletConfig {
+        let outlet = self.supervisor.writer(OutletConfig {
             topic: topic.clone(),
             qos: publication.qos.clone(),
             readers: publication.readers as usize,
@@ -114,282 +315,227 @@ impl<'a> Publishing<'a> {
             },
             stalled_after: publication.stalled_after(),
             pacer: publication.pacer.clone(),
-        });
-        let outlet = outlet.map_err(said)?;
-        let stored = match acknowledge {
-            Acknowledge::Received => None,
+        })?;
+        let (word, stored) = match acknowledge {
+            Acknowledge::Received => ("received", None),
             Acknowledge::Stored => {
                 let qos = Qos {
                     durability: Durability::TransientLocal,
                     ..Qos::default()
                 };
                 let topic = stored_topic(&topic.name);
-                let inlet = shared.supervisor.reader(InletConfig { topic, qos });
-                Some(inlet.map_err(said)?)
+                let inlet = self.supervisor.reader(InletConfig { topic, qos })?;
+                ("stored", Some(inlet))
             }
         };
-        let failed = |error: chappe_log::Error| error.to_string();
-        let store = shared.store.store();
-        let mut cursor = Cursor::open(store, &topic.name, log.name(), level).map_err(failed)?;
-        if cursor.at().is_none() && publication.start == DdsStart::New {
-            // So that a restart before the first delivery continues here.
-            let newest = log.newest(1).map_err(|error| error.to_string())?;
-            if let Some(newest) = newest.last() {
-                cursor.advance(newest.position);
-                cursor.keep().map_err(failed)?;
-            }
-        }
-        {
-            let mut status = lock(status);
-            status.acknowledge = match acknowledge {
-                Acknowledge::Received => "received",
-                Acknowledge::Stored => "stored",
-            };
-            status.idl = of.idl();
-            status.delivered = cursor.at();
-        }
-        let (follower, previous) = follow(&log, cursor.at());
-        Ok(Self {
-            progress: outlet.progress(),
-            shared,
-            publication,
-            status,
-            log,
+        lock(&self.status).acknowledge = word;
+        Ok(Writing {
             of,
+            progress: outlet.progress(),
             outlet,
             stored,
-            readers: BTreeMap::new(),
-            cursor,
-            follower,
             generation: 0,
-            previous,
-            reduced: 0,
-            pending: VecDeque::new(),
-            sent: None,
-            positions: VecDeque::new(),
-            moved: Instant::now(),
-            pause: publication.stalled_after(),
         })
     }
 
-    /// Publishes until the schema changes.
-    async fn run(&mut self) -> Result<(), String> {
-        let mut check = tokio::time::interval(CHECK_INTERVAL);
-        loop {
-            let next = self.pending.front().cloned();
-            let may_send = next.is_some();
-            let may_read = next.is_none() && self.generation > 0 && self.has_room();
-            tokio::select! {
-                changed = self.progress.changed() => {
-                    changed.map_err(|_| "the participant has ended".to_owned())?;
-                    self.on_progress();
-                }
-                sample = receive(&mut self.stored) => match sample {
-                    Some(sample) => self.on_stored(&sample.payload),
-                    None => return Err("the participant has ended".to_owned()),
-                },
-                sent = send(&self.outlet, next), if may_send => {
-                    sent.map_err(|error| error.to_string())?;
-                    self.pending.pop_front();
-                }
-                batch = self.follower.next(), if may_read => match batch {
-                    Ok(batch) => {
-                        if self.log.schema() != *self.of.schema() {
-                            return Ok(());
-                        }
-                        self.read(batch);
-                    }
-                    Err(StoreError::Log(chappe_log::Error::Gap { .. })) => {}
-                    Err(error) => return Err(error.to_string()),
-                },
-                _ = check.tick() => self.check()?,
+    /// Whether elements have to be stored by readers.
+    fn must_store(&self) -> bool {
+        let writing = self.writing.as_ref();
+        writing.is_some_and(|writing| writing.stored.is_some())
+    }
+
+    /// Encodes the next element for the writer. The topic has one type, that of the current schema: values of an
+    /// older version without a field in it are not published, and counted.
+    fn prepare(&mut self) {
+        let Some(writing) = self.writing.as_ref().filter(|it| it.generation > 0) else {
+            return;
+        };
+        while self.next.is_none() {
+            let Some(held) = self.held.get(self.passed) else {
+                return;
+            };
+            if held.is_refused {
+                self.passed += 1;
+                continue;
             }
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        let delivered = self.cursor.at().map_or(0, |at| at.sequence);
-        let sent = self.sent.map_or(delivered, |sent| sent.sequence);
-        sent.saturating_sub(delivered) < UNSTORED_MAX
-    }
-
-    /// Converts elements to samples. The topic has one type, that of the current schema: values of an older
-    /// version without a field in it are not published, and counted.
-    fn read(&mut self, batch: Written) {
-        let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
-        for mut element in batch.elements {
+            let is_before = |before: &&Held| !before.is_refused;
+            let before = self.held.range(..self.passed).rev().find(is_before);
+            let position = held.element.position;
+            let previous = match before.map(|before| before.element.position) {
+                _ if writing.stored.is_none() => 0,
+                Some(before) => before.sequence,
+                // After a rollback its number is not above the delivered one: any reader accepts it.
+                None => self
+                    .delivered
+                    .filter(|at| at.sequence < position.sequence)
+                    .map_or(0, |at| at.sequence),
+            };
+            let mut element = held.element.clone();
+            let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
             let all = values(&element.values);
-            element.values = self.of.schema().project(&batch.schema, element.values);
+            element.values = writing.of.schema().project(&held.schema, element.values);
             let missing = all - values(&element.values);
-            if missing > 0 && self.reduced < element.position.sequence {
-                self.reduced = element.position.sequence;
-                let (at, name) = (element.position, &self.publication.stream);
+            if missing > 0 && self.reduced < position.sequence {
+                self.reduced = position.sequence;
                 let detail = format!(
-                    "{missing} values of {at} of {name}: version {} of its schema has fields that the \
-                     topic, which has those of the current one, lacks",
-                    batch.schema_version
+                    "{missing} values of {position} of {}: an earlier version of its schema has fields \
+                     that the topic, which has those of the current one, lacks",
+                    self.stream
                 );
                 let topic = &self.publication.topic;
-                self.shared
-                    .host
-                    .dropped("values not published", topic, detail);
+                (self.topics.reports.dropped)("values not published", topic, detail);
             }
-            let previous = self.stored.as_ref().map_or(0, |_| self.previous);
-            self.previous = element.position.sequence;
-            let payload = match self.of.encode(&element, previous) {
-                Ok(payload) if payload.bytes.len() <= SAMPLE_BYTES_MAX => payload,
-                refused => {
-                    let why = match refused {
-                        Ok(payload) => format!("it has {} bytes", payload.bytes.len()),
-                        Err(error) => error.to_string(),
-                    };
-                    let detail =
-                        format!("{} of {}: {why}", element.position, self.publication.stream);
-                    let topic = &self.publication.topic;
-                    self.shared.host.dropped("not published", topic, detail);
-                    lock(self.status).refused += 1;
-                    continue;
+            let reason = match writing.of.encode(&element, previous) {
+                Ok(payload) if payload.bytes.len() <= SAMPLE_BYTES_MAX => {
+                    self.next = Some(Outgoing {
+                        generation: writing.generation,
+                        tag: position.sequence,
+                        payload,
+                    });
+                    return;
                 }
+                Ok(payload) => format!("it has {} bytes", payload.bytes.len()),
+                Err(error) => error.to_string(),
             };
-            if self.sent == self.cursor.at() {
-                self.moved = Instant::now();
-            }
-            self.sent = Some(element.position);
-            self.positions.push_back(element.position);
-            self.pending.push_back(Outgoing {
-                generation: self.generation,
-                tag: element.position.sequence,
-                payload,
-            });
+            lock(&self.status).refused += 1;
+            let held = &mut self.held[self.passed];
+            held.is_refused = true;
+            self.held_bytes -= held.bytes;
+            held.bytes = 0;
+            self.advance
+                .refused
+                .push(RefusedElement { position, reason });
         }
     }
 
     /// The writer has made progress, or was replaced.
-    fn on_progress(&mut self) {
-        let now = *self.progress.borrow_and_update();
-        if let Some(tag) = now.acknowledged.filter(|_| self.stored.is_none()) {
-            while let Some(first) = self.positions.front().copied() {
-                if first.sequence > tag {
-                    break;
-                }
-                self.set_delivered(first);
-                self.positions.pop_front();
-            }
+    fn on_progress(&mut self, now: Progress) {
+        let Some(writing) = &mut self.writing else {
+            return;
+        };
+        let is_other = now.generation != writing.generation;
+        writing.generation = now.generation;
+        if let Some(tag) = now.acknowledged.filter(|_| writing.stored.is_none()) {
+            self.deliver(|held, index, passed| {
+                index < passed && held.element.position.sequence <= tag
+            });
         }
-        if now.generation != self.generation {
-            self.generation = now.generation;
+        if is_other {
             self.republish();
         }
     }
 
     /// A reader confirms how far it has stored.
-    fn on_stored(&mut self, payload: &crate::Payload) {
+    fn on_stored(&mut self, payload: &Payload) {
         let stored = match Stored::read(payload) {
             Ok(stored) => stored,
             Err(error) => {
                 let topic = &self.publication.topic;
-                let host = &self.shared.host;
-                return host.dropped("malformed", topic, error.to_string());
+                return (self.topics.reports.dropped)("malformed", topic, error.to_string());
             }
         };
-        if stored.stream != self.publication.stream || stored.through.sequence == 0 {
+        if stored.stream != self.stream || stored.through.sequence == 0 {
             return;
         }
         let known = self.readers.contains_key(&stored.reader);
         if known || self.readers.len() < READERS_MAX {
             self.readers.insert(stored.reader, stored.through);
         }
-        // The required number of readers has stored up to this position.
+        self.confirm();
+    }
+
+    /// Delivers what the required number of readers has stored. They may have stored elements that this writer does
+    /// not have yet: after a restart the delivered ones are known only up to the last record of them.
+    fn confirm(&mut self) {
+        if !self.must_store() {
+            return;
+        }
         let mut through: Vec<Position> = self.readers.values().copied().collect();
         through.sort_by_key(|at| std::cmp::Reverse(at.sequence));
         let wanted = (self.publication.readers as usize).max(1);
         let Some(at) = through.get(wanted - 1).copied() else {
             return;
         };
-        // Positions that are not in this log cannot have been stored; ones from before a restart can.
-        if at.sequence > self.log.log().last() || self.log.resume(at).is_err() {
+        // A position that is none of this log cannot have been stored.
+        let sequence = |held: &Held| held.element.position.sequence;
+        let index = self
+            .held
+            .partition_point(|held| sequence(held) < at.sequence);
+        let is_known = |held: &Held| held.element.position == at;
+        if !self.held.get(index).is_some_and(is_known) {
             return;
         }
-        let ahead = self.sent.is_none_or(|sent| sent.sequence < at.sequence);
-        if self
-            .cursor
-            .at()
-            .is_none_or(|now| now.sequence < at.sequence)
-        {
+        if self.deliver(|held, _, _| sequence(held) <= at.sequence) {
             self.moved = Instant::now();
             self.pause = self.publication.stalled_after();
-            self.set_delivered(at);
-            while self
-                .positions
-                .front()
-                .is_some_and(|first| first.sequence <= at.sequence)
-            {
-                self.positions.pop_front();
-            }
-            if ahead {
-                self.republish();
-            }
         }
     }
 
-    fn set_delivered(&mut self, at: Position) {
-        self.cursor.advance(at);
-        lock(self.status).delivered = self.cursor.at();
+    /// Releases the first elements as long as each is delivered. Refused ones are released together with the next one:
+    /// a reader knows no other.
+    fn deliver(&mut self, is_delivered: impl Fn(&Held, usize, usize) -> bool) -> bool {
+        let passed = self.passed;
+        let mut released = 0;
+        for (index, held) in self.held.iter().enumerate() {
+            if held.is_refused {
+                continue;
+            }
+            if !is_delivered(held, index, passed) {
+                break;
+            }
+            released = index + 1;
+        }
+        if released == 0 {
+            return false;
+        }
+        for held in self.held.drain(..released) {
+            self.held_bytes -= held.bytes;
+            self.delivered = Some(held.element.position);
+        }
+        if released > passed {
+            self.next = None;
+        }
+        self.passed = passed.saturating_sub(released);
+        self.advance.delivered = self.delivered;
+        lock(&self.status).delivered = self.delivered;
+        true
     }
 
     /// Starts again after the delivered elements.
     fn republish(&mut self) {
-        self.pending.clear();
-        self.positions.clear();
-        self.sent = self.cursor.at();
+        self.next = None;
+        self.passed = 0;
         self.moved = Instant::now();
-        (self.follower, self.previous) = follow(&self.log, self.cursor.at());
-    }
-
-    fn check(&mut self) -> Result<(), String> {
-        let kept = self.cursor.keep();
-        kept.map_err(|error| error.to_string())?;
-        let waits = self.stored.is_some() && self.sent != self.cursor.at();
-        if waits && self.pending.is_empty() && self.moved.elapsed() > self.pause {
-            self.pause = (self.pause * 2).min(REPUBLISH_PAUSE_MAX);
-            lock(self.status).again += 1;
-            self.republish();
-        }
-        let last = self.log.log().last();
-        let delivered = self.cursor.at().map_or(0, |at| at.sequence);
-        let mut status = lock(self.status);
-        status.lag_elements = last.saturating_sub(delivered);
-        let is_unconfirmed =
-            self.stored.is_some() && self.readers.is_empty() && status.lag_elements > 0;
-        let is_volatile = self.publication.qos.durability == Durability::Volatile;
-        status.hint = match () {
-            () if is_unconfirmed => Some(NO_CONFIRMATION.to_owned()),
-            () if self.stored.is_none() && is_volatile => Some(VOLATILE.to_owned()),
-            () => None,
-        };
-        Ok(())
     }
 }
 
-/// Follows the stream after a position. Also returns the number of the element before.
-fn follow(log: &StreamLog, at: Option<Position>) -> (WrittenFollower, u64) {
-    let from = match at.map(|at| log.resume(at)) {
-        Some(Ok(next)) => next,
-        // The position is no longer in this log: everything in it is new.
-        Some(Err(_)) | None => 0,
+fn ended() -> DdsError {
+    DdsError::Library {
+        doing: "publishing",
+        why: Ended.to_string(),
+    }
+}
+
+/// About how many bytes of memory an element takes.
+fn size(element: &StreamElement) -> usize {
+    let value = |value: &Value| match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Samples(samples) => 8 * samples.values.len(),
+        _ => 0,
     };
-    let previous = at.filter(|_| from > 0).map_or(0, |at| at.sequence);
-    (log.follow_written(from), previous)
+    let values = element.values.iter().map(value).sum::<usize>();
+    size_of::<Held>() + values + size_of_val(element.values.as_slice())
 }
 
-async fn receive(inlet: &mut Option<Inlet>) -> Option<crate::Sample> {
+async fn receive(inlet: &mut Option<Inlet>) -> Option<Sample> {
     match inlet {
         Some(inlet) => inlet.receive().await,
         None => std::future::pending().await,
     }
 }
 
-async fn send(outlet: &Outlet, next: Option<Outgoing>) -> Result<(), crate::Ended> {
+async fn send(outlet: &Outlet, next: Option<Outgoing>) -> Result<(), Ended> {
     match next {
         Some(next) => outlet.send(next).await,
         None => std::future::pending().await,

@@ -4,13 +4,11 @@ use crate::SupervisorStatus;
 use chappe_stream::Position;
 use serde::{Serialize, Serializer};
 
-use super::{Publication, Subscription};
-
 /// The status of all topics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopicsStatus {
-    /// The participant, its writers and readers.
-    pub participant: SupervisorStatus,
+    /// The participant, its writers and readers; there is none without topics.
+    pub participant: Option<SupervisorStatus>,
     /// Published streams.
     pub publications: Vec<PublicationStatus>,
     /// Subscribed topics.
@@ -39,9 +37,6 @@ pub struct PublicationStatus {
     pub last_error: Option<String>,
     /// A remedy for it.
     pub hint: Option<String>,
-    /// The IDL of the topic.
-    #[serde(skip)]
-    pub idl: String,
 }
 
 /// The status of a subscribed topic.
@@ -68,26 +63,6 @@ pub struct SubscriptionStatus {
     pub rollbacks: u64,
     /// The last error.
     pub last_error: Option<String>,
-}
-
-impl PublicationStatus {
-    pub(super) fn of(publication: &Publication) -> Self {
-        Self {
-            stream: publication.stream.clone(),
-            topic: publication.topic.clone(),
-            ..Self::default()
-        }
-    }
-}
-
-impl SubscriptionStatus {
-    pub(super) fn of(subscription: &Subscription) -> Self {
-        Self {
-            topic: subscription.topic.clone(),
-            stream: subscription.stream.clone(),
-            ..Self::default()
-        }
-    }
 }
 
 /// A position in its usual text form.

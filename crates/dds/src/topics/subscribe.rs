@@ -1,57 +1,33 @@
-//! Stores a topic in a stream: each element once, and only after its predecessor.
+//! Reads a topic into a stream: each element once, and only after its predecessor.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::{
-    Durability, ElementType, Inlet, InletConfig, Outgoing, Outlet, OutletConfig, Progress, Qos,
-    Sample, Stalled, Stored,
+    DdsError, Durability, ElementType, Ended, Inlet, InletConfig, Outgoing, Outlet, OutletConfig,
+    Progress, Qos, Sample, Stalled, Stored, Supervisor,
 };
 use chappe_flow::pacer::Choice;
-use chappe_log::Appended;
-use chappe_stream::{Position, StreamElement, StreamLog};
+use chappe_stream::{Position, StreamElement, StreamSchema, Timestamp};
 use tokio::sync::watch;
 
 use super::config::stored_topic;
-use super::{Shared, Subscription, SubscriptionStatus, lock};
+use super::{Subscription, SubscriptionStatus, Topics, lock, show};
 
-/// The pause before a failed subscription is retried.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The longest wait for earlier appends to be stored.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
-/// Elements that are stored together.
+/// Elements that are returned together.
 const BATCH: usize = 256;
-/// Batches that are being stored; reason: further samples wait in the library.
-const STORING_MAX: usize = 64;
 
-/// Subscribes to a topic until it is aborted.
-pub(super) async fn run(
-    shared: Shared,
-    subscription: Subscription,
+/// A topic that is read.
+pub struct Subscriber {
+    topics: Arc<Topics>,
+    /// Kept alive by those that use it.
+    _supervisor: Arc<Supervisor>,
+    topic: String,
+    /// The name of the stream at its source.
+    source: String,
     status: Arc<Mutex<SubscriptionStatus>>,
-) {
-    loop {
-        let ended = match Reading::new(&shared, &subscription, &status).await {
-            Ok(mut reading) => reading.run().await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
-            lock(&status).last_error = Some(error);
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-struct Reading<'a> {
-    shared: &'a Shared,
-    subscription: &'a Subscription,
-    status: &'a Mutex<SubscriptionStatus>,
     of: ElementType,
-    log: StreamLog,
-    /// The log's count of retractions at the start. After the log has retracted a queued batch, no other is
-    /// stored: its elements would hide the gap.
-    retractions: u64,
     inlet: Inlet,
     /// The writer of confirmations.
     confirmations: Outlet,
@@ -60,41 +36,38 @@ struct Reading<'a> {
     /// The tag of the last confirmation.
     tag: u64,
     must_confirm: bool,
-    /// The newest element that is stored or being stored.
-    newest_queued: Option<Position>,
+    /// The newest element that was returned.
+    newest: Option<Position>,
     stored: Option<Position>,
-    storing: VecDeque<(Appended, Option<Position>, u64)>,
+    /// The batches that were returned and are not stored yet: the newest element, and their number.
+    under_way: VecDeque<(Option<Position>, u64)>,
+    now: fn() -> Timestamp,
 }
 
-impl<'a> Reading<'a> {
-    async fn new(
-        shared: &'a Shared,
-        subscription: &'a Subscription,
-        status: &'a Mutex<SubscriptionStatus>,
-    ) -> Result<Self, String> {
-        let of = subscription.element_type();
-        let of = of.map_err(|error| error.to_string())?;
-        let level = subscription.level;
-        let (host, name, schema) = (
-            shared.host.clone(),
-            subscription.stream.clone(),
-            of.schema().clone(),
-        );
-        let opened = tokio::task::spawn_blocking(move || host.open(&name, &schema, level));
-        let log = opened.await.map_err(|error| error.to_string())??;
-        let retractions = shared.store.store().retractions();
-        wait_until_stored(&log).await?;
-        let newest_queued = log.newest_origin();
-        let topic = subscription.dds_topic();
-        let topic = topic.map_err(|error| error.to_string())?;
-        let confirmation_topic = stored_topic(&topic.name);
-        let inlet = shared.supervisor.reader(InletConfig {
-            topic,
-            qos: subscription.qos.clone(),
-        });
-        let inlet = inlet.map_err(|error| error.to_string())?;
-        let confirmations = shared.supervisor.writer(OutletConfig {
-            topic: confirmation_topic,
+impl Topics {
+    /// Reads a topic for the stream of this name and schema; everything up to `stored`, a position at the source,
+    /// is in its log. `now` is the wall clock.
+    ///
+    /// # Errors
+    /// A value is invalid, or there are too many topics.
+    pub fn subscriber(
+        self: &Arc<Self>,
+        subscription: Subscription,
+        stream: &str,
+        schema: &StreamSchema,
+        stored: Option<Position>,
+        now: fn() -> Timestamp,
+    ) -> Result<Subscriber, DdsError> {
+        let source = subscription.source.clone();
+        let source = source.unwrap_or_else(|| stream.to_owned());
+        let of = ElementType::new(&source, schema.clone()).map_err(|error| DdsError::Qos {
+            key: "fields",
+            why: error.to_string(),
+        })?;
+        let topic = subscription.dds_topic(&of);
+        let supervisor = self.supervisor()?;
+        let confirmations = supervisor.writer(OutletConfig {
+            topic: stored_topic(&topic.name),
             // Only the newest confirmation counts, also for late readers.
             qos: Qos {
                 durability: Durability::TransientLocal,
@@ -105,48 +78,62 @@ impl<'a> Reading<'a> {
             stalled: Stalled::Pass,
             stalled_after: Duration::from_secs(10),
             pacer: Choice::Flood,
-        });
-        let confirmations = confirmations.map_err(|error| error.to_string())?;
-        let mut now = lock(status);
-        now.stored = newest_queued;
-        now.last_error = None;
-        drop(now);
-        Ok(Self {
-            progress: confirmations.progress(),
-            shared,
-            subscription,
-            status,
+        })?;
+        let inlet = supervisor.reader(InletConfig {
+            topic,
+            qos: subscription.qos,
+        })?;
+        let status = SubscriptionStatus {
+            topic: subscription.topic.clone(),
+            stream: stream.to_owned(),
+            stored,
+            ..SubscriptionStatus::default()
+        };
+        Ok(Subscriber {
+            topics: self.clone(),
+            _supervisor: supervisor,
+            topic: subscription.topic,
+            source,
+            status: show(&self.subscriptions, status),
             of,
-            log,
-            retractions,
             inlet,
+            progress: confirmations.progress(),
             confirmations,
             generation: 0,
             tag: 0,
-            must_confirm: newest_queued.is_some(),
-            newest_queued,
-            stored: newest_queued,
-            storing: VecDeque::new(),
+            must_confirm: stored.is_some(),
+            newest: stored,
+            stored,
+            under_way: VecDeque::new(),
+            now,
         })
     }
+}
 
-    async fn run(&mut self) -> Result<(), String> {
+impl Subscriber {
+    /// The next elements, which carry their positions at the source. Dropping the future loses nothing. It also
+    /// sends confirmations, so it must be called while elements are stored.
+    ///
+    /// # Errors
+    /// The participant has ended.
+    pub async fn next(&mut self) -> Result<Vec<StreamElement>, Ended> {
         loop {
             let confirmation = self.confirmation();
             let has_confirmation = confirmation.is_some();
-            let may_read = self.storing.len() < STORING_MAX;
             tokio::select! {
-                sample = self.inlet.receive(), if may_read => match sample {
-                    Some(sample) => self.store(sample).await?,
-                    None => return Err("the participant has ended".to_owned()),
-                },
-                done = stored(&mut self.storing) => self.on_stored(done)?,
+                sample = self.inlet.receive() => {
+                    let batch = self.batch(sample.ok_or(Ended)?);
+                    if !batch.is_empty() {
+                        self.under_way.push_back((self.newest, batch.len() as u64));
+                        return Ok(batch);
+                    }
+                }
                 sent = confirm(&self.confirmations, confirmation), if has_confirmation => {
-                    sent.map_err(|error| error.to_string())?;
+                    sent?;
                     self.must_confirm = false;
                 }
                 changed = self.progress.changed() => {
-                    changed.map_err(|_| "the participant has ended".to_owned())?;
+                    changed.map_err(|_| Ended)?;
                     let now = *self.progress.borrow_and_update();
                     if now.generation != self.generation {
                         self.generation = now.generation;
@@ -157,6 +144,26 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// The newest element that was returned, by its position at the source.
+    #[must_use]
+    pub fn newest(&self) -> Option<Position> {
+        self.newest
+    }
+
+    /// The first batch that was returned and not stored yet is stored: the source is told.
+    pub fn stored(&mut self) {
+        let Some((newest, count)) = self.under_way.pop_front() else {
+            return;
+        };
+        let mut status = lock(&self.status);
+        status.received += count;
+        if newest != self.stored {
+            self.stored = newest;
+            self.must_confirm = true;
+            status.stored = newest;
+        }
+    }
+
     /// The confirmation to send, if there is a new one.
     fn confirmation(&mut self) -> Option<Outgoing> {
         let through = self
@@ -164,8 +171,8 @@ impl<'a> Reading<'a> {
             .filter(|_| self.must_confirm && self.generation > 0)?;
         self.tag += 1;
         let stored = Stored {
-            stream: self.subscription.source().to_owned(),
-            reader: self.shared.host.key(),
+            stream: self.source.clone(),
+            reader: self.topics.key.clone(),
             through,
         };
         Some(Outgoing {
@@ -175,8 +182,8 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Stores a received sample and those queued after it.
-    async fn store(&mut self, first: Sample) -> Result<(), String> {
+    /// The elements of a received sample and of those queued after it.
+    fn batch(&mut self, first: Sample) -> Vec<StreamElement> {
         let mut batch = Vec::new();
         let mut next = Some(first);
         while let Some(sample) = next {
@@ -188,17 +195,7 @@ impl<'a> Reading<'a> {
                 false => None,
             };
         }
-        let Some(newest) = batch.last().map(|element| element.source_time) else {
-            return Ok(());
-        };
-        let count = batch.len() as u64;
-        let origin = batch.iter().rev().find_map(|element| element.origin);
-        let append = || self.log.append_after(self.retractions, &batch);
-        let appended = self.log.when_room(append).await;
-        let appended = appended.map_err(|error| error.to_string())?;
-        self.shared.host.received(self.log.name(), count, newest);
-        self.storing.push_back((appended, origin, count));
-        Ok(())
+        batch
     }
 
     /// Converts a sample to an element, if it is to be stored.
@@ -206,28 +203,27 @@ impl<'a> Reading<'a> {
         let decoded = match self.of.decode(&sample.payload) {
             Ok(decoded) => decoded,
             Err(error) => {
-                lock(self.status).malformed += 1;
+                lock(&self.status).malformed += 1;
                 let detail = format!("from {}: {error}", sample.writer);
-                let topic = &self.subscription.topic;
-                self.shared.host.dropped("malformed", topic, detail);
+                (self.topics.reports.dropped)("malformed", &self.topic, detail);
                 return None;
             }
         };
-        let mut status = lock(self.status);
-        if decoded.stream != self.subscription.source() {
+        let mut status = lock(&self.status);
+        if decoded.stream != self.source {
             status.foreign += 1;
             return None;
         }
         let mut element = decoded.element;
         let at = std::mem::take(&mut element.position);
-        element.receive_time = self.shared.host.now();
+        element.receive_time = (self.now)();
         // An element without a number cannot be deduplicated.
         if at.sequence == 0 {
             return Some(element);
         }
-        if let Some(newest_queued) = self.newest_queued {
-            if at.sequence <= newest_queued.sequence {
-                if at.epoch == newest_queued.epoch {
+        if let Some(newest) = self.newest {
+            if at.sequence <= newest.sequence {
+                if at.epoch == newest.epoch {
                     status.repeated += 1;
                     drop(status);
                     // The source sends it again because it missed the confirmation.
@@ -236,51 +232,19 @@ impl<'a> Reading<'a> {
                 }
                 // Numbers continue across epochs, unless the source rolled back.
                 status.rollbacks += 1;
-            } else if decoded.previous > newest_queued.sequence {
+            } else if decoded.previous > newest.sequence {
                 status.early += 1;
                 return None;
             }
         }
         drop(status);
-        self.newest_queued = Some(at);
+        self.newest = Some(at);
         element.origin = Some(at);
         Some(element)
     }
-
-    fn on_stored(&mut self, done: Result<(Option<Position>, u64), String>) -> Result<(), String> {
-        // Failed elements are published again: reading restarts after the stored ones.
-        let (origin, count) = done?;
-        let mut status = lock(self.status);
-        status.received += count;
-        if let Some(origin) = origin {
-            self.stored = Some(origin);
-            self.must_confirm = true;
-            status.stored = Some(origin);
-        }
-        Ok(())
-    }
 }
 
-/// Waits until earlier appends are stored, which an ended task may have left.
-async fn wait_until_stored(log: &StreamLog) -> Result<(), String> {
-    let settled = tokio::time::timeout(SETTLE_LIMIT, log.log().settled()).await;
-    settled.map_err(|_| "the log did not store earlier appends in time".to_owned())
-}
-
-/// Waits for the next stored batch.
-async fn stored(
-    storing: &mut VecDeque<(Appended, Option<Position>, u64)>,
-) -> Result<(Option<Position>, u64), String> {
-    let Some((appended, origin, count)) = storing.front_mut() else {
-        return std::future::pending().await;
-    };
-    let done = (&mut *appended).await;
-    let stored = done.map(|()| (*origin, *count));
-    storing.pop_front();
-    stored.map_err(|error| error.to_string())
-}
-
-async fn confirm(outlet: &Outlet, confirmation: Option<Outgoing>) -> Result<(), crate::Ended> {
+async fn confirm(outlet: &Outlet, confirmation: Option<Outgoing>) -> Result<(), Ended> {
     match confirmation {
         Some(confirmation) => outlet.send(confirmation).await,
         None => std::future::pending().await,

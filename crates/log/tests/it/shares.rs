@@ -172,6 +172,26 @@ fn a_protected_share_has_a_bound_of_its_own() {
 }
 
 #[test]
+fn segments_that_are_shorter_than_the_definitions_are_cleaned_like_others() {
+    let disk = SimDisk::new(7);
+    let mut done = [0; 2];
+    for reopening in 0..2 {
+        let (store, _) = Store::open(Box::new(disk.clone()), options(), reopening).unwrap();
+        let streams = streams(&store).unwrap();
+        flood(&streams, 60, &mut done).unwrap();
+        // From now on a segment begins with more than one was long before.
+        let wide = vec![b'.'; SEGMENT_BYTES as usize * 3 / 4];
+        store.stream("wide", Level::Power, &wide).unwrap();
+        flood(&streams, 400, &mut done).unwrap();
+        is_whole(&streams.quiet, done[0], "quiet");
+        is_whole(&streams.audit, done[1], "audit");
+        assert_eq!(store.counters().removed_segments, 0);
+        assert!(bytes_of(&disk) <= RETAIN_BYTES + 6 * SEGMENT_BYTES);
+        store.abandon();
+    }
+}
+
+#[test]
 fn a_log_that_one_share_has_alone_is_used_fully() {
     let disk = SimDisk::new(4);
     let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();

@@ -42,6 +42,19 @@ pub(crate) struct Change {
     pub(crate) status: u16,
 }
 
+impl Change {
+    /// Whether nothing was changed because of the request or its sender.
+    fn is_refused(&self) -> bool {
+        /// The account or the node has no room.
+        const INSUFFICIENT_STORAGE: u16 = 507;
+        matches!(self.status, 400..500 | INSUFFICIENT_STORAGE)
+    }
+}
+
+/// An extension of the answer to a request after which everything is as it was before: it is not recorded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unchanged;
+
 /// Writes the audit stream.
 #[derive(Debug, Default)]
 pub(crate) struct Audit;
@@ -49,7 +62,7 @@ pub(crate) struct Audit;
 impl Audit {
     /// Records a change.
     pub(crate) async fn record(app: &App, change: Change) {
-        if change.status == 403 && !app.accounts.records_refusal() {
+        if change.is_refused() && !app.accounts.records_refusal(&change.account) {
             let drops = &app.observability.drops;
             drops.record(Hop::Http, "refusal not recorded", AUDIT, "too many", None);
             return;

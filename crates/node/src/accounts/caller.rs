@@ -7,7 +7,7 @@ use chappe_identity::{Principal, Reach, Rights, Role};
 use chappe_registry::is_in_scope;
 use chappe_stream::Timestamp;
 
-use super::{Account, Accounts, OPERATOR, OwnShare, Shares, operator_rights};
+use super::{Account, Accounts, Definitions, OPERATOR, OwnShare, Shares, operator_rights};
 use crate::catalogue::{AUDIT, Entry};
 use crate::devices::Device;
 use crate::permits::Tenant;
@@ -240,10 +240,20 @@ impl Shares {
         }
     }
 
-    /// The streams that a caller may define; `None`: no share.
-    pub(crate) fn streams_max_of(&self, caller: &Caller) -> Option<usize> {
+    /// What the streams that a caller defines may be; `None`: no share.
+    pub(crate) fn definitions_max_of(&self, caller: &Caller) -> Option<Definitions> {
         let percent = caller.share().streams_percent;
         let percent = percent.unwrap_or(self.rules().streams_percent);
-        (!caller.administers()).then(|| self.streams_max(percent))
+        (!caller.administers()).then(|| Definitions {
+            streams: self.streams_max(percent),
+            bytes: self.definitions_bytes_max(percent),
+        })
+    }
+
+    /// Bytes of entities that a caller may publish, of so many; `None`: no share.
+    pub(crate) fn registry_bytes_of(&self, caller: &Caller, all: usize) -> Option<usize> {
+        let percent = caller.share().bytes_percent;
+        let percent = percent.unwrap_or(self.rules().bytes_percent);
+        (!caller.administers()).then(|| Self::registry_bytes(percent, all))
     }
 }

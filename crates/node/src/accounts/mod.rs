@@ -11,6 +11,7 @@ mod owners;
 mod record;
 mod shares;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,11 @@ use chappe_machine::{TokenBucket, TokenRate};
 use chappe_stream::Timestamp;
 use tokio::sync::watch;
 
-pub(crate) use audit::{Audit, Change};
+pub(crate) use audit::{Audit, Change, Unchanged};
 pub(crate) use caller::{Caller, View};
 pub(crate) use owners::{OWNERS, Owners};
 pub(crate) use record::{Record, rights};
-pub(crate) use shares::{CHARGED, OwnShare, Percents, Shares};
+pub(crate) use shares::{CHARGED, Definitions, OwnShare, Percents, Shares};
 
 use crate::clock;
 use crate::links::StateFile;
@@ -133,12 +134,12 @@ pub(crate) struct Accounts {
     writing: Mutex<()>,
     changes: watch::Sender<u64>,
     attempts: Mutex<Attempts>,
-    /// Limits records of refused changes.
-    refusals: Mutex<TokenBucket>,
+    /// Limits records of refused changes, by account.
+    refusals: Mutex<HashMap<String, TokenBucket>>,
     clock: Instant,
 }
 
-/// Refused changes that are recorded; reason: an account must not push older records out of the audit stream, and
+/// Refused changes of one account that are recorded; reason: an account must not push older records out of the audit stream, and
 /// a million records last for eleven days at this rate.
 const REFUSALS: TokenRate = TokenRate {
     per_s: 1,
@@ -161,7 +162,7 @@ impl Accounts {
             writing: Mutex::default(),
             changes: watch::Sender::new(0),
             attempts: Mutex::default(),
-            refusals: Mutex::new(TokenBucket::full(chappe_machine::Instant::ZERO, REFUSALS)),
+            refusals: Mutex::default(),
             clock: Instant::now(),
         })
     }
@@ -237,12 +238,18 @@ impl Accounts {
         attempts.fail(host, self.clock.elapsed())
     }
 
-    /// Whether one more refused change is recorded.
-    pub(crate) fn records_refusal(&self) -> bool {
+    /// Whether one more refused change of an account is recorded.
+    pub(crate) fn records_refusal(&self, account: &str) -> bool {
         let now = chappe_machine::Instant::ZERO + self.clock.elapsed();
         let refusals = self.refusals.lock();
         let mut refusals = refusals.unwrap_or_else(PoisonError::into_inner);
-        refusals.take(now, 1, REFUSALS).is_ok()
+        // Those of forgotten accounts are not removed one by one.
+        if refusals.len() > ACCOUNTS_MAX {
+            refusals.clear();
+        }
+        let of = refusals.entry(account.to_owned());
+        let of = of.or_insert_with(|| TokenBucket::full(now, REFUSALS));
+        of.take(now, 1, REFUSALS).is_ok()
     }
 
     /// Adds an account.

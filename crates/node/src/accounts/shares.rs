@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chappe_log::{Share, Store};
+use chappe_log::{MAX_DEFINITIONS_BYTES, Share, Store};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,6 +28,11 @@ pub(crate) const CHARGED: &str = "charged.json";
 const CHANGE_BYTES: u64 = 1 << 20;
 /// Writers of a stream whose bytes are counted; reason: bounded memory. The one that wrote least is forgotten.
 const WRITERS_MAX: usize = 8;
+/// The room for the definitions of all streams, as a part of `log.max_bytes`; reason: each segment begins with
+/// all of them, twice.
+const DEFINITIONS_OF_LOG: u64 = 32;
+/// The room that they have at least; reason: a small log has as many streams as a large one.
+const DEFINITIONS_BYTES_LEAST: usize = 32 << 20;
 /// The number of the audit stream's share in the log; accounts follow.
 const AUDIT_SHARE: u32 = 1;
 
@@ -88,6 +93,20 @@ pub(crate) struct Percents {
     pub(crate) streams_percent: u8,
     /// Of the concurrent requests of each kind.
     pub(crate) requests_percent: u8,
+}
+
+/// Streams and the bytes of their definitions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Definitions {
+    pub(crate) streams: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Definitions {
+    fn add(&mut self, entry: &Entry) {
+        self.streams += 1;
+        self.bytes += entry.log.log().definition_bytes();
+    }
 }
 
 /// The account for which a stream counts.
@@ -226,30 +245,50 @@ impl Shares {
         })
     }
 
-    /// The number of streams that count for each account.
-    pub(crate) fn stream_counts(&self, catalogue: &Catalogue) -> HashMap<String, usize> {
-        let mut counts = HashMap::new();
+    /// The streams that count for each account.
+    pub(crate) fn all_definitions(&self, catalogue: &Catalogue) -> HashMap<String, Definitions> {
+        let mut counts = HashMap::<String, Definitions>::new();
         for (name, charge) in self.charges().iter() {
-            if catalogue.get(name).is_some_and(|it| is_written(&it)) {
-                *counts.entry(charge.account.clone()).or_default() += 1;
+            if let Some(entry) = catalogue.get(name).filter(|it| is_written(it)) {
+                counts
+                    .entry(charge.account.clone())
+                    .or_default()
+                    .add(&entry);
             }
         }
         counts
     }
 
-    /// The number of streams that count for an account.
-    pub(crate) fn stream_count(&self, account: &str, catalogue: &Catalogue) -> usize {
+    /// The streams that count for an account.
+    pub(crate) fn definitions(&self, account: &str, catalogue: &Catalogue) -> Definitions {
         let charges = self.charges();
         let own = charges
             .iter()
             .filter(|(_, charge)| charge.account == account);
-        let is_there = |name: &str| catalogue.get(name).is_some_and(|it| is_written(&it));
-        own.filter(|(name, _)| is_there(name)).count()
+        let entries = own.filter_map(|(name, _)| catalogue.get(name));
+        let mut counted = Definitions::default();
+        for entry in entries.filter(|entry| is_written(entry)) {
+            counted.add(&entry);
+        }
+        counted
+    }
+
+    /// The bytes that the definitions of an account's streams may have.
+    pub(crate) fn definitions_bytes_max(&self, percent: u8) -> usize {
+        let log = self.bytes_max.unwrap_or(u64::MAX) / DEFINITIONS_OF_LOG;
+        let all = usize::try_from(log).unwrap_or(usize::MAX);
+        let all = all.clamp(DEFINITIONS_BYTES_LEAST, MAX_DEFINITIONS_BYTES);
+        (all / 100).saturating_mul(usize::from(percent))
     }
 
     /// The streams that an account may define.
     pub(crate) fn streams_max(&self, percent: u8) -> usize {
         (self.streams_max * usize::from(percent)).div_ceil(100)
+    }
+
+    /// The bytes that an account's entities may have, of so many.
+    pub(crate) fn registry_bytes(percent: u8, all: usize) -> usize {
+        (all / 100).saturating_mul(usize::from(percent))
     }
 
     /// The configured shares.

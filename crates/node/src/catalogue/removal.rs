@@ -116,7 +116,7 @@ impl Entry {
         } else if self.name == AUDIT {
             true
         } else if source.starts_with("urn:chappe:") {
-            // The program itself or a DDS topic: only streams registered in this run are in use.
+            // The program itself: only streams registered in this run are in use.
             app.registrar.is_registered(&self.key())
         } else {
             let sensor = app.sensors.get(&source);

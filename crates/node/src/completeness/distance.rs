@@ -1,6 +1,6 @@
 //! Distance to loss: how far each reader of a stream is from missing elements that retention removes.
 //!
-//! A reader is a virtual sensor, another node that reads over a link, an exporter, or a DDS topic. Its distance is what
+//! A reader is a virtual sensor, another node that reads over a link, or an exporter. Its distance is what
 //! remains if it read nothing more: the elements that the stream can still receive before retention may
 //! remove the first unread one, and the time until then, by the stream's present rate and the age of
 //! that element. The size limit of the whole log is not considered, because all streams share it.
@@ -44,17 +44,6 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
         let reader = peer.key.as_deref().unwrap_or(&peer.address);
         for (stream, read) in &peer.read {
             add(stream, "link", reader, *read);
-        }
-    }
-    #[cfg(feature = "dds")]
-    for topic in app
-        .topics
-        .get()
-        .into_iter()
-        .flat_map(|it| it.status().publications)
-    {
-        if let Some(delivered) = topic.delivered {
-            add(&topic.stream, "dds_topic", &topic.topic, delivered.sequence);
         }
     }
     let left = |reader: &Reader| reader.seconds_left.unwrap_or(f64::INFINITY);

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 pub(crate) struct Reader {
     /// The stream.
     pub(crate) stream: String,
-    /// `sensor`, `link`, `exporter` or `dds_topic`.
+    /// `sensor`, `link` or `exporter`.
     pub(crate) kind: &'static str,
-    /// The name of the sensor, exporter or topic; of a link, the key or address of the node that reads.
+    /// The name of the sensor or exporter; of a link, the key or address of the node that reads.
     pub(crate) reader: String,
     /// The last number that it has read.
     pub(crate) read: u64,

@@ -11,16 +11,18 @@ use serde::{Deserialize, Serialize};
 pub struct AccountRules {
     /// Percent of `log.max_bytes` that the streams of one account keep while others need the room. When the
     /// log is full, the account that is above its share by most loses its oldest elements first. An account
-    /// may keep more while the log has room.
+    /// may keep more while the log has room. What it publishes in the registry may have as many percent of
+    /// `registry.max_bytes`.
     #[schemars(range(min = 1, max = 100))]
     pub bytes_percent: u8,
-    /// Percent of `log.max_streams` that one account may define; one more is refused with status 507.
+    /// Percent of `log.max_streams` that one account may define, and of the room for their definitions; one
+    /// more is refused with status 507.
     #[schemars(range(min = 1, max = 100))]
     pub streams_percent: u8,
     /// Percent of the concurrent requests of each kind that one account may have: of `limits.queries`,
     /// `limits.writes` and their memory, `http.max_live_clients`, and the answers to links of kind
-    /// `http_pull`. At least one; one more is refused with status 429. Requests without a credential count as
-    /// one account as soon as there are accounts.
+    /// `http_pull`. At least one request of each kind; one more is refused with status 429. Requests without
+    /// a credential count as one account as soon as there are accounts.
     #[schemars(range(min = 1, max = 100))]
     pub requests_percent: u8,
     /// Percent of `log.max_bytes` that the audit stream keeps at most. Other streams never displace its

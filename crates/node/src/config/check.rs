@@ -4,13 +4,23 @@
 
 use std::net::SocketAddr;
 
-#[cfg(feature = "dds")]
-use chappe_dds::topics::DdsPacer;
 use chappe_identity::{CurvePublic, Prefix};
 use serde_json::Value;
 
 use super::error::nearest;
 use super::schema::{enum_values, resolve};
+
+/// Former keys, each with what replaces it.
+const REPLACED: [(&str, &str); 2] = [
+    (
+        "dds.publish",
+        "each published stream is a file in the directory `exporters`, with kind = \"dds\": docs/dds.md",
+    ),
+    (
+        "dds.subscribe",
+        "each topic that is read is a file in the directory `wrappers`, with kind = \"dds\": docs/dds.md",
+    ),
+];
 
 /// A part of a value that violates the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +171,13 @@ impl<'a> Walk<'a> {
             {
                 self.check(inner, member);
             } else if other == Some(&Value::Bool(false)) {
+                let path = self.path.join(".");
+                let replaced = REPLACED.iter().find(|(former, _)| *former == path);
+                if let Some((_, hint)) = replaced {
+                    self.refuse("the key was replaced", Some((*hint).to_owned()));
+                    self.path.pop();
+                    continue;
+                }
                 let hint = nearest(name, properties.keys().map(String::as_str));
                 let hint = match hint {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -236,11 +253,6 @@ impl<'a> Walk<'a> {
             Some("ip-prefix") if text.parse::<Prefix>().is_err() => self.refuse(
                 format!("{text:?} is not a network prefix"),
                 Some("write it as 10.1.0.0/16 or fd00::/8".to_owned()),
-            ),
-            #[cfg(feature = "dds")]
-            Some("pacer") if text.parse::<DdsPacer>().is_err() => self.refuse(
-                format!("{text:?} is not a pacer"),
-                Some(format!("write it as {}", DdsPacer::WORDS)),
             ),
             _ => {}
         }

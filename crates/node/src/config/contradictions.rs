@@ -213,15 +213,10 @@ fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>)
     found
 }
 
-/// Checks the DDS topics.
+/// Checks the DDS participant.
 #[cfg(feature = "dds")]
 fn dds(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let error = config.dds.check().err()?;
     let hint = error.hint().unwrap_or("docs/dds.md shows an example");
-    let only_subscribes = !config.dds.subscribe.is_empty() && config.dds.publish.is_empty();
-    let key = match only_subscribes {
-        true => "dds.subscribe",
-        false => "dds.publish",
-    };
-    Some(at(settings, key, error.to_string(), hint))
+    Some(at(settings, "dds.interfaces", error.to_string(), hint))
 }

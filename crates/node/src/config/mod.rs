@@ -82,12 +82,14 @@ pub struct Config {
     pub kad: Kad,
     /// Storage of streams.
     pub log: Log,
+    /// The registry.
+    pub registry: RegistryRules,
     /// Access for other nodes.
     pub exchange: Exchange,
     /// Links, which copy streams of other nodes to this node. Each is a separate table,
     /// `[[links]]`; `chappe link add` adds links to a running node.
     pub links: Vec<LinkConfig>,
-    /// DDS topics: streams published to topics, and topics read into streams.
+    /// The DDS participant, which wrappers and exporters of kind `dds` share.
     #[cfg(feature = "dds")]
     pub dds: DdsConfig,
     /// Limits on one request.
@@ -314,6 +316,25 @@ pub struct Exchange {
     pub linger_ms: u32,
 }
 
+/// The registry of devices, streams and what clients publish.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegistryRules {
+    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, so about the
+    /// memory that they take. What clients publish may fill three quarters, and one account
+    /// `accounts.bytes_percent`; one more entity is refused with status 507.
+    #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
+    pub max_bytes: u32,
+}
+
+impl Default for RegistryRules {
+    fn default() -> Self {
+        Self {
+            max_bytes: 256 << 20,
+        }
+    }
+}
+
 /// Limits on one request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -366,6 +387,7 @@ impl Default for Config {
             devices: DeviceRules::default(),
             kad: Kad::default(),
             log: Log::default(),
+            registry: RegistryRules::default(),
             exchange: Exchange::default(),
             links: Vec::new(),
             #[cfg(feature = "dds")]

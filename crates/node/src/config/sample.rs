@@ -11,15 +11,6 @@ const LINK: &str = "# [[links]]\n# name = \"ward-3\"\n# kind = \"zeromq\"\n\
                     # address = \"tcp://192.0.2.7:8471\"\n# streams = [\"ward.*\"]\n\
                     # server_key = \"the key that `chappe key show` prints on that node's host\"\n";
 
-/// A topic in each direction, as an example.
-#[cfg(feature = "dds")]
-const TOPICS: &str = "\n# Each stream published to a DDS topic, and each topic read into a stream, is \
-                      a table of\n# its own (docs/dds.md):\n#\n\
-                      # [[dds.publish]]\n# stream = \"ward.temperature\"\n# topic = \
-                      \"ward/temperature\"\n# acknowledge = \"received\"\n#\n# [[dds.subscribe]]\n\
-                      # topic = \"ward/pulse\"\n# stream = \"ward.pulse\"\n# fields = [{ name = \
-                      \"rate\", type = \"double\", unit = \"/min\" }]\n";
-
 /// A node.toml that changes nothing: every key commented out at its default, with its meaning,
 /// unit and range.
 #[must_use]
@@ -46,8 +37,6 @@ pub fn sample() -> String {
     text.push_str(LINK);
     text.push_str("#\n# The keys of a link:\n");
     describe_links(&mut text);
-    #[cfg(feature = "dds")]
-    text.push_str(TOPICS);
     text
 }
 

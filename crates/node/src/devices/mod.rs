@@ -36,7 +36,6 @@ use chappe_identity::{AddressPolicy, Prefix};
 
 pub(crate) use claims::PlaceClaim;
 pub(crate) use device::{Device, DeviceState};
-pub(crate) use entities::stream_entity;
 pub(crate) use exclusion::{EXCLUSIONS, Exclusion, ExclusionError};
 use followers::Followers;
 pub(crate) use key::{device_key, former_key};

@@ -16,7 +16,7 @@ use super::output::Output;
 use super::succession;
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
-
+use crate::producer::Producer;
 use crate::shared::App;
 use crate::tasks::yield_every;
 
@@ -170,13 +170,15 @@ pub(super) async fn register(
         .remove(vanished.map(|name| catalogue::key(name)).collect())
         .await;
     let mut all = entities::of_device(&shown);
+    let producer = Producer {
+        key,
+        types: &shown.types,
+        scopes: &shown.scopes,
+    };
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
         yield_every(index).await;
         let text = offer.description.as_deref();
-        let mut entity = entities::stream_entity(&entry.name, &offer.schema, key, text);
-        entity.types.clone_from(&shown.types);
-        entity.scopes.clone_from(&shown.scopes);
-        all.push(entity);
+        all.push(producer.stream(&entry.name, &offer.schema, text));
     }
     app.registrar.publish(all).await;
 }

@@ -17,7 +17,8 @@ use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::{Problem, code};
 use crate::accounts::{
-    Account as Stored, AccountError, Caller, OPERATOR, OwnShare, Percents, operator_rights, rights,
+    Account as Stored, AccountError, Caller, Definitions, OPERATOR, OwnShare, Percents, Shares,
+    operator_rights, rights,
 };
 use crate::clock;
 use crate::config::nearest;
@@ -76,6 +77,14 @@ pub(crate) struct Use {
     streams: usize,
     /// One more than this is refused; null: without a share.
     streams_max: Option<usize>,
+    /// Bytes of the definitions of these streams.
+    definitions_bytes: usize,
+    /// A stream that would need more than this is refused; null: without a share.
+    definitions_bytes_max: Option<usize>,
+    /// Bytes of its entities in the registry.
+    registry_bytes: usize,
+    /// An entity that would need more than this is refused; null: without a share.
+    registry_bytes_max: Option<usize>,
     /// Concurrent requests by kind: `query`, `live`, `pull`, `write`. Those of administrators are not counted.
     requests: BTreeMap<&'static str, usize>,
 }
@@ -84,14 +93,14 @@ pub(crate) struct Use {
 #[derive(Default)]
 struct Used {
     bytes: HashMap<String, u64>,
-    streams: HashMap<String, usize>,
+    definitions: HashMap<String, Definitions>,
 }
 
 impl Used {
     fn of(app: &App) -> Self {
         Self {
             bytes: app.shares.used_bytes(),
-            streams: app.shares.stream_counts(&app.catalogue),
+            definitions: app.shares.all_definitions(&app.catalogue),
         }
     }
 }
@@ -99,11 +108,18 @@ impl Used {
 impl Use {
     fn of(app: &App, name: &str, share: Option<Percents>, used: &Used) -> Self {
         let held = |kind: RequestKind| (kind.name(), app.permits.held_by(name, kind));
+        let definitions = used.definitions.get(name).copied().unwrap_or_default();
+        let all = app.config.registry.max_bytes as usize;
         Self {
             bytes: used.bytes.get(name).copied().unwrap_or_default(),
             bytes_max: share.and_then(|it| app.shares.bytes_max(it.bytes_percent)),
-            streams: used.streams.get(name).copied().unwrap_or_default(),
+            streams: definitions.streams,
             streams_max: share.map(|it| app.shares.streams_max(it.streams_percent)),
+            definitions_bytes: definitions.bytes,
+            definitions_bytes_max: share
+                .map(|it| app.shares.definitions_bytes_max(it.streams_percent)),
+            registry_bytes: app.registry.bytes_of(name),
+            registry_bytes_max: share.map(|it| Shares::registry_bytes(it.bytes_percent, all)),
             requests: RequestKind::ALL.into_iter().map(held).collect(),
         }
     }

@@ -82,7 +82,7 @@ pub(crate) struct ReaderParams {
     cursor: Option<String>,
 }
 
-/// The distance to loss of each reader: virtual sensors, nodes that read over links, and DDS topics.
+/// The distance to loss of each reader: virtual sensors, nodes that read over links, and exporters.
 #[utoipa::path(get, path = "/api/v1/readers", tag = "streams", params(ReaderParams),
     responses((status = 200, body = Readers), (status = 400, body = Problem)))]
 pub(super) async fn readers(

@@ -9,7 +9,7 @@ use chappe_identity::Role;
 use chappe_log::Level;
 use chappe_registry::oxrdf::NamedNode;
 use chappe_stream::ucum::Unit;
-use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StreamSchema, check_name};
+use chappe_stream::{Field, FieldType, RESERVED_COLUMNS, StoreError, StreamSchema, check_name};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use super::problem::{Problem, code};
 use super::shapes;
 use super::streams::Stream;
 use super::write::busy;
-use crate::accounts::{Caller, Shares, View};
+use crate::accounts::{Caller, Shares, Unchanged, View};
 use crate::catalogue::{CatalogueError, is_own_name, same_table};
 
 use crate::shared::App;
@@ -31,6 +31,9 @@ use crate::written::{self, Definition};
 const FIELDS_MAX: usize = 256;
 /// Bytes of a title or a description.
 const TEXT_BYTES_MAX: usize = 1_024;
+/// Bytes of all texts of one definition; reason: each segment of the log begins with every definition, and 256
+/// fields with some words each fit.
+const DEFINITION_BYTES_MAX: usize = 64 << 10;
 
 /// A stream to define.
 #[derive(Deserialize, ToSchema)]
@@ -174,7 +177,8 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 409, body = Problem, description = "the stream differs, or has another source"),
         (status = 422, body = Problem, description = "the definition is invalid"),
         (status = 429, body = Problem), (status = 507, body = Problem, description = "the node has \
-            `log.max_streams`, or the account its share of them; or the disk is full")))]
+            `log.max_streams`, or the account its share of them or of the room for definitions; or the disk is \
+            full")))]
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
@@ -215,7 +219,9 @@ async fn define(
                 conflict(detail).hint("remove the stream first, or define one under another name")
             );
         }
-        return Ok(Json(Stream::of(&entry)).into_response());
+        let mut response = Json(Stream::of(&entry)).into_response();
+        response.extensions_mut().insert(Unchanged);
+        return Ok(response);
     }
     if let Some(other) = same_table(app.catalogue.entries().iter(), name) {
         let detail = format!(
@@ -224,7 +230,14 @@ async fn define(
         );
         return Err(conflict(detail).hint("choose a name that differs in more than . _ and -"));
     }
-    check_share(app, caller)?;
+    let bytes = text_bytes(&definition);
+    if bytes > DEFINITION_BYTES_MAX {
+        let detail = format!(
+            "the texts of a definition have at most {DEFINITION_BYTES_MAX} bytes, not {bytes}"
+        );
+        return Err(invalid(detail).hint("shorten the descriptions, or define several streams"));
+    }
+    check_share(app, caller, bytes)?;
     let spec = StreamSpec {
         name: name.to_owned(),
         schema: definition.schema.clone(),
@@ -245,28 +258,45 @@ async fn define(
     Ok((StatusCode::CREATED, location, Json(Stream::of(&entry))).into_response())
 }
 
-/// Refuses one stream more than the account's share.
-fn check_share(app: &App, caller: &Caller) -> Result<(), Problem> {
-    let Some(most) = app.shares.streams_max_of(caller) else {
+/// Bytes of all texts of a definition.
+fn text_bytes(definition: &Definition) -> usize {
+    let own = [&definition.title, &definition.schema.key];
+    let own = own.into_iter().flatten().map(String::len);
+    let fields = definition.schema.fields.iter().map(|field| {
+        let texts = [&field.unit, &field.observed_property, &field.description];
+        field.name.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    });
+    own.sum::<usize>() + fields.sum::<usize>()
+}
+
+/// Refuses a stream beyond the account's share of streams, or of the room for their definitions.
+fn check_share(app: &App, caller: &Caller, bytes: usize) -> Result<(), Problem> {
+    let Some(most) = app.shares.definitions_max_of(caller) else {
         return Ok(());
     };
     let name = caller.name();
-    let count = app.shares.stream_count(name, &app.catalogue);
-    if count < most {
+    let used = app.shares.definitions(name, &app.catalogue);
+    let (code, detail) = if used.streams >= most.streams {
+        let detail = format!(
+            "the account {name:?} has {} streams, its share of log.max_streams",
+            used.streams
+        );
+        (code::SHARE_OF_STREAMS, detail)
+    } else if used.bytes + bytes > most.bytes {
+        let detail = format!(
+            "the definitions of the account {name:?} have {} bytes, and its share of the room for \
+             definitions is {}",
+            used.bytes, most.bytes
+        );
+        (code::SHARE_OF_DEFINITIONS, detail)
+    } else {
         return Ok(());
-    }
-    let detail = format!("the account {name:?} has {count} streams, its share of log.max_streams");
+    };
     let drops = &app.observability.drops;
-    drops.record(
-        Hop::Http,
-        code::SHARE_OF_STREAMS,
-        name,
-        detail.clone(),
-        None,
-    );
+    drops.record(Hop::Http, code, name, detail.clone(), None);
     Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail)
-        .code(code::SHARE_OF_STREAMS)
-        .hint("remove a stream, or raise the share: chappe account share"))
+        .code(code)
+        .hint("remove a stream, or raise the share of streams: chappe account share"))
 }
 
 fn conflict(detail: String) -> Problem {
@@ -279,6 +309,10 @@ fn catalogue_problem(error: CatalogueError) -> Problem {
         CatalogueError::Taken { .. } => conflict(text),
         CatalogueError::TooMany(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
             .hint("remove a stream, or raise log.max_streams"),
+        // The whole room for definitions: one alone is checked before.
+        CatalogueError::Store(StoreError::Log(chappe_log::Error::TooLarge { .. })) => {
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, text).hint("remove streams")
+        }
         CatalogueError::Store(error) => busy::store_problem(&error),
         _ => Problem::internal(text),
     }

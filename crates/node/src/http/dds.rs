@@ -13,7 +13,7 @@ use crate::shared::App;
 /// The state of the DDS participant, its publications and subscriptions.
 ///
 /// The participant with its writers (`unacknowledged`, `matched`, `blocked_s`, `mismatched`) and readers,
-/// the publications and the subscriptions; without topics in the configuration `participant` is null.
+/// the publications and the subscriptions; without wrappers and exporters of kind `dds`, `participant` is null.
 #[utoipa::path(get, path = "/api/v1/dds", tag = "dds",
     responses((status = 200, body = DdsStatus),
         (status = 404, body = Problem, description = "this program was built without DDS")))]

@@ -304,5 +304,5 @@ pub(super) async fn data(
     };
     let scan = entry.log.scan(0, times);
     let page = Page::new(entry, scan, limit, Gaps::Skip).in_form(form);
-    page.respond().await
+    page.with_permits(app, caller).respond().await
 }

@@ -31,7 +31,7 @@ use chappe_transport::Hop;
 use super::client_address::{self, Contradiction};
 use super::problem::{Problem, code};
 use super::routes::{Restriction, Rule, Rules};
-use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, View};
+use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, Unchanged, View};
 use crate::config::Read;
 use crate::shared::App;
 
@@ -132,7 +132,9 @@ async fn recorded(
         let subject = response.extensions_mut().remove::<Subject>();
         change.subject = subject.map(|Subject(subject)| subject);
         change.status = response.status().as_u16();
-        Audit::record(&app, change).await;
+        if response.extensions_mut().remove::<Unchanged>().is_none() {
+            Audit::record(&app, change).await;
+        }
         response
     });
     let failed = |_| Problem::internal("the request failed").into_response();

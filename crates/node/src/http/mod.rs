@@ -380,6 +380,7 @@ pub(crate) fn router(app: App) -> Router {
     router
         .merge(console::routes())
         .fallback(not_found)
+        .layer(axum::middleware::from_fn(params::refuse_compressed))
         .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)
 }

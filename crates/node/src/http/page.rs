@@ -2,6 +2,7 @@
 //! them, so its memory does not depend on the requested amount.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,10 +15,14 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::parts;
 use super::problem::Problem;
 use super::streams::store_problem;
 use super::units::Units;
+use crate::accounts::Caller;
 use crate::catalogue::Entry;
+use crate::permits::{Permit, RequestKind};
+use crate::shared::App;
 use crate::view::ElementView;
 
 /// Bytes of JSON in one chunk. A shorter answer is sent whole.
@@ -56,9 +61,20 @@ pub(super) struct Page {
     form: Form,
     /// The time of the last element in milliseconds.
     last_ms: i64,
+    /// Whose request it is, if each chunk needs the permit of a query.
+    asker: Option<(App, Caller)>,
     first: Option<Position>,
     last: Option<Position>,
     truncated: bool,
+}
+
+/// Ends the work for a request when the request ends, because its client has gone.
+struct Watch(Arc<AtomicBool>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Page {
@@ -71,6 +87,7 @@ impl Page {
             gaps,
             form: Form::Elements(Units::default()),
             last_ms: 0,
+            asker: None,
             first: None,
             last: None,
             truncated: false,
@@ -87,6 +104,25 @@ impl Page {
         Self { form, ..self }
     }
 
+    /// The same answer, each chunk of which needs the permit of a query while it is read: one chunk may read
+    /// the whole stream to find the elements of a time.
+    pub(super) fn with_permits(self, app: App, caller: Caller) -> Self {
+        Self {
+            asker: Some((app, caller)),
+            ..self
+        }
+    }
+
+    /// The permit to read a chunk.
+    async fn permit(&self) -> Result<Option<Permit>, Problem> {
+        match &self.asker {
+            None => Ok(None),
+            Some((app, caller)) => parts::permit_soon(app, caller, RequestKind::Query)
+                .await
+                .map(Some),
+        }
+    }
+
     /// Builds the response; the chunks after the first are sent while they are read.
     pub(super) async fn respond(self) -> Result<Response, Problem> {
         let text = match &self.form {
@@ -97,7 +133,10 @@ impl Page {
             }
             Form::Gsn { head, .. } => head.clone(),
         };
-        let (text, rest) = self.chunk(text).await?.map_err(store_problem)?;
+        let is_gone = Arc::<AtomicBool>::default();
+        let _watch = Watch(is_gone.clone());
+        let is_gone = move || is_gone.load(Ordering::Relaxed);
+        let (text, rest) = self.chunk(text, is_gone).await?.map_err(store_problem)?;
         let body = match rest {
             None => Body::from(text),
             Some(page) => {
@@ -118,14 +157,22 @@ impl Page {
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
-            let (next, rest) = match page.chunk(String::new()).await {
+            let client = sender.clone();
+            let is_gone = move || client.is_closed();
+            let (next, rest) = match page.chunk(String::new(), is_gone).await {
                 Ok(Ok(chunk)) => chunk,
                 Ok(Err(error)) => {
                     tracing::error!(%error, "an answer with elements was aborted");
                     let _ = sender.send(Err(error)).await;
                     return;
                 }
-                Err(_) => return,
+                Err(problem) => {
+                    let error = StoreError::Log(Error::Failed {
+                        reason: problem.detail,
+                    });
+                    let _ = sender.send(Err(error)).await;
+                    return;
+                }
             };
             text = next;
             match rest {
@@ -138,14 +185,17 @@ impl Page {
         }
     }
 
-    /// Appends the next chunk to `text` on a thread that may block on the disk; returns the page too
-    /// while there is more.
+    /// Appends the next chunk to `text` on a thread that may block on the disk, until the client has gone;
+    /// returns the page too while there is more.
     async fn chunk(
         mut self,
         mut text: String,
+        is_gone: impl Fn() -> bool + Send + 'static,
     ) -> Result<Result<(String, Option<Self>), StoreError>, Problem> {
+        let permit = self.permit().await?;
         let work = tokio::task::spawn_blocking(move || {
-            while text.len() < CHUNK_BYTES {
+            let _permit = permit;
+            while text.len() < CHUNK_BYTES && !is_gone() {
                 if !self.write_piece(&mut text)? {
                     self.write_end(&mut text);
                     return Ok((text, None));
@@ -243,5 +293,67 @@ impl Page {
         });
         text.push_str("],");
         text.push_str(&end.to_string()[1..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chappe_stream::{
+        Epoch, Field, FieldType, Quality, StreamElement, StreamSchema, Timestamp, Value,
+    };
+
+    use super::*;
+    use crate::node::tests::on_node;
+
+    #[test]
+    fn reading_ends_with_its_request_and_counts_as_a_query_where_it_may_be_long() {
+        on_node(
+            |_| {},
+            async |app| {
+                let field = Field {
+                    name: "v".to_owned(),
+                    field_type: FieldType::Integer,
+                    unit: None,
+                    observed_property: None,
+                    description: None,
+                };
+                let schema = StreamSchema {
+                    fields: vec![field],
+                    key: None,
+                };
+                let created = app.catalogue.create("s", &schema, "urn:a", None);
+                let entry = created.await.unwrap();
+                let element = StreamElement {
+                    position: Position {
+                        epoch: Epoch(0),
+                        sequence: 0,
+                    },
+                    source_time: Timestamp(1),
+                    receive_time: Timestamp(1),
+                    key: None,
+                    values: vec![Value::Integer(1)],
+                    quality: Quality::Good,
+                    origin: None,
+                };
+                let stored = entry.append(&vec![element; 10]).await.unwrap();
+                stored.await.unwrap();
+                let page = || Page::new(entry.clone(), entry.log.scan(0, None), 10, Gaps::Skip);
+                let read = page().chunk(String::new(), || true).await;
+                let (text, rest) = read.unwrap().unwrap();
+                assert!(text.is_empty() && rest.is_some(), "{text}");
+
+                let ranged = || page().with_permits(app.clone(), Caller::operator());
+                let queries = 0..app.config.limits.queries;
+                let taken = queries.map(|_| app.permits.take(RequestKind::Query, None).unwrap());
+                let taken: Vec<Permit> = taken.collect();
+                let refused = ranged().chunk(String::new(), || false).await;
+                assert_eq!(refused.err().unwrap().status, 503);
+                let read = page().chunk(String::new(), || false).await;
+                assert!(read.unwrap().unwrap().1.is_none());
+                drop(taken);
+                let read = ranged().chunk(String::new(), || false).await;
+                assert!(read.unwrap().unwrap().1.is_none());
+            },
+        );
     }
 }

@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{FromRequestParts, Path, Query};
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use chappe_stream::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -100,6 +102,23 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
         )
         .hint("http.request_timeout_ms sets the limit")),
     }
+}
+
+/// Refuses compressed bodies, whose bytes would be taken as they are.
+pub(super) async fn refuse_compressed(request: Request, next: Next) -> Response {
+    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    let is_other = |coding: &[u8]| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity");
+    let Some(other) = codings.find(|coding| is_other(coding.as_bytes())) else {
+        return next.run(request).await;
+    };
+    let shown: String = String::from_utf8_lossy(other.as_bytes())
+        .chars()
+        .take(80)
+        .collect();
+    let detail = format!("a body cannot have the content encoding {shown:?}");
+    let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    let problem = problem.hint("send it without compression");
+    ([(header::ACCEPT_ENCODING, "identity")], problem).into_response()
 }
 
 /// Reads a body as JSON.

@@ -1,5 +1,7 @@
 //! Parts of the node that may be unavailable or busy when a request arrives.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use chappe_transport::Hop;
 
@@ -50,6 +52,28 @@ pub(super) fn permit(app: &Shared, caller: &Caller, kind: RequestKind) -> Result
             super::write::busy::busy("too many requests write; limits.writes sets the limit")
         }
     })
+}
+
+/// The same, but waits for a short while for the end of others.
+///
+/// # Errors
+/// See [`permit`].
+pub(super) async fn permit_soon(
+    app: &Shared,
+    caller: &Caller,
+    kind: RequestKind,
+) -> Result<Permit, Problem> {
+    /// Pauses between attempts; reason: such a request mostly takes some milliseconds.
+    const PAUSE: Duration = Duration::from_millis(20);
+    const ATTEMPTS: u32 = 100;
+    let tenant = app.shares.tenant(&app.accounts, caller);
+    for _ in 0..ATTEMPTS {
+        if let Ok(permit) = app.permits.take(kind, tenant.as_ref()) {
+            return Ok(permit);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    permit(app, caller, kind)
 }
 
 /// An account has its share.

@@ -66,12 +66,16 @@ pub(crate) mod code {
     pub(crate) const SHARE_OF_REQUESTS: &str = "share_of_requests";
     /// The account has its share of the streams.
     pub(crate) const SHARE_OF_STREAMS: &str = "share_of_streams";
+    /// The definitions of the account's streams have their share of the room for definitions.
+    pub(crate) const SHARE_OF_DEFINITIONS: &str = "share_of_definitions";
+    /// The account's entities have their share of the registry.
+    pub(crate) const SHARE_OF_REGISTRY: &str = "share_of_registry";
     /// The body arrives too slowly.
     pub(crate) const SLOW_BODY: &str = "slow_body";
 
     /// All codes that say more than the status.
     #[cfg(test)]
-    pub(crate) const SPECIAL: [&str; 12] = [
+    pub(crate) const SPECIAL: [&str; 14] = [
         NO_CREDENTIAL,
         BAD_CREDENTIAL,
         EXPIRED_CREDENTIAL,
@@ -83,6 +87,8 @@ pub(crate) mod code {
         ACCOUNT_FIXED,
         SHARE_OF_REQUESTS,
         SHARE_OF_STREAMS,
+        SHARE_OF_DEFINITIONS,
+        SHARE_OF_REGISTRY,
         SLOW_BODY,
     ];
 

@@ -6,16 +6,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Principal};
+use chappe_registry::{EntityKind, Error, Principal, Room};
+use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::entities::{Entity, unknown_kind};
 use super::params::{self, Name};
-use super::problem::Problem;
+use super::problem::{Problem, code};
 use super::shapes::EntityKind as EntityKindShape;
 use super::write::busy::{busy, with_pause};
-use crate::accounts::Caller;
+use crate::accounts::{Caller, Unchanged};
 use crate::registrar::{NODE_OWNER, OWN_KEYS};
 use crate::shared::App;
 
@@ -164,7 +165,8 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 201, body = Entity), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 409, body = Problem, description = "the key has another owner"),
         (status = 422, body = Problem, description = "the entity is invalid"),
-        (status = 429, body = Problem), (status = 507, body = Problem)))]
+        (status = 429, body = Problem), (status = 507, body = Problem, description = "the registry has \
+            `registry.max_bytes`, or the account its share of them; or the disk is full")))]
 pub(super) async fn publish(
     State(app): State<App>,
     caller: Caller,
@@ -176,14 +178,39 @@ pub(super) async fn publish(
     let entity = new.entity(caller.name());
     let entity = entity.map_err(IntoResponse::into_response)?;
     let known = app.registry.get(&entity.key, &Principal::Operator);
+    if known.as_ref() == Some(&entity) {
+        let mut response = Json(Entity::of(entity)).into_response();
+        response.extensions_mut().insert(Unchanged);
+        return Ok(response);
+    }
     let status = match known {
         Some(_) => StatusCode::OK,
         None => StatusCode::CREATED,
     };
-    let published = async { app.registry.publish(entity.clone())?.await };
+    let room = room(&app, &caller);
+    let published = async { app.registry.publish_within(entity.clone(), &room)?.await };
     match published.await {
         Ok(_) => Ok((status, Json(Entity::of(entity))).into_response()),
-        Err(error) => Err(with_pause(registry_problem(&error))),
+        Err(error) => {
+            if let Error::NoRoom {
+                is_owners: true, ..
+            } = &error
+            {
+                let (drops, reason) = (&app.observability.drops, code::SHARE_OF_REGISTRY);
+                drops.record(Hop::Http, reason, caller.name(), error.to_string(), None);
+            }
+            Err(with_pause(registry_problem(&error)))
+        }
+    }
+}
+
+/// The room for what a caller publishes. It leaves a quarter of the registry to the node's own entities.
+fn room(app: &App, caller: &Caller) -> Room {
+    let all = app.config.registry.max_bytes as usize;
+    let own = app.shares.registry_bytes_of(caller, all);
+    Room {
+        total_bytes: all / 4 * 3,
+        owner_bytes: own.unwrap_or(usize::MAX),
     }
 }
 
@@ -225,6 +252,15 @@ fn registry_problem(error: &Error) -> Problem {
         Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
         Error::Busy { .. } => busy(text),
         Error::Full { .. } => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        Error::NoRoom { is_owners, .. } => {
+            let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, text);
+            match is_owners {
+                true => problem
+                    .code(code::SHARE_OF_REGISTRY)
+                    .hint("remove entities, or raise the share of bytes: chappe account share"),
+                false => problem.hint("remove entities, or raise registry.max_bytes"),
+            }
+        }
         error if error.is_transient() => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
         _ => Problem::unavailable(text).hint("GET /ready shows whether the registry accepts data"),
     }

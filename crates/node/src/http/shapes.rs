@@ -185,7 +185,7 @@ pub(crate) struct SparqlForm {
 /// The DDS participant and the topics.
 #[derive(ToSchema)]
 pub(crate) struct DdsStatus {
-    /// The participant; null without topics in the configuration.
+    /// The participant; null without topics.
     participant: Option<DdsParticipant>,
     /// Published streams.
     publications: Vec<DdsPublication>,

@@ -16,14 +16,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::guard::{Subject, outside_problem};
 use super::page::{Gaps, Page};
-use super::paging::Paging;
+use super::paging::{self, Paging};
 use super::params::{self, Name, Params};
+use super::parts;
 use super::problem::Problem;
 use super::shapes::Level;
 use super::units::Units;
-use crate::accounts::{Caller, View};
+use crate::accounts::{Caller, Unchanged, View};
 use crate::catalogue::{self, Entry, RemovalError, RenameError};
 use crate::config::nearest;
+use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::view::{ElementShape, FieldView};
 
@@ -96,21 +98,26 @@ pub(crate) struct StreamParams {
     prefix: Option<String>,
     /// Only streams of this source: the key of a device, or the name of a virtual sensor.
     source: Option<String>,
-    /// Maximum number of entries; without it, all.
+    /// Maximum number of entries; without it, as many as fit 16 MiB.
     #[param(minimum = 1)]
     limit: Option<usize>,
     /// The value of `next` in the answer before.
     cursor: Option<String>,
 }
 
-/// All streams.
+/// Most bytes of definitions in one list; reason: 10,000 streams of some fields fit.
+const LIST_BYTES_MAX: usize = 16 << 20;
+
+/// All streams, up to some 16 MiB of them at once.
 #[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(StreamParams),
-    responses((status = 200, body = Streams), (status = 400, body = Problem)))]
+    responses((status = 200, body = Streams), (status = 400, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Params(params): Params<StreamParams>,
 ) -> Result<Json<Streams>, Problem> {
+    let _permit = parts::permit_soon(&app, &caller, RequestKind::Query).await?;
     let view = View::of_reader(&app, &caller);
     let mut entries = app.catalogue.by_current_name();
     let (prefix, source) = (params.prefix.unwrap_or_default(), params.source);
@@ -119,9 +126,18 @@ pub(super) async fn list(
         name.starts_with(&prefix) && is_wanted && view.has(entry)
     });
     let paging = Paging::new(params.limit, params.cursor);
-    let (entries, next) = paging.cut("streams", entries, |(name, _)| name)?;
-    let streams = entries.iter().map(|(_, entry)| Stream::of(entry));
-    let streams = streams.collect();
+    let (entries, mut next) = paging.cut("streams", entries, |(name, _)| name)?;
+    let (mut streams, mut bytes) = (Vec::new(), 0);
+    let mut last: Option<&str> = None;
+    for (name, entry) in &entries {
+        bytes += entry.log.log().definition_bytes();
+        if let Some(last) = last.filter(|_| bytes > LIST_BYTES_MAX) {
+            next = Some(paging::cursor("streams", last));
+            break;
+        }
+        last = Some(name);
+        streams.push(Stream::of(entry));
+    }
     Ok(Json(Streams { streams, next }))
 }
 
@@ -204,10 +220,14 @@ pub(super) async fn rename(
         let extent = format!("not for the stream {new:?}");
         return Err(outside_problem(&caller, Role::Operate, &extent));
     }
+    let has_name = entry.current_name() == new;
     let renamed = catalogue::rename(&app, &name, &new).await;
     let entry = renamed.map_err(|error| rename_problem(&error))?;
     let mut response = Json(Stream::of(&entry)).into_response();
     response.extensions_mut().insert(Subject(new));
+    if has_name {
+        response.extensions_mut().insert(Unchanged);
+    }
     Ok(response)
 }
 
@@ -287,7 +307,9 @@ pub(crate) struct Elements {
     responses((status = 200, body = Elements), (status = 400, body = Problem),
         (status = 404, body = Problem),
         (status = 409, body = Problem, description = "the log rolled back past the position"),
-        (status = 410, body = Problem, description = "the elements are no longer kept")))]
+        (status = 410, body = Problem, description = "the elements are no longer kept"),
+        (status = 429, body = Problem), (status = 503, body = Problem, description = "`limits.queries` \
+            are in progress, and this one needs one of them, because it names a range of time")))]
 pub(super) async fn elements(
     State(app): State<App>,
     caller: Caller,
@@ -298,7 +320,13 @@ pub(super) async fn elements(
     let most = app.config.limits.elements;
     let units = Units::of(params.units.as_deref(), &entry.log.schema())?;
     let selection = Selection::of(params, most)?;
-    selection.page(entry)?.in_units(units).respond().await
+    let is_range = matches!(selection, Selection::Range(..));
+    let page = selection.page(entry)?.in_units(units);
+    match is_range {
+        // The limit bounds the elements of the answer, not those that are read to find them.
+        true => page.with_permits(app, caller).respond().await,
+        false => page.respond().await,
+    }
 }
 
 enum Selection {

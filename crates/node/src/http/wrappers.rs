@@ -465,6 +465,10 @@ pub(super) async fn message(
     match handle.inbox.send(Inbound { body, reply }) {
         Ok(()) => {}
         Err(InboxError::Busy) => return Ok(busy()),
+        // It is opened again, after the disk was full for example.
+        Err(InboxError::Closed) if handle.file.kind().is_ok_and(|it| it.name == "webhook") => {
+            return Ok(busy());
+        }
         Err(InboxError::Closed) => {
             let problem = Problem::not_found(format!("the wrapper {name:?} takes no messages"));
             return Err(problem.hint("a wrapper of kind \"webhook\" takes messages"));

@@ -52,11 +52,11 @@ impl AccountMetrics {
         self.streams.clear();
         self.requests.clear();
         let used = shares.used_bytes();
-        let streams = shares.stream_counts(catalogue);
+        let definitions = shares.all_definitions(catalogue);
         for account in accounts.all().iter() {
             let name = &account.name;
             let bytes = used.get(name).copied().unwrap_or_default();
-            let count = streams.get(name).copied().unwrap_or_default();
+            let count = definitions.get(name).map_or(0, |it| it.streams);
             if shares.of(account).is_none() || account.revoked_at.is_some() && count == 0 {
                 continue;
             }

@@ -105,7 +105,10 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
     of.pacer_occupation.clear();
     of.pacer_period.clear();
     of.pacer_states.clear();
-    let participant = topics.participant();
+    let Some(participant) = topics.participant() else {
+        of.peers.set(0);
+        return;
+    };
     for writer in participant.writers {
         let label = TopicLabel {
             topic: writer.end.topic,

@@ -16,7 +16,7 @@ use chappe_stream::{
 use super::candidates::sensor_key;
 use super::run::Running;
 use crate::catalogue::{CatalogueError, Entry};
-use crate::devices::stream_entity;
+use crate::producer::Producer;
 use crate::shared::App;
 
 /// Longest values as JSON; longer ones are left out. 64 KiB: the element itself is in its stream.
@@ -59,7 +59,8 @@ pub(super) async fn open(
         "Elements that the virtual sensor {} refused",
         descriptor.name
     );
-    let entity = stream_entity(&name, &schema, &sensor_key(&descriptor.name), Some(&text));
+    let producer = sensor_key(&descriptor.name);
+    let entity = Producer::new(&producer).stream(&name, &schema, Some(&text));
     app.registrar.publish(vec![entity]).await;
     Ok(Some(entry))
 }

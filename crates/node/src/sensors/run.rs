@@ -35,8 +35,8 @@ use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry, FULL_PAUSE};
 use crate::clock;
-use crate::devices::stream_entity;
 use crate::notices::NoticeKind;
+use crate::producer::Producer;
 use crate::view::FieldView;
 
 use crate::shared::App;
@@ -209,7 +209,7 @@ pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
     sensor.triples.extend(facts::triples(descriptor));
     vec![
         sensor,
-        stream_entity(stream, schema, &sensor_key(name), text),
+        Producer::new(&sensor_key(name)).stream(stream, schema, text),
     ]
 }
 

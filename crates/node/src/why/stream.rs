@@ -136,7 +136,6 @@ impl Path<'_> {
         for reader in completeness::readers(self.app, Some(stream)) {
             let hop = match reader.kind {
                 "sensor" => "sensor",
-                "dds_topic" => "topic",
                 "exporter" => "exporter",
                 _ => "reader",
             };

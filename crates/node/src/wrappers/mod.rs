@@ -5,6 +5,7 @@
 //! whose peer is gone delays no other. What a wrapper has received and is not stored yet is bounded
 //! (`limits.unstored_bytes`); at the bound the wrapper is not asked for more.
 
+mod attempts;
 mod export;
 mod letters;
 mod pause;
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
-use chappe_wrappers::{ExporterFile, WrapperFile};
+use chappe_wrappers::{ExporterFile, NodeParts, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -251,6 +252,25 @@ fn refuse<R: Row, H: Clone>(
     match is_running {
         true => table.update(name, |row| row.set_error(error)),
         false => table.insert(R::failed(name, &path.display().to_string(), error)),
+    }
+}
+
+/// The parts of the node that some kinds use. They end before the node, which they do not keep alive.
+fn node_parts(app: &App) -> NodeParts {
+    let node = Arc::downgrade(app);
+    NodeParts {
+        #[cfg(feature = "dds")]
+        topics: Some(app.topics.clone()),
+        stream: Arc::new(move |name: &str| {
+            let entry = node.upgrade()?.catalogue.get(name)?;
+            let log = &entry.log;
+            Some(StreamNow {
+                name: entry.name.clone(),
+                schema: log.schema(),
+                level: log.log().level(),
+                last: log.log().last(),
+            })
+        }),
     }
 }
 

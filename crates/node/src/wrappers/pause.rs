@@ -24,11 +24,6 @@ impl Pause {
         self.0 = (2 * pause).min(LONGEST);
         pause
     }
-
-    /// An attempt succeeded.
-    pub(super) fn reset(&mut self) {
-        self.0 = FIRST;
-    }
 }
 
 #[cfg(test)]
@@ -44,7 +39,5 @@ mod tests {
             pause.next();
         }
         assert_eq!(pause.next(), LONGEST);
-        pause.reset();
-        assert_eq!(pause.next(), FIRST);
     }
 }

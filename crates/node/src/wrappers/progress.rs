@@ -12,6 +12,9 @@
 //!
 //! So each element is stored exactly once, for every kind of peer that repeats what it sent after a
 //! mark.
+//!
+//! A peer that numbers its elements keeps its numbers: its wrapper gives them positions at the origin, and the record
+//! then names, for each stream, that of the batch's last element.
 
 use std::sync::Arc;
 
@@ -27,8 +30,10 @@ use crate::shared::App;
 
 /// The prefix of the wrapper's name in the log.
 const PREFIX: &str = "wrapper-progress/";
-/// The version of the record.
+/// The version of a record.
 const FORMAT: u8 = 1;
+/// The version of a record that is followed by the position at the origin of each member's last element.
+const FORMAT_POSITIONS: u8 = 2;
 /// Records after which the older ones are trimmed; reason: each trim mark is a record.
 const TRIM_STEP: u64 = 256;
 
@@ -53,6 +58,10 @@ struct Member {
     /// Source times and elements; none if this is the only stream.
     elements: Vec<(i64, Vec<u8>)>,
 }
+
+/// The positions at the origin of the members' last elements, epoch and sequence, in a record of
+/// [`FORMAT_POSITIONS`]. Otherwise each is that of the batch.
+type Positions = Vec<(u64, u64)>;
 
 /// Elements of one stream to be stored.
 pub(super) struct Prepared {
@@ -84,7 +93,7 @@ impl Progress {
             stream.settled().await;
             let newest = stream.newest(1)?;
             let record = newest.last().and_then(|record| decode(&record.payload));
-            for member in record.into_iter().flat_map(|record| record.members) {
+            for member in record.into_iter().flat_map(|(record, _)| record.members) {
                 if let Some(entry) = app.catalogue.get(&member.stream) {
                     entry.log.log().settled().await;
                 }
@@ -125,15 +134,15 @@ impl Progress {
         let Some(bytes) = newest.into_iter().next_back().map(|record| record.payload) else {
             return Ok(progress);
         };
-        let record = decode(&bytes).ok_or_else(|| StoreError::Metadata(progress.stream.name()))?;
+        let (record, positions) =
+            decode(&bytes).ok_or_else(|| StoreError::Metadata(progress.stream.name()))?;
         (progress.epoch, progress.number) = (record.epoch, record.number);
-        let position = progress.position();
-        let missing = missing(&record, position, catalogue)?;
+        let missing = missing(&record, &positions, catalogue)?;
         let is_void = !missing.is_empty() && missing.len() == record.members.len();
         let mark = match is_void {
             true => record.before,
             false => {
-                complete(&missing, position, catalogue)?;
+                complete(&missing, catalogue)?;
                 Some(record.mark)
             }
         };
@@ -158,8 +167,8 @@ impl Progress {
         }
     }
 
-    /// Begins a batch: its elements get their position at the origin. Returns the record to append before
-    /// them.
+    /// Begins a batch: its elements get their position at the origin, unless they have one. Returns the record to
+    /// append before them.
     ///
     /// # Errors
     /// An element cannot be encoded.
@@ -172,10 +181,12 @@ impl Progress {
         let position = self.position();
         let repeats = parts.len() > 1;
         let mut members = Vec::with_capacity(parts.len());
+        let mut positions = Positions::with_capacity(parts.len());
         for part in parts {
             let mut elements = Vec::new();
+            let mut last = position;
             for element in &mut part.elements {
-                element.origin = Some(position);
+                last = *element.origin.get_or_insert(position);
                 if repeats {
                     elements.push((element.source_time.0, encode_element(element, 0)?));
                 }
@@ -185,6 +196,7 @@ impl Progress {
                 epoch: part.entry.log.log().epoch(),
                 elements,
             });
+            positions.push((last.epoch.0, last.sequence));
         }
         let record = Record {
             epoch: self.epoch,
@@ -193,9 +205,13 @@ impl Progress {
             before: self.mark.as_ref().map(|mark| mark.bytes().to_vec()),
             members,
         };
-        let mut bytes = vec![FORMAT];
+        let of_batch = (position.epoch.0, position.sequence);
         // Plain data always encodes.
-        bytes.extend(postcard::to_allocvec(&record).unwrap_or_default());
+        let bytes = match positions.iter().all(|at| *at == of_batch) {
+            true => postcard::to_extend(&record, vec![FORMAT]),
+            false => postcard::to_extend(&(&record, &positions), vec![FORMAT_POSITIONS]),
+        };
+        let bytes = bytes.unwrap_or_default();
         self.mark = Some(mark.clone());
         Ok(bytes)
     }
@@ -237,9 +253,15 @@ impl Progress {
 /// Most writers of a stream that are looked at for the elements of a batch; reason: each costs reads of the disk.
 const ORIGINS_MAX: usize = 64;
 
-fn decode(bytes: &[u8]) -> Option<Record> {
-    match bytes.split_first() {
-        Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
+/// A record, and the positions at the origin of its members' last elements.
+fn decode(bytes: &[u8]) -> Option<(Record, Positions)> {
+    match bytes.split_first()? {
+        (&FORMAT, bytes) => {
+            let record: Record = postcard::from_bytes(bytes).ok()?;
+            let positions = vec![(record.epoch, record.number); record.members.len()];
+            Some((record, positions))
+        }
+        (&FORMAT_POSITIONS, bytes) => postcard::from_bytes(bytes).ok(),
         _ => None,
     }
 }
@@ -247,11 +269,11 @@ fn decode(bytes: &[u8]) -> Option<Record> {
 /// The streams that lack the elements of a batch.
 fn missing(
     record: &Record,
-    position: Position,
+    positions: &Positions,
     catalogue: &Catalogue,
 ) -> Result<Vec<Member>, StoreError> {
     let mut missing = Vec::new();
-    for member in &record.members {
+    for (member, (epoch, number)) in record.members.iter().zip(positions) {
         let Some(entry) = catalogue.get(&member.stream) else {
             continue;
         };
@@ -260,8 +282,7 @@ fn missing(
         if !epochs.iter().any(|(epoch, _)| *epoch == member.epoch) {
             continue;
         }
-        let reaches =
-            |at: &Position| at.epoch == position.epoch && at.sequence >= position.sequence;
+        let reaches = |at: &Position| at.epoch.0 == *epoch && at.sequence >= *number;
         // Another wrapper, or a link, may have written the stream since.
         let newest = entry.log.newest_origin();
         let has = newest.as_ref().is_some_and(reaches)
@@ -274,19 +295,15 @@ fn missing(
 }
 
 /// Stores the elements that are missing in some streams of a batch.
-fn complete(
-    missing: &[Member],
-    position: Position,
-    catalogue: &Catalogue,
-) -> Result<(), StoreError> {
+fn complete(missing: &[Member], catalogue: &Catalogue) -> Result<(), StoreError> {
     for member in missing {
         let Some(entry) = catalogue.get(&member.stream) else {
             continue;
         };
         let mut elements = Vec::with_capacity(member.elements.len());
         for (time, bytes) in &member.elements {
-            let (mut element, _) = decode_element(bytes, Position::default(), Timestamp(*time))?;
-            element.origin = Some(position);
+            // With its position at the origin.
+            let (element, _) = decode_element(bytes, Position::default(), Timestamp(*time))?;
             elements.push(element);
         }
         if !elements.is_empty() {
@@ -344,6 +361,8 @@ mod tests {
         catalogue: Catalogue,
         progress: Progress,
         next: i64,
+        /// Whether the peer numbers its elements.
+        is_numbered: bool,
     }
 
     impl Numbers {
@@ -366,6 +385,7 @@ mod tests {
                 catalogue,
                 progress,
                 next,
+                is_numbered: false,
             }
         }
 
@@ -375,7 +395,12 @@ mod tests {
             let mut parts = Vec::new();
             for stream in streams {
                 let entry = self.catalogue.get(&format!("s{stream}")).unwrap();
-                let elements = vec![element(self.next)];
+                let mut element = element(self.next);
+                element.origin = self.is_numbered.then_some(Position {
+                    epoch: Epoch(55),
+                    sequence: self.next as u64,
+                });
+                let elements = vec![element];
                 self.next += 1;
                 parts.push(Prepared { entry, elements });
             }
@@ -429,11 +454,13 @@ mod tests {
                 ),
                 1..5,
             ),
+            is_numbered in any::<bool>(),
         ) {
             let disk = MemoryDisk::new();
             let mut last = 0;
             for (batches, frames) in runs {
                 let mut run = Numbers::open(disk.clone(), 3);
+                run.is_numbered = is_numbered;
                 prop_assert!(run.next > last, "what was acknowledged is not read again");
                 let (ending, whole) = match batches.split_last() {
                     Some((ending, whole)) => (Some(ending), whole),
@@ -454,6 +481,14 @@ mod tests {
             let stored = run.stored();
             prop_assert_eq!(&stored, &(1..run.next).collect::<Vec<i64>>());
             prop_assert!(run.next > last);
+            for entry in run.catalogue.entries() {
+                for element in entry.log.read(0, 1_000).unwrap() {
+                    let origin = element.origin.unwrap();
+                    let Value::Integer(value) = element.values[0] else { panic!("an integer") };
+                    let is_own = origin.epoch == Epoch(55) && origin.sequence == value as u64;
+                    prop_assert_eq!(is_own, is_numbered);
+                }
+            }
         }
     }
 

@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_links::DeadLetters;
-use chappe_stream::StoreError;
 use chappe_wrappers::{
     Batch, Condition, Wrapper as PeerWrapper, WrapperError, WrapperFile, WrapperOpening,
 };
 
 use tokio::sync::{mpsc, watch};
 
-use super::pause::Pause;
+use super::attempts::{Attempts, End};
 use super::store::{self, Storer, Storing};
 use super::table::Call;
-use super::{PeerState, Row as _, WrapperHandle, wrapper_key};
+use super::{PeerState, Row as _, WrapperHandle, node_parts, wrapper_key};
 use crate::catalogue;
-use crate::notices::NoticeKind;
 use crate::shared::App;
 
 /// Time between two updates of what the node shows about a wrapper.
@@ -29,42 +27,6 @@ const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// Time that the last acknowledgements may take when a wrapper ends.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// Why a wrapper is opened again.
-enum End {
-    Storage(StoreError),
-    Peer(WrapperError),
-}
-
-impl From<StoreError> for End {
-    fn from(error: StoreError) -> Self {
-        Self::Storage(error)
-    }
-}
-
-impl From<chappe_log::Error> for End {
-    fn from(error: chappe_log::Error) -> Self {
-        Self::Storage(error.into())
-    }
-}
-
-impl From<WrapperError> for End {
-    fn from(error: WrapperError) -> Self {
-        Self::Peer(error)
-    }
-}
-
-impl End {
-    fn reason(&self) -> (String, Option<String>) {
-        match self {
-            Self::Storage(error) => {
-                let hint = "GET /ready shows whether the log accepts data".to_owned();
-                (format!("cannot store: {error}"), Some(hint))
-            }
-            Self::Peer(error) => (error.to_string(), error.hint().map(str::to_owned)),
-        }
-    }
-}
-
 /// Runs a wrapper until `stop` becomes true.
 pub(super) async fn run(
     app: App,
@@ -73,15 +35,14 @@ pub(super) async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let file = handle.file.clone();
-    let mut pause = Pause::default();
-    let mut notified = None;
+    let mut attempts = Attempts::default();
     app.registrar.publish(vec![store::entity(&file, &[])]).await;
     loop {
         let mut running = match Running::open(&app, &handle).await {
             Ok(running) => running,
             Err(end) => {
-                trouble(&app, &file.name, &end, &mut notified);
-                if wait(pause.next(), &mut stop).await {
+                trouble(&app, &file.name, &end, false, &mut attempts);
+                if attempts.wait(&mut stop).await {
                     break;
                 }
                 continue;
@@ -96,13 +57,9 @@ pub(super) async fn run(
         let _ = tokio::time::timeout(END_TIME, running.settle()).await;
         drop(running);
         let Some(end) = end else { break };
-        if has_stored {
-            pause.reset();
-            notified = None;
-        }
-        trouble(&app, &file.name, &end, &mut notified);
+        trouble(&app, &file.name, &end, has_stored, &mut attempts);
         app.wrappers.update(&file.name, |row| row.restarts += 1);
-        if wait(pause.next(), &mut stop).await {
+        if attempts.wait(&mut stop).await {
             break;
         }
     }
@@ -116,28 +73,14 @@ pub(super) async fn run(
     app.registrar.remove(keys).await;
 }
 
-/// Waits; true if the wrapper shall end.
-async fn wait(pause: Duration, stop: &mut watch::Receiver<bool>) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(pause) => false,
-        _ = stop.wait_for(|stop| *stop) => true,
-    }
-}
-
 /// Shows why a wrapper does not run.
-fn trouble(app: &App, name: &str, end: &End, notified: &mut Option<String>) {
-    let (reason, hint) = end.reason();
-    let key = wrapper_key(name);
-    if notified.as_ref() != Some(&reason) {
-        let notices = &app.observability.notices;
-        notices.notify(NoticeKind::Link, name, reason.clone());
-        app.observability.ledger.changed(&key, false, &reason);
-        *notified = Some(reason.clone());
+fn trouble(app: &App, name: &str, end: &End, has_stored: bool, attempts: &mut Attempts) {
+    let new = attempts.ended(app, &app.wrappers, name, end, has_stored);
+    if let Some(reason) = new {
+        let ledger = &app.observability.ledger;
+        ledger.changed(&wrapper_key(name), false, &reason);
     }
-    app.wrappers.update(name, |row| {
-        row.set_state(PeerState::Trouble, Some(reason), hint);
-        row.unstored_bytes = 0;
-    });
+    app.wrappers.update(name, |row| row.unstored_bytes = 0);
 }
 
 /// A wrapper that is open.
@@ -165,12 +108,13 @@ impl Running {
             |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
         let kind = file.kind().map_err(invalid)?;
         let condition = Condition::default();
-        let wrapper = (kind.open)(WrapperOpening {
+        let mut wrapper = (kind.open)(WrapperOpening {
             file,
             mark: storer.mark().cloned(),
             condition: condition.clone(),
             inbox: handle.inbox.open(),
         })?;
+        wrapper.attach(&node_parts(app))?;
         Ok(Self {
             app: app.clone(),
             file: file.clone(),

@@ -20,11 +20,13 @@ use super::{exists, wrapper_key, wrapper_name};
 use crate::catalogue::{self, AUDIT, CatalogueError, Entry};
 use crate::clock;
 use crate::completeness::{Loss, LossKind};
-use crate::devices::stream_entity;
 use crate::links;
+use crate::producer::Producer;
 use crate::shared::App;
 use crate::streams::StreamSpec;
 
+/// The source of all streams that were read from DDS topics before topics were wrappers.
+const FORMER_TOPICS: &str = "urn:chappe:dds";
 /// The reason of dead letters in the record of losses.
 const DEAD_LETTER: &str = "dead_letter";
 /// Batches above this many bytes are refused: the log takes 4 MiB at once, and a batch over several
@@ -287,14 +289,15 @@ impl Storer {
             level: definition.level.or(self.file.keys.level),
         };
         let app = &self.app;
+        let spec = spec.of_renamed(app);
         match spec
             .define_or_take(app, |owner| is_orphan(app, owner))
             .await
         {
             Ok(entry) => {
-                let entity = self.stream_entity(name, definition);
+                let entity = self.stream_entity(&entry.name, definition);
                 app.registrar.publish(vec![entity]).await;
-                app.observability.ledger.claimed(&self.key, [&**name]);
+                app.observability.ledger.claimed(&self.key, [&*entry.name]);
                 let known = (definition.clone(), entry.clone());
                 self.streams.insert(name.clone(), known);
                 Ok(Ok(entry))
@@ -306,10 +309,12 @@ impl Storer {
 
     fn stream_entity(&self, name: &str, definition: &StreamDefinition) -> Entity {
         let text = definition.description.as_deref();
-        let mut entity = stream_entity(name, &definition.schema, &self.key, text);
-        entity.types.clone_from(&self.file.keys.types);
-        entity.scopes.clone_from(&self.file.keys.scopes);
-        entity
+        let producer = Producer {
+            key: &self.key,
+            types: &self.file.keys.types,
+            scopes: &self.file.keys.scopes,
+        };
+        producer.stream(name, &definition.schema, text)
     }
 
     /// Keeps messages as dead letters.
@@ -415,10 +420,11 @@ fn dead(part: &Part, elements: Vec<StreamElement>, reason: &str) -> Vec<Undecoda
     elements.into_iter().map(letter).collect()
 }
 
-/// Whether a source was a wrapper or a link that does not exist any more.
+/// Whether a source was a wrapper or a link that does not exist any more, or a topic before topics were wrappers.
 fn is_orphan(app: &App, owner: &str) -> bool {
     match wrapper_name(owner) {
         Some(wrapper) => !exists(app, wrapper),
+        None if owner == FORMER_TOPICS => true,
         None => links::link_name(owner).is_some_and(|link| links::is_removed(app, link)),
     }
 }

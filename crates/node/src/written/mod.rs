@@ -11,7 +11,7 @@ use chappe_registry::{Entity, Principal, vocabulary};
 use chappe_stream::{Field, StreamSchema};
 
 use crate::catalogue::{self, Entry};
-use crate::devices::stream_entity;
+use crate::producer::Producer;
 use crate::shared::Shared;
 
 pub(crate) use producers::{Producers, SOURCE, Turn};
@@ -23,7 +23,7 @@ pub(crate) fn entity(
     title: Option<&str>,
     owner: &str,
 ) -> Entity {
-    let mut entity = stream_entity(name, schema, SOURCE, title);
+    let mut entity = Producer::new(SOURCE).stream(name, schema, title);
     entity.owner = owner.to_owned();
     entity
 }

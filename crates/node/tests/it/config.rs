@@ -448,21 +448,19 @@ fn the_hash_table_is_off_by_default_and_open_only_explicitly() {
 
 #[cfg(feature = "dds")]
 #[test]
-fn an_unknown_pacer_is_refused_with_its_line() {
-    let table = |pacer: &str| {
-        format!("[[dds.publish]]\nstream = \"a\"\ntopic = \"b\"\npacer = \"{pacer}\"")
-    };
-    for pacer in ["fixed_window:4", "fixed_period:200us", "napa:25000000:10"] {
-        let config = load(&file(&table(pacer))).unwrap().config;
-        assert_eq!(config.dds.publish[0].pacer, pacer.parse().unwrap());
+fn the_former_tables_of_topics_are_named_with_their_replacement() {
+    for (table, directory) in [("publish", "`exporters`"), ("subscribe", "`wrappers`")] {
+        let text = format!("[[dds.{table}]]\nstream = \"a\"\ntopic = \"b\"");
+        let error = load(&file(&text)).unwrap_err();
+        let problem = &error.problems[0];
+        assert_eq!(problem.key, Some(format!("dds.{table}")));
+        assert_eq!(problem.line, Some(1), "{error}");
+        let hint = problem.hint.as_deref().unwrap_or("");
+        assert!(
+            hint.contains(directory) && hint.contains("kind = \"dds\""),
+            "{hint}"
+        );
     }
-    let error = load(&file(&table("fixed_window"))).unwrap_err();
-    let problem = &error.problems[0];
-    assert_eq!(problem.key.as_deref(), Some("dds.publish.0.pacer"));
-    assert_eq!(problem.line, Some(4), "{error}");
-    assert!(problem.message.contains("not a pacer"), "{error}");
-    let hint = problem.hint.as_deref().unwrap_or("");
-    assert!(hint.contains("fixed_window:16"), "{hint}");
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn an_account_reads_its_streams_as_gsn_does() {
             get(node, "", "/gsn/api/sensors/plant.line").await.status,
             401
         );
-        node.shutdown().await.unwrap();
+        operated.node.shutdown().await.unwrap();
     });
 }
 
@@ -223,6 +223,6 @@ fn a_wrapper_reads_what_a_node_serves_in_many_answers() {
             .await
             .json();
         assert_eq!(state["state"], "waiting", "{state}");
-        node.shutdown().await.unwrap();
+        operated.node.shutdown().await.unwrap();
     });
 }

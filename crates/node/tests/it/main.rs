@@ -8,6 +8,8 @@ mod common;
 mod completeness;
 mod config;
 mod damage;
+#[cfg(feature = "dds")]
+mod dds;
 mod durable_identity;
 mod exclusion;
 mod flapping;

@@ -197,6 +197,138 @@ fn an_account_defines_no_more_streams_than_its_share() {
     });
 }
 
+#[test]
+fn the_definitions_of_an_account_leave_room_for_those_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = small(directory.path());
+    config.log.max_streams = 10_000;
+    block(async {
+        let world = World::start(config).await;
+        let eve = world.add("eve", &["write=eve.*"]).await;
+        let ada = world.add("ada", &["write=ada.*"]).await;
+        let wide = |name: &str, fields: usize| {
+            let field = |number| {
+                let description = "d".repeat(1_000);
+                json!({"name": format!("f{number:03}"), "type": "double", "description": description})
+            };
+            let fields: Vec<Json> = (0..fields).map(field).collect();
+            json!({"name": name, "level": "process", "fields": fields})
+        };
+        let path = "/api/v1/streams";
+        let large = world
+            .change(&eve, "POST", path, &wide("eve.large", 66))
+            .await;
+        assert_eq!(large.status, 422, "{large:?}");
+        let mut defined = 0;
+        let refused = loop {
+            let stream = wide(&format!("eve.s{defined}"), 64);
+            let answer = world.change(&eve, "POST", path, &stream).await;
+            if answer.status != 201 {
+                break answer;
+            }
+            defined += 1;
+        };
+        let (status, code) = (refused.status, &refused.json()["code"]);
+        assert_eq!((status, code), (507, &json!("share_of_definitions")));
+        let used = &world.account("eve").await["use"];
+        let bytes = |member: &str| used[member].as_u64().unwrap();
+        assert!(bytes("definitions_bytes") <= bytes("definitions_bytes_max"));
+        assert!(bytes("definitions_bytes") > defined * 64_000, "{used}");
+        assert_eq!(world.define(&ada, "ada.room").await.status, 201);
+        assert_eq!(world.write(&ada, "ada.room", 0..10).await.status, 200);
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn the_entities_of_an_account_leave_room_for_those_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = small(directory.path());
+    config.registry.max_bytes = 4 << 20;
+    block(async {
+        let world = World::start(config).await;
+        let eve = world.add("eve", &["write"]).await;
+        let ada = world.add("ada", &["write"]).await;
+        let entity = |key: &str, texts: usize| {
+            let text = |number| {
+                let object = format!("{key} {number} {}", "x".repeat(16_000));
+                json!({"predicate": "urn:p", "object": object})
+            };
+            let triples: Vec<Json> = (0..texts).map(text).collect();
+            json!({"key": key, "name": key, "triples": triples})
+        };
+        let path = "/api/v1/entities";
+        for number in 0..3 {
+            let large = entity(&format!("urn:eve:{number}"), 20);
+            let answer = world.change(&eve, "POST", path, &large).await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+        }
+        let large = entity("urn:eve:more", 20);
+        let refused = world.change(&eve, "POST", path, &large).await;
+        let (status, code) = (refused.status, &refused.json()["code"]);
+        assert_eq!((status, code), (507, &json!("share_of_registry")));
+        let used = &world.account("eve").await["use"];
+        assert_eq!(
+            used["registry_bytes_max"].as_u64().unwrap(),
+            (4 << 20) / 100 * 25
+        );
+        let answer = world
+            .change(&ada, "POST", path, &entity("urn:ada:1", 20))
+            .await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let answer = world
+            .change(&eve, "POST", path, &entity("urn:eve:1", 1))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let answer = world.change(&eve, "POST", path, &large).await;
+        assert_eq!(answer.status, 201, "there is room again: {answer:?}");
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn the_smallest_share_of_requests_is_one_request_of_each_kind() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(small(directory.path())).await;
+        let ada = world.add("ada", &["write=ada.*"]).await;
+        let share = json!({"requests_percent": 1});
+        let path = "/api/v1/accounts/ada/share";
+        world.change(&world.token, "PUT", path, &share).await;
+        assert_eq!(world.define(&ada, "ada.room").await.status, 201);
+        let path = "/api/v1/streams/ada.room/elements?atomic=true";
+        let long = format!("{{\"number\": 1, \"note\": \"{}\"}}\n", "x".repeat(400_000));
+        let written = world.ask(&ada, "POST", path, LINES, &long).await;
+        assert_eq!(written.status, 200, "{written:?}");
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn requests_that_change_nothing_displace_no_record_of_the_audit_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = World::start(small(directory.path())).await;
+        let eve = world.add("eve", &["write"]).await;
+        let entity = json!({"key": "urn:eve:1", "name": "one"});
+        let wrong = json!({"name": "eve.wrong", "fields": []});
+        for _ in 0..20 {
+            assert!(world.define(&eve, "eve.room").await.status <= 201);
+            let path = "/api/v1/entities";
+            let published = world.change(&eve, "POST", path, &entity).await;
+            assert!(published.status <= 201, "{published:?}");
+        }
+        assert_eq!(world.count("chappe.audit").await, 3);
+        for _ in 0..600 {
+            let refused = world.change(&eve, "POST", "/api/v1/streams", &wrong).await;
+            assert_eq!(refused.status, 422);
+        }
+        let recorded = world.count("chappe.audit").await;
+        assert!((500..590).contains(&recorded), "{recorded}");
+        world.node.shutdown().await.unwrap();
+    });
+}
+
 /// Opens a request and sends its head and the first bytes of its body.
 async fn slow(world: &World, token: &str, path: &str) -> TcpStream {
     let mut slow = TcpStream::connect(world.node.address()).await.unwrap();

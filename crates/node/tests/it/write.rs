@@ -363,8 +363,16 @@ fn requests_that_cannot_be_served_are_refused_with_the_reason() {
             u16,
             &'a str,
         );
-        let table: [Refused<'_>; 8] = [
+        let table: [Refused<'_>; 9] = [
             ("", "text/plain", vec![], body, 415, "send application/json"),
+            (
+                "",
+                LINES,
+                vec![("Content-Encoding", "gzip")],
+                body,
+                415,
+                "without compression",
+            ),
             ("", LINES, vec![], &long, 413, "longer than 1024 bytes"),
             ("?producer=a", LINES, vec![], body, 400, "go together"),
             ("?first=1", LINES, vec![], body, 400, "go together"),

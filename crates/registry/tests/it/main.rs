@@ -8,4 +8,6 @@ mod join_order;
 mod journal;
 mod model;
 mod power_loss;
+mod room;
 mod search;
+mod uddi;

@@ -1,6 +1,8 @@
 //! The protocols, one module each.
 
 mod browse;
+#[cfg(feature = "dds")]
+pub(crate) mod dds;
 pub(crate) mod dpws;
 pub(crate) mod file;
 pub(crate) mod gsn;

@@ -282,6 +282,8 @@ fn json(cell: ValueRef<'_>) -> Json {
     match cell {
         ValueRef::Null => Json::Null,
         ValueRef::Integer(number) => number.into(),
+        // JSON has no infinite numbers: as a text it is refused, or null if the format says so.
+        ValueRef::Real(number) if !number.is_finite() => number.to_string().into(),
         ValueRef::Real(number) => number.into(),
         ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
         ValueRef::Blob(bytes) => STANDARD.encode(bytes).into(),
@@ -303,7 +305,8 @@ mod tests {
                 "CREATE TABLE \"a b\" (id INTEGER PRIMARY KEY, ts TEXT, machine TEXT, celsius, note TEXT);
                  INSERT INTO \"a b\" VALUES (2, '2020-11-21T10:00:02Z', 'm1', 20.5, NULL),
                      (1, '2020-11-21T10:00:01Z', 'm1', 20, 'x'),
-                     (3, 'yesterday', 'm2', 1.0, NULL), (4, '2020-11-21T10:00:04Z', 'm2', 'hot', NULL);",
+                     (3, 'yesterday', 'm2', 1.0, NULL), (4, '2020-11-21T10:00:04Z', 'm2', 'hot', NULL),
+                     (5, '2020-11-21T10:00:05Z', 'm2', 9e999, 'infinite');",
             )
             .unwrap();
         let text = "kind = \"sqlite\"\npath = \"plant.db\"\ntable = \"a b\"\ncursor = \"id\"\npoll_ms = 10\n\
@@ -317,7 +320,9 @@ mod tests {
         assert_eq!(values, [Value::Double(20.0), Value::Double(20.5)]);
         assert_eq!(elements[0].key.as_deref(), Some("m1"));
         assert_eq!(elements[0].source_time.to_string(), "2020-11-21T10:00:01Z");
-        assert_eq!(batch.undecodable.len(), 2, "{:?}", batch.undecodable);
+        assert_eq!(batch.undecodable.len(), 3, "{:?}", batch.undecodable);
+        let infinite = &batch.undecodable[2].reason;
+        assert!(infinite.contains("finite"), "{infinite}");
         // A new start continues after the mark.
         let mut again = open_in(&file, Some(batch.mark));
         let waiting = tokio::time::timeout(Duration::from_millis(50), again.next()).await;

@@ -260,7 +260,7 @@ fn load(text: &str) -> Option<[f64; 3]> {
 
 /// Mount points of disks with their total and available bytes.
 fn disks(mounts: &str) -> Vec<(String, i64, i64)> {
-    let mut found: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut found: BTreeMap<&str, String> = BTreeMap::new();
     for line in mounts.lines() {
         let mut words = line.split_whitespace();
         let (Some(device), Some(mount), Some(kind)) = (words.next(), words.next(), words.next())
@@ -269,19 +269,30 @@ fn disks(mounts: &str) -> Vec<(String, i64, i64)> {
         };
         if DISKS.contains(&kind) && found.len() < KEYS_MAX {
             // A device that is mounted twice is one disk.
-            found.entry(device).or_insert(mount);
+            found.entry(device).or_insert_with(|| unescaped(mount));
         }
     }
-    let space = |mount: &str| {
-        let found = statvfs(Path::new(mount)).ok()?;
+    let space = |mount: String| {
+        let found = statvfs(Path::new(&mount)).ok()?;
         let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.fragment_size())).ok();
-        Some((
-            mount.to_owned(),
-            bytes(found.blocks())?,
-            bytes(found.blocks_available())?,
-        ))
+        let (total, available) = (bytes(found.blocks())?, bytes(found.blocks_available())?);
+        Some((mount, total, available))
     };
     found.into_values().filter_map(space).collect()
+}
+
+/// A path of `/proc/self/mounts`, in which blanks and backslashes are octal numbers (`getmntent(3)`).
+fn unescaped(path: &str) -> String {
+    let codes = [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ];
+    let replaced = codes.iter();
+    replaced.fold(path.to_owned(), |path, (code, text)| {
+        path.replace(code, text)
+    })
 }
 
 /// Bytes received and sent on each interface since the start of the host (`proc_pid_net(5)`).
@@ -304,6 +315,20 @@ fn interfaces(text: &str) -> BTreeMap<String, (i64, i64)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_disk_whose_mount_point_has_blanks_is_measured() {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = directory.path().join("a b\\040");
+        std::fs::create_dir(&mount).unwrap();
+        let mount = mount.to_str().unwrap();
+        let escaped = mount.replace('\\', "\\134").replace(' ', "\\040");
+        let found = disks(&format!(
+            "/dev/x {escaped} ext4 rw 0 0\n/dev/y /gone ext4 rw 0 0\n"
+        ));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, mount);
+    }
 
     #[test]
     fn the_files_of_the_kernel_are_read() {

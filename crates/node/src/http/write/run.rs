@@ -23,7 +23,7 @@ use crate::accounts::{Caller, Shares};
 use crate::catalogue::Entry;
 use crate::clock;
 use crate::completeness::{Loss, LossKind};
-use crate::permits::{Busy, Permit, WRITE_UNIT_BYTES};
+use crate::permits::{Busy, Permit, WRITE_REQUEST_BYTES_MAX, WRITE_UNIT_BYTES};
 use crate::shared::App;
 use crate::written::Turn;
 
@@ -40,8 +40,6 @@ const ATOMIC_BYTES_MAX: usize = 512 << 10;
 const ATOMIC_ELEMENTS_MAX: usize = 10_000;
 /// Memory that a request may take for a batch and the pieces around it.
 const REQUEST_BYTES: usize = 512 << 10;
-/// The same for an atomic request.
-const ATOMIC_REQUEST_BYTES: usize = 4 << 20;
 /// Time that a batch waits for room in the log's queue; reason: the queue holds some commits, and a
 /// client that gets 429 waits for a second.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,7 +87,7 @@ impl Writing {
         numbering: Option<Numbering>,
     ) -> Result<Self, Problem> {
         let bytes = match is_atomic {
-            true => ATOMIC_REQUEST_BYTES,
+            true => WRITE_REQUEST_BYTES_MAX,
             false => REQUEST_BYTES,
         };
         let memory = memory(app, &caller, bytes)?;

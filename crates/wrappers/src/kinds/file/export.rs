@@ -174,11 +174,16 @@ impl Output {
         form: Form,
         stream: &str,
     ) -> io::Result<(Self, BTreeMap<String, Position>)> {
-        if let Some(directory) = path.parent() {
+        let directories = directories(path);
+        if let Some(directory) = directories.first() {
             fs::create_dir_all(directory)?;
         }
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).read(true).open(path)?;
+        // A synced file without its name is lost in a power cut. An earlier run may have ended before this.
+        for directory in directories {
+            File::open(directory)?.sync_all()?;
+        }
         let length = file.metadata()?.len();
         let from = length.saturating_sub(TAIL_BYTES);
         let mut tail = vec![0; usize::try_from(length - from).unwrap_or(0)];
@@ -212,6 +217,22 @@ impl Output {
         };
         Ok((Self { file, columns }, newest))
     }
+}
+
+/// The directories that get an entry when this file is created: its own, and those above the ones that are missing.
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let own = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_owned),
+    };
+    let mut directories: Vec<PathBuf> = own(path).into_iter().collect();
+    while let Some(last) = directories.last()
+        && !last.exists()
+        && let Some(above) = own(last)
+    {
+        directories.push(above);
+    }
+    directories
 }
 
 /// The end of the last complete record of a CSV, whose cells may contain line ends. With `is_cut` the
@@ -423,6 +444,17 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn each_directory_that_gets_an_entry_is_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let new = [path("a/b"), path("a"), path("")];
+        let found = directories(&path("a/b/out"));
+        assert!(found.iter().eq(new.iter()), "{found:?}");
+        assert_eq!(directories(&path("out")), [path("")]);
+        assert_eq!(directories(Path::new("out")), [PathBuf::from(".")]);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use chappe_stream::Timestamp;
 
 use super::records::{Record, Records, Rows};
-use super::rotation::{Found, Place, Track, after, find, first, is_at, is_same};
+use super::rotation::{Found, Known, Place, Track, after, find, first, is_at, is_same};
 use crate::decode::Decoder;
 use crate::{Batch, Lost, Undecodable, WrapperError};
 
@@ -71,6 +71,8 @@ pub(super) struct Follower {
     open: Option<Open>,
     /// The file that was finished before.
     previous: Option<File>,
+    /// The files that were there before the first one was opened, and are not read.
+    known: Known,
 }
 
 /// The file that is read.
@@ -84,6 +86,8 @@ struct Open {
     prologue: Vec<u8>,
     /// Whether the decoder has read from this file.
     is_begun: bool,
+    /// Whether a record of this file was read, by which a copy of it is recognized.
+    has_records: bool,
     /// The end of the last complete record.
     boundary: Place,
     /// When the file was first seen under another name, or deleted.
@@ -98,6 +102,7 @@ impl Follower {
             resume,
             open: None,
             previous: None,
+            known: Known::default(),
         }
     }
 
@@ -119,15 +124,23 @@ impl Follower {
             piece.waits = Some(format!("{} does not exist", self.series.path.display()));
             return Ok(());
         }
-        self.look_before()?;
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let mut buffer = vec![0; PIECE_BYTES];
+        let count = open.file.read_at(&mut buffer, open.track.offset)?;
+        // A file may be copied and emptied at any time: only what is as it was after the bytes were read
+        // shows that they belong to it.
+        if let Some(file) = self.earlier()? {
+            self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
+            return Ok(());
+        }
         let Some(open) = &mut self.open else {
             return Ok(());
         };
         if open.was_rewritten()? {
             return self.relocate(piece);
         }
-        let mut buffer = vec![0; PIECE_BYTES];
-        let count = open.file.read_at(&mut buffer, open.track.offset)?;
         if count > 0 {
             open.rotated = None;
             return open.take(&buffer[..count], now, &mut self.decoder, piece);
@@ -154,29 +167,31 @@ impl Follower {
         Ok(())
     }
 
-    /// Looks for a file before the one that is open, as long as nothing of that was read: its contents may
-    /// have been copied away since, which nothing in it shows.
-    fn look_before(&mut self) -> Result<(), ReadError> {
-        let Some(open) = self.open.as_ref().filter(|open| open.track.offset == 0) else {
-            return Ok(());
+    /// The file before the one that is open, as long as no record of that was read: its contents may have
+    /// been copied away since, which nothing in it shows.
+    fn earlier(&self) -> Result<Option<File>, ReadError> {
+        let Some(open) = self.open.as_ref().filter(|open| !open.has_records) else {
+            return Ok(None);
         };
         let path = &self.series.path;
-        let next = match &self.previous {
+        let earlier = match &self.previous {
             Some(previous) => after(path, previous)?,
-            None if self.series.start == Start::Oldest => first(path, true)?,
-            None => None,
+            None => self.known.new_before(path, &open.file)?,
         };
-        if let Some(next) = next
-            && !is_same(&next, &open.file)?
-        {
-            self.open = Some(Open::new(next, 0, self.series.rows, &mut self.decoder)?);
+        match earlier {
+            Some(file) if !is_same(&file, &open.file)? => Ok(Some(file)),
+            _ => Ok(None),
         }
-        Ok(())
     }
 
     /// Opens the first file; false if there is none.
     fn begin(&mut self, piece: &mut Piece) -> Result<bool, ReadError> {
         let series = &self.series;
+        // Before the first file is opened: what appears later may be a copy of it.
+        let known = match (&self.resume, series.start) {
+            (None, Start::Oldest) => Known::default(),
+            _ => Known::of(&series.path)?,
+        };
         let (file, offset) = match &self.resume {
             Some(place) => match find(&series.path, place)? {
                 Found::Same(file) => (file, place.offset),
@@ -196,15 +211,22 @@ impl Follower {
             },
         };
         self.open = Some(Open::new(file, offset, series.rows, &mut self.decoder)?);
-        self.resume = None;
+        (self.resume, self.known) = (None, known);
         Ok(true)
     }
 
     /// Finds the records after the last one again, in a file that was rewritten.
     fn relocate(&mut self, piece: &mut Piece) -> Result<(), ReadError> {
-        let Some(place) = self.open.take().map(|open| open.boundary) else {
+        let Some(open) = self.open.take() else {
             return Ok(());
         };
+        if !open.has_records {
+            // Nothing was taken from it; what it had is in an earlier file, which is found next.
+            let file = open.file;
+            self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
+            return Ok(());
+        }
+        let place = open.boundary;
         match find(&self.series.path, &place)? {
             Found::Same(file) => {
                 self.open = Some(Open::new(
@@ -233,12 +255,13 @@ fn unknown(reason: &'static str) -> Lost {
     }
 }
 
-/// The offset after the last complete line.
+/// The offset after the last complete line. Of a last line that is too long, only the end is searched.
 fn last_line_end(file: &File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
+    let least = end.saturating_sub(2 * super::records::RECORD_BYTES_MAX as u64);
     let mut buffer = vec![0; PIECE_BYTES];
-    while end > 0 {
-        let from = end.saturating_sub(PIECE_BYTES as u64);
+    while end > least {
+        let from = end.saturating_sub(PIECE_BYTES as u64).max(least);
         let piece = &mut buffer[..usize::try_from(end - from).unwrap_or(0)];
         file.read_exact_at(piece, from)?;
         if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
@@ -246,7 +269,7 @@ fn last_line_end(file: &File) -> io::Result<u64> {
         }
         end = from;
     }
-    Ok(0)
+    Ok(least)
 }
 
 /// Why reading failed.
@@ -277,6 +300,7 @@ impl Open {
             records: Records::new(rows),
             prologue: Vec::new(),
             is_begun: false,
+            has_records: false,
             file,
             track,
             rotated: None,
@@ -297,10 +321,12 @@ impl Open {
             for line in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
                 at += line.len() as u64;
                 if let Some(Record::Prologue(bytes)) = self.records.push(line) {
+                    self.has_records = at < self.track.offset;
                     return self.begin(bytes, decoder);
                 }
             }
         }
+        self.has_records = at < self.track.offset;
         Ok(())
     }
 
@@ -361,6 +387,7 @@ impl Open {
                 message: bytes,
             }),
         }
+        self.has_records = true;
         if batch.elements() > 0 || !batch.undecodable.is_empty() {
             piece.items.push(Item {
                 batch,
@@ -427,8 +454,6 @@ mod tests {
         next: i64,
         half: Option<String>,
         rotations: u32,
-        /// The first record of the present file.
-        begun: i64,
     }
 
     impl World {
@@ -459,7 +484,6 @@ mod tests {
                 next: 1,
                 half: None,
                 rotations: 0,
-                begun: 1,
             }
         }
 
@@ -506,11 +530,6 @@ mod tests {
             if !self.series.path.exists() {
                 return;
             }
-            // Nothing distinguishes the copy of a file of which no record was read (docs/wrappers.md).
-            if by_copy && !self.stored.iter().any(|number| *number >= self.begun) {
-                return;
-            }
-            self.begun = self.next;
             self.shift();
             let first = self.series.path.with_extension("log.1");
             if by_copy {
@@ -582,6 +601,77 @@ mod tests {
     }
 
     #[test]
+    fn the_copy_of_a_file_that_was_not_read_yet_is_read_and_older_files_are_not() {
+        for (is_csv, is_seen) in [(false, false), (true, false), (false, true), (true, true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut world = World::new(directory.path(), is_csv);
+            // A file from before, which `start = "current"` leaves out.
+            let old = if is_csv {
+                "count\n-1\n"
+            } else {
+                "{\"count\": -1}\n"
+            };
+            fs::write(world.series.path.with_extension("log.1"), old).unwrap();
+            world.rotations = 1;
+            world.series.start = Start::Current;
+            world.restart();
+            fs::write(&world.series.path, "").unwrap();
+            if is_seen && is_csv {
+                fs::write(&world.series.path, "count\n").unwrap();
+            }
+            if is_seen && !is_csv {
+                world.write(1, false);
+            }
+            for _ in 0..2 {
+                world.read(usize::MAX);
+            }
+            assert!(world.stored.is_empty(), "there is no record yet");
+            for _ in 0..3 {
+                world.write(2, true);
+                world.rotate(true);
+            }
+            world.write(1, true);
+            for _ in 0..20 {
+                world.read(usize::MAX);
+            }
+            assert_eq!(
+                world.stored,
+                (1..world.next).collect::<Vec<i64>>(),
+                "csv: {is_csv}, seen: {is_seen}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_that_were_read_are_not_read_again_after_a_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path(), false);
+        for _ in 0..3 {
+            world.write(1, true);
+            world.rotate(false);
+        }
+        world.write(1, true);
+        for _ in 0..12 {
+            world.read(usize::MAX);
+        }
+        assert_eq!(world.stored, [1, 2, 3, 4]);
+        // The file with the position is deleted, and the next ones are there.
+        fs::remove_file(&world.series.path).unwrap();
+        world.write(1, true);
+        world.restart();
+        let mut lost = Vec::new();
+        for _ in 0..6 {
+            let piece = world.follower.read(Timestamp(0)).unwrap();
+            lost.extend(piece.lost);
+            let parts = piece.items.iter().flat_map(|item| &item.batch.parts);
+            for element in parts.flat_map(|part| &part.elements) {
+                assert_eq!(element.values[0], Value::Integer(5), "it was read before");
+            }
+        }
+        assert_eq!(lost, [unknown("file_replaced")]);
+    }
+
+    #[test]
     fn a_line_that_is_none_is_kept_with_its_columns() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
@@ -623,5 +713,17 @@ mod tests {
             error.to_string().contains("occurs twice") && error.hint().is_some(),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_end_of_a_file_without_lines_is_found_near_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        let end = last_line_end(&file).unwrap();
+        assert_eq!(end, (1 << 40) - (512 << 10));
+        file.write_at(b"\n", end + 7).unwrap();
+        assert_eq!(last_line_end(&file).unwrap(), end + 8);
+        file.set_len(3).unwrap();
+        assert_eq!(last_line_end(&file).unwrap(), 0);
     }
 }

@@ -4,7 +4,7 @@
 use chappe_format::config::CsvConfig;
 
 /// Longest record in bytes; a longer one becomes a dead letter.
-const RECORD_BYTES_MAX: usize = 256 << 10;
+pub(super) const RECORD_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a longer one that are kept.
 const KEPT_BYTES: usize = 4 << 10;
 

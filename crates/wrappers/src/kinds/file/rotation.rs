@@ -9,6 +9,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -166,8 +167,15 @@ struct Member {
     path: PathBuf,
     device: u64,
     inode: u64,
+    born: Option<SystemTime>,
     /// Oldest first: time of the last write, then [`rank`].
     order: (i64, i64),
+}
+
+impl Member {
+    fn identity(&self) -> Identity {
+        (self.device, self.inode, self.born)
+    }
 }
 
 /// Where to go on.
@@ -181,7 +189,8 @@ pub(super) enum Found {
     None,
 }
 
-/// The file in which a position is; otherwise the first one written after it.
+/// The file in which a position after a record is; otherwise the first one written after it. The number of a
+/// file alone decides nothing: that of a deleted file belongs to the next one that is made.
 pub(super) fn find(path: &Path, place: &Place) -> io::Result<Found> {
     let members = series(path)?;
     let mut copy = None;
@@ -195,18 +204,10 @@ pub(super) fn find(path: &Path, place: &Place) -> io::Result<Found> {
         if place.is_in(&file.metadata()?) {
             return Ok(Found::Same(file));
         }
-        // Nothing distinguishes a copy of nothing.
-        if place.offset > 0 {
-            copy.get_or_insert(file);
-        }
+        copy.get_or_insert(file);
     }
     if let Some(file) = copy {
         return Ok(Found::Same(file));
-    }
-    let was_emptied =
-        |member: &&Member| (member.device, member.inode) == (place.device, place.inode);
-    if let Some(member) = members.iter().find(was_emptied) {
-        return Ok(Found::Other(File::open(&member.path)?));
     }
     let later = members
         .iter()
@@ -234,6 +235,38 @@ pub(super) fn after(path: &Path, file: &File) -> io::Result<Option<File>> {
         }
     };
     next.map(|member| File::open(&member.path)).transpose()
+}
+
+/// The files that a series has now.
+#[derive(Debug, Default)]
+pub(super) struct Known(Vec<Identity>);
+
+/// Device, number, and time of birth where the file system records it: numbers are used again.
+type Identity = (u64, u64, Option<SystemTime>);
+
+impl Known {
+    /// The files of a series.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let members = series(path)?.into_iter();
+        Ok(Self(members.map(|member| member.identity()).collect()))
+    }
+
+    /// The first file before the open one that was not there: the contents of the open one may have been
+    /// copied to it.
+    pub(super) fn new_before(&self, path: &Path, file: &File) -> io::Result<Option<File>> {
+        let metadata = file.metadata()?;
+        let own =
+            |member: &Member| (member.device, member.inode) == (metadata.dev(), metadata.ino());
+        for member in series(path)? {
+            if own(&member) {
+                break;
+            }
+            if !self.0.contains(&member.identity()) {
+                return Ok(Some(File::open(&member.path)?));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Whether the path names the open file.
@@ -289,6 +322,7 @@ fn series(path: &Path) -> io::Result<Vec<Member>> {
             path: member,
             device: metadata.dev(),
             inode: metadata.ino(),
+            born: metadata.created().ok(),
             order: (modified(&metadata), rank),
         });
     }
@@ -378,5 +412,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::remove_file(&rotated).unwrap();
         assert!(matches!(find(&path, &place).unwrap(), Found::None));
+    }
+
+    #[test]
+    fn a_rotated_file_is_not_skipped_for_the_next_one_that_got_the_number_of_a_deleted_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        fs::write(&path, "one\n").unwrap();
+        let mut track = Track::new(&File::open(&path).unwrap(), 0).unwrap();
+        track.pass(b"one\n");
+        let mut place = track.place();
+        fs::remove_file(&path).unwrap();
+        let rotated = directory.path().join("a.log.1");
+        fs::write(&rotated, "two\n").unwrap();
+        fs::write(&path, "six\n").unwrap();
+        place.inode = fs::metadata(&path).unwrap().ino();
+        // Nothing was written within the clock tick of the position.
+        place.modified -= 1_000_000_000;
+        let Found::Other(next) = find(&path, &place).unwrap() else {
+            panic!("another file follows");
+        };
+        assert!(is_same(&next, &File::open(&rotated).unwrap()).unwrap());
     }
 }

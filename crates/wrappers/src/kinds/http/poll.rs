@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chappe_stream::DescriptorError;
 use chappe_transport::http::Answer;
 use hyper::header::{
-    ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    DATE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use hyper::{HeaderMap, Method, StatusCode};
 use schemars::JsonSchema;
@@ -118,9 +118,13 @@ impl Version {
             let text = headers.get(name)?.to_str().ok()?;
             (text.len() <= VALIDATOR_BYTES_MAX).then(|| text.to_owned())
         };
+        // A document that was modified in the second of its answer may change once more within it, and servers
+        // of files make date and tag from that second (RFC 9110, 8.8.2.2).
+        let modified = text(LAST_MODIFIED);
+        let is_settled = modified.is_none() || modified != text(DATE);
         Self {
-            etag: text(ETAG),
-            modified: text(LAST_MODIFIED),
+            etag: text(ETAG).filter(|_| is_settled),
+            modified: modified.filter(|_| is_settled),
             bytes: Some((body.len() as u64, crc32fast::hash(body))),
         }
     }
@@ -185,6 +189,7 @@ impl Wrapper for PollWrapper {
                 }
                 let version = Version::of(&answer.headers, &answer.body);
                 if version.bytes == self.version.bytes {
+                    self.version = version;
                     self.condition.waits("the document has not changed");
                     continue;
                 }
@@ -234,6 +239,36 @@ mod tests {
         assert!(!requests[0].to_lowercase().contains("if-none-match"));
         assert!(
             requests[1].to_lowercase().contains("if-none-match: \"a\""),
+            "{requests:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_document_that_changes_twice_in_a_second_is_read_again() {
+        let answer = "HTTP/1.1 200 OK\r\nDate: Thu, 26 Nov 2026 03:00:00 GMT\r\nETag: \"1\"\r\n\
+            Last-Modified: Thu, 26 Nov 2026 03:00:00 GMT\r\nContent-Length: 11\r\n\r\n{\"value\":1}";
+        let later = "HTTP/1.1 200 OK\r\nDate: Thu, 26 Nov 2026 03:00:01 GMT\r\nETag: \"1\"\r\n\
+            Last-Modified: Thu, 26 Nov 2026 03:00:00 GMT\r\nContent-Length: 11\r\n\r\n{\"value\":2}";
+        let last = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"value\":3}";
+        let (address, requests) = serve(vec![answer, later, later, last]).await;
+        let text = format!(
+            "kind = \"http_poll\"\naddress = \"http://{address}/\"\nperiod_s = 1\nformat = \"json\"\n\
+             [[stream]]\nname = \"a\"\nfields = [{{ name = \"value\", type = \"integer\" }}]\n"
+        );
+        let file = wrapper_file(&text);
+        let first = open(&file, None).next().await.unwrap();
+        let mut again = open(&file, Some(first.mark));
+        // The same tag, and other bytes.
+        assert_eq!(again.next().await.unwrap().elements(), 1);
+        // The same bytes, then another document.
+        assert_eq!(again.next().await.unwrap().elements(), 1);
+        let requests = requests.lock().unwrap();
+        let tags = requests
+            .iter()
+            .map(|it| it.to_lowercase().contains("if-none-match: \"1\""));
+        assert_eq!(
+            tags.collect::<Vec<_>>(),
+            [false, false, true, true],
             "{requests:?}"
         );
     }

@@ -1,0 +1,119 @@
+//! What the registry says about the streams of a device, a wrapper, a link, a sensor or a client. Virtual sensors find
+//! streams by it: by device, type and scope, and by the unit and the observed property of a field.
+
+use std::collections::HashSet;
+
+use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
+use chappe_registry::{Entity, EntityKind, vocabulary as v};
+use chappe_stream::StreamSchema;
+
+use crate::catalogue;
+
+/// The producer of streams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Producer<'a> {
+    /// Its key in the registry.
+    pub(crate) key: &'a str,
+    /// Its types, which its streams share.
+    pub(crate) types: &'a [String],
+    /// Its scopes, which its streams share.
+    pub(crate) scopes: &'a [String],
+}
+
+impl<'a> Producer<'a> {
+    /// A producer without types and scopes.
+    pub(crate) fn new(key: &'a str) -> Self {
+        Self {
+            key,
+            types: &[],
+            scopes: &[],
+        }
+    }
+
+    /// The entity of one of its streams.
+    pub(crate) fn stream(
+        &self,
+        name: &str,
+        schema: &StreamSchema,
+        description: Option<&str>,
+    ) -> Entity {
+        let key = catalogue::key(name);
+        let mut entity = Entity::new(key.clone(), EntityKind::Stream, name);
+        entity.types = self.types.to_vec();
+        entity.scopes = self.scopes.to_vec();
+        let mut say = Statements::about(&key);
+        say.link(v::PRODUCED_BY, self.key);
+        if let Some(text) = description {
+            say.text(v::RDFS_COMMENT, text);
+        }
+        for (index, field) in schema.fields.iter().enumerate() {
+            let node = BlankNode::new_unchecked(format!("f{index}"));
+            say.object(v::FIELD, node.clone().into());
+            let mut of_field = |predicate: NamedNodeRef<'_>, object: Term| {
+                say.triples
+                    .push(Triple::new(node.clone(), predicate.into_owned(), object));
+            };
+            of_field(v::FIELD_NAME, literal(&field.name));
+            let word = serde_json::to_value(field.field_type).unwrap_or_default();
+            of_field(v::FIELD_TYPE, literal(word.as_str().unwrap_or_default()));
+            if let Some(unit) = &field.unit {
+                of_field(v::UNIT, literal(unit));
+            }
+            if let Some(text) = &field.description {
+                of_field(v::RDFS_COMMENT, literal(text));
+            }
+            if let Some(property) = &field.observed_property {
+                let property = match NamedNode::new(property.as_str()) {
+                    Ok(property) => property,
+                    Err(_) => continue,
+                };
+                of_field(v::OBSERVED_PROPERTY, property.clone().into());
+                say.object(v::OBSERVES, property.into());
+            }
+        }
+        entity.triples = say.triples;
+        entity
+    }
+}
+
+fn literal(text: &str) -> Term {
+    Literal::new_simple_literal(text).into()
+}
+
+/// The triples of one subject.
+pub(crate) struct Statements {
+    subject: NamedNode,
+    triples: Vec<Triple>,
+    /// The same triples: a device may have a thousand streams.
+    known: HashSet<Triple>,
+}
+
+impl Statements {
+    pub(crate) fn about(key: &str) -> Self {
+        // Keys are checked where they are created, and again by the registry.
+        Self {
+            subject: NamedNode::new_unchecked(key),
+            triples: Vec::new(),
+            known: HashSet::new(),
+        }
+    }
+
+    fn object(&mut self, predicate: NamedNodeRef<'_>, object: Term) {
+        let triple = Triple::new(self.subject.clone(), predicate.into_owned(), object);
+        if self.known.insert(triple.clone()) {
+            self.triples.push(triple);
+        }
+    }
+
+    pub(crate) fn text(&mut self, predicate: NamedNodeRef<'_>, text: &str) {
+        self.object(predicate, literal(text));
+    }
+
+    pub(crate) fn link(&mut self, predicate: NamedNodeRef<'_>, key: &str) {
+        self.object(predicate, NamedNode::new_unchecked(key).into());
+    }
+
+    pub(crate) fn into_triples(self) -> Vec<Triple> {
+        self.triples
+    }
+}

@@ -1,0 +1,349 @@
+//! The changes of one request, on top of what the registry holds.
+//!
+//! A request reads what its earlier steps changed: the same entity may occur twice, and a binding
+//! may move between two services that are both saved.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use oxrdf::NamedNodeRef;
+
+use super::encode::{Projection, Stamp};
+use super::error::{Error, ErrorCode, KeyType};
+use super::graph::{Graph, Member};
+use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey};
+use super::value::{
+    BindingTemplate, BusinessEntity, BusinessService, KeyedReference, PublisherAssertion, TModel,
+};
+use super::{decode, encode};
+use crate::dictionary::Id;
+use crate::entity::Entity;
+use crate::record::Step;
+use crate::uddi_keys::UddiClass;
+use crate::vocabulary::uddi;
+
+/// An entity that the request publishes.
+struct Change {
+    entity: Entity,
+    /// Its parent and position, if it has one.
+    place: Option<(String, u32)>,
+}
+
+/// The changes, and what they apply to.
+pub(crate) struct Draft<'a> {
+    pub(crate) graph: Graph<'a>,
+    pub(crate) stamp: Stamp,
+    /// By key; `None`: removed.
+    changes: BTreeMap<String, Option<Change>>,
+    /// The changed children of each parent.
+    by_parent: HashMap<String, BTreeSet<String>>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(graph: Graph<'a>, stamp: Stamp) -> Self {
+        Self {
+            graph,
+            stamp,
+            changes: BTreeMap::new(),
+            by_parent: HashMap::new(),
+        }
+    }
+
+    /// The steps of the batch.
+    pub(crate) fn into_steps(self) -> Vec<Step> {
+        let steps = self
+            .changes
+            .into_iter()
+            .filter_map(|(key, change)| match change {
+                Some(change) => Some(Step::Publish(change.entity)),
+                // It may never have existed.
+                None => self.graph.state.rule_of(&key).map(|_| Step::Remove(key)),
+            });
+        steps.collect()
+    }
+
+    fn get(&self, key: impl Key) -> Option<Entity> {
+        let iri = key.iri();
+        match self.changes.get(&iri) {
+            Some(change) => change.as_ref().map(|change| change.entity.clone()),
+            None => self.graph.state.get(&iri),
+        }
+    }
+
+    fn put(&mut self, entity: Entity, place: Option<(String, u32)>) {
+        let key = entity.key.clone();
+        if let Some((parent, _)) = &place {
+            let children = self.by_parent.entry(parent.clone()).or_default();
+            children.insert(key.clone());
+        }
+        let before = self
+            .changes
+            .insert(key.clone(), Some(Change { entity, place }));
+        self.leave_parent(&key, before.flatten());
+    }
+
+    fn remove(&mut self, iri: String) {
+        let before = self.changes.insert(iri.clone(), None);
+        self.leave_parent(&iri, before.flatten());
+    }
+
+    /// Takes a child from the parent that an earlier step gave it, unless it is still there.
+    fn leave_parent(&mut self, key: &str, before: Option<Change>) {
+        let Some((parent, _)) = before.and_then(|change| change.place) else {
+            return;
+        };
+        let now = self.changes.get(key).and_then(Option::as_ref);
+        let now = now.and_then(|change| change.place.as_ref());
+        if now.is_none_or(|(now, _)| *now != parent)
+            && let Some(children) = self.by_parent.get_mut(&parent)
+        {
+            children.remove(key);
+        }
+    }
+
+    /// The children of `parent` as the request leaves them, in order.
+    fn children<P: Key, K: Key>(
+        &self,
+        parent: P,
+        class: UddiClass,
+        stored: impl Fn(&Graph<'a>, Id) -> Vec<Member>,
+    ) -> Vec<(u32, K)> {
+        let iri = parent.iri();
+        let id = self.graph.state.dictionary.iri(&iri);
+        let stored = id.map(|id| stored(&self.graph, id)).unwrap_or_default();
+        let unchanged = stored.into_iter().filter_map(|child| {
+            let key: K = self.graph.key(child.id)?;
+            (!self.changes.contains_key(&key.iri())).then_some((child.position, key))
+        });
+        let changed = self.by_parent.get(&iri).into_iter().flatten();
+        let changed = changed.filter_map(|key| {
+            let change = self.changes.get(key)?.as_ref()?;
+            let is_of_class = change
+                .entity
+                .types
+                .iter()
+                .any(|name| name == class.type_name());
+            let (_, position) = change.place.as_ref().filter(|_| is_of_class)?;
+            Some((*position, K::from_iri(key)?))
+        });
+        let mut children: Vec<(u32, K)> = unchanged.chain(changed).collect();
+        children.sort_by_key(|(position, key)| (*position, key.uuid()));
+        children
+    }
+
+    pub(crate) fn services_of(&self, business: BusinessKey) -> Vec<(u32, ServiceKey)> {
+        self.children(business, UddiClass::Service, Graph::own_services)
+    }
+
+    pub(crate) fn bindings_of(&self, service: ServiceKey) -> Vec<(u32, BindingKey)> {
+        self.children(service, UddiClass::Binding, Graph::bindings)
+    }
+
+    /// Checks that the publisher owns the entity.
+    fn check_owner(&self, entity: &Entity, kind: KeyType, key: impl Key) -> Result<(), Error> {
+        if entity.owner == self.stamp.owner {
+            return Ok(());
+        }
+        let detail = format!("{} {key} is not of this publisher", kind.as_str());
+        Err(Error::of_key(ErrorCode::UserMismatch, kind, detail))
+    }
+
+    /// A business of the publisher, without its services.
+    pub(crate) fn own_business(
+        &self,
+        key: BusinessKey,
+    ) -> Result<(BusinessEntity, Vec<Projection>), Error> {
+        let entity = self.get(key);
+        let found = entity.as_ref().and_then(decode::business);
+        let (Some(entity), Some(found)) = (&entity, found) else {
+            return Err(Error::unknown_key(KeyType::Business, key));
+        };
+        self.check_owner(entity, KeyType::Business, key)?;
+        Ok(found)
+    }
+
+    /// A service of the publisher, without its bindings, and its position.
+    pub(crate) fn own_service(&self, key: ServiceKey) -> Result<(BusinessService, u32), Error> {
+        let entity = self.get(key);
+        let found = entity.as_ref().and_then(decode::service);
+        let (Some(entity), Some(found)) = (&entity, found) else {
+            return Err(Error::unknown_key(KeyType::Service, key));
+        };
+        self.check_owner(entity, KeyType::Service, key)?;
+        Ok(found)
+    }
+
+    /// A binding of the publisher, and its position.
+    pub(crate) fn own_binding(&self, key: BindingKey) -> Result<(BindingTemplate, u32), Error> {
+        let entity = self.get(key);
+        let found = entity.as_ref().and_then(decode::binding);
+        let (Some(entity), Some(found)) = (&entity, found) else {
+            return Err(Error::unknown_key(KeyType::Binding, key));
+        };
+        self.check_owner(entity, KeyType::Binding, key)?;
+        Ok(found)
+    }
+
+    /// A tModel of the publisher, and whether it is hidden.
+    pub(crate) fn own_tmodel(&self, key: TModelKey) -> Result<(TModel, bool), Error> {
+        let entity = self.get(key);
+        let found = entity.as_ref().and_then(decode::tmodel);
+        let (Some(entity), Some(found)) = (&entity, found) else {
+            return Err(Error::unknown_key(KeyType::TModel, key));
+        };
+        self.check_owner(entity, KeyType::TModel, key)?;
+        Ok(found)
+    }
+
+    /// Checks that a business exists; returns its owner.
+    pub(crate) fn business_owner(&self, key: BusinessKey) -> Result<String, Error> {
+        let entity = self.get(key);
+        let entity = entity.filter(|entity| decode::business(entity).is_some());
+        let owner = entity.map(|entity| entity.owner);
+        owner.ok_or_else(|| Error::unknown_key(KeyType::Business, key))
+    }
+
+    /// Whether a service belongs to this business.
+    pub(crate) fn is_service_of(&self, service: ServiceKey, business: BusinessKey) -> bool {
+        let entity = self.get(service);
+        let found = entity.as_ref().and_then(decode::service);
+        found.is_some_and(|(found, _)| found.business_key == Some(business))
+    }
+
+    pub(crate) fn has_binding(&self, key: BindingKey) -> bool {
+        self.get(key).as_ref().and_then(decode::binding).is_some()
+    }
+
+    /// Checks that a tModel exists, and that this publisher has not hidden it.
+    pub(crate) fn check_tmodel(&self, key: TModelKey) -> Result<(), Error> {
+        let entity = self.get(key);
+        let found = entity.as_ref().and_then(decode::tmodel);
+        let (Some(entity), Some((_, is_hidden))) = (entity, found) else {
+            return Err(Error::unknown_key(KeyType::TModel, key));
+        };
+        if is_hidden && entity.owner == self.stamp.owner {
+            let detail = format!("tModelKey {key} was deleted by this publisher");
+            return Err(Error::of_key(
+                ErrorCode::KeyRetired,
+                KeyType::TModel,
+                detail,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the tModels of a bag.
+    pub(crate) fn check_bag(&self, bag: &[KeyedReference]) -> Result<(), Error> {
+        let mut keys = bag.iter().filter_map(|reference| reference.tmodel_key);
+        keys.try_for_each(|key| self.check_tmodel(key))
+    }
+
+    pub(crate) fn put_business(
+        &mut self,
+        key: BusinessKey,
+        business: &BusinessEntity,
+        projections: &[Projection],
+    ) {
+        let entity = encode::business(key, business, projections, &self.stamp);
+        self.put(entity, None);
+    }
+
+    pub(crate) fn put_service(
+        &mut self,
+        key: ServiceKey,
+        service: &BusinessService,
+        parent: BusinessKey,
+        position: u32,
+    ) {
+        let entity = encode::service(key, service, parent, position, &self.stamp);
+        self.put(entity, Some((parent.iri(), position)));
+    }
+
+    pub(crate) fn put_binding(
+        &mut self,
+        key: BindingKey,
+        binding: &BindingTemplate,
+        parent: ServiceKey,
+        position: u32,
+    ) {
+        let entity = encode::binding(key, binding, parent, position, &self.stamp);
+        self.put(entity, Some((parent.iri(), position)));
+    }
+
+    pub(crate) fn put_tmodel(&mut self, key: TModelKey, tmodel: &TModel, is_hidden: bool) {
+        let entity = encode::tmodel(key, tmodel, is_hidden, &self.stamp);
+        self.put(entity, None);
+    }
+
+    pub(crate) fn put_assertion(&mut self, iri: String, assertion: &PublisherAssertion) {
+        let entity = encode::assertion(iri, assertion, &self.stamp);
+        self.put(entity, None);
+    }
+
+    pub(crate) fn remove_binding(&mut self, key: BindingKey) {
+        self.remove(key.iri());
+    }
+
+    /// Removes a service with its bindings.
+    pub(crate) fn remove_service(&mut self, key: ServiceKey) {
+        for (_, binding) in self.bindings_of(key) {
+            self.remove_binding(binding);
+        }
+        self.remove(key.iri());
+    }
+
+    /// Removes a business with its services, and every assertion about it.
+    pub(crate) fn remove_business(&mut self, key: BusinessKey) {
+        for (_, service) in self.services_of(key) {
+            self.remove_service(service);
+        }
+        for (iri, _, _) in self.assertions_about(key) {
+            self.remove(iri);
+        }
+        self.remove(key.iri());
+    }
+
+    pub(crate) fn remove_assertion(&mut self, iri: String) {
+        self.remove(iri);
+    }
+
+    /// The stored assertions that name a business: key, owner and value.
+    fn assertions_about(&self, key: BusinessKey) -> Vec<(String, String, PublisherAssertion)> {
+        let id = self.graph.state.dictionary.iri(&key.iri());
+        let of = |predicate: NamedNodeRef<'_>| {
+            id.map(|id| self.graph.subjects(predicate, id))
+                .unwrap_or_default()
+        };
+        let mut ids = of(uddi::FROM_KEY);
+        ids.extend(of(uddi::TO_KEY));
+        let found = ids.into_iter().filter_map(|id| {
+            let entity = self.graph.entity(id)?;
+            let assertion = decode::assertion(&entity)?;
+            Some((entity.key, entity.owner, assertion))
+        });
+        found.collect()
+    }
+
+    /// A binding as the request leaves it.
+    pub(crate) fn binding(&self, key: BindingKey) -> Option<BindingTemplate> {
+        decode::binding(&self.get(key)?).map(|(binding, _)| binding)
+    }
+
+    /// A service as the request leaves it.
+    pub(crate) fn service(&self, key: ServiceKey) -> Option<BusinessService> {
+        let (mut service, _) = decode::service(&self.get(key)?)?;
+        let bindings = self.bindings_of(key).into_iter();
+        service.bindings = bindings.filter_map(|(_, key)| self.binding(key)).collect();
+        Some(service)
+    }
+
+    /// A business as the request leaves it.
+    pub(crate) fn business(&self, key: BusinessKey) -> Option<BusinessEntity> {
+        let (mut business, projections) = decode::business(&self.get(key)?)?;
+        let mut services = self.services_of(key);
+        services.extend(projections.iter().map(|one| (one.position, one.service)));
+        services.sort_by_key(|(position, _)| *position);
+        let services = services.into_iter();
+        business.services = services.filter_map(|(_, key)| self.service(key)).collect();
+        Some(business)
+    }
+}

@@ -1,0 +1,152 @@
+//! Errors of UDDI requests, with the codes that a dispositionReport carries.
+//!
+//! Source: UDDI 2.04 API specification, appendix A, error code reference.
+
+use std::fmt;
+
+use crate::error::Error as RegistryError;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident $text:literal $number:literal;)*) => {
+        /// The code of an error.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl ErrorCode {
+            /// The name, such as `E_invalidKeyPassed`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// The number (`errno`).
+            #[must_use]
+            pub const fn errno(self) -> u32 {
+                match self {
+                    $(Self::$name => $number,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No assertion equals the one to delete.
+    AssertionNotFound "E_assertionNotFound" 30000;
+    /// A limit of the publisher or of the registry is reached.
+    AccountLimitExceeded "E_accountLimitExceeded" 10160;
+    /// The request cannot be processed now.
+    Busy "E_busy" 10400;
+    /// The registry failed.
+    FatalError "E_fatalError" 10500;
+    /// A key does not exist, or not there.
+    InvalidKeyPassed "E_invalidKeyPassed" 10210;
+    /// A projection does not name a service of the business that it names.
+    InvalidProjection "E_invalidProjection" 20230;
+    /// The completion status does not exist.
+    InvalidCompletionStatus "E_invalidCompletionStatus" 30100;
+    /// The tModel was hidden by the publisher who refers to it.
+    KeyRetired "E_keyRetired" 10310;
+    /// Two names or descriptions have one language, or a language is not well-formed.
+    LanguageError "E_languageError" 10060;
+    /// The request is larger than the registry allows.
+    MessageTooLarge "E_messageTooLarge" 30110;
+    /// A name is too long.
+    NameTooLong "E_nameTooLong" 10020;
+    /// Too many names, or options that exclude each other.
+    TooManyOptions "E_tooManyOptions" 10030;
+    /// A find qualifier is unknown, or not of this request.
+    Unsupported "E_unsupported" 10050;
+    /// The data belong to another publisher.
+    UserMismatch "E_userMismatch" 10140;
+    /// A value is too long or absent.
+    ValueNotAllowed "E_valueNotAllowed" 20210;
+}
+
+/// The kind of the key that an error names (attribute `keyType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// A businessKey.
+    Business,
+    /// A serviceKey.
+    Service,
+    /// A bindingKey.
+    Binding,
+    /// A tModelKey.
+    TModel,
+}
+
+impl KeyType {
+    /// The value of the attribute.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Business => "businessKey",
+            Self::Service => "serviceKey",
+            Self::Binding => "bindingKey",
+            Self::TModel => "tModelKey",
+        }
+    }
+}
+
+/// The first fault of a request; nothing of the request was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The code.
+    pub code: ErrorCode,
+    /// The kind of the key at fault, if a key is.
+    pub key_type: Option<KeyType>,
+    /// What is wrong, with the value.
+    pub detail: String,
+}
+
+impl Error {
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            key_type: None,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn of_key(code: ErrorCode, kind: KeyType, detail: impl Into<String>) -> Self {
+        Self {
+            key_type: Some(kind),
+            ..Self::new(code, detail)
+        }
+    }
+
+    /// The key does not exist.
+    pub(crate) fn unknown_key(kind: KeyType, key: impl fmt::Display) -> Self {
+        let detail = format!("{} {key} is not known", kind.as_str());
+        Self::of_key(ErrorCode::InvalidKeyPassed, kind, detail)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.detail)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<RegistryError> for Error {
+    fn from(error: RegistryError) -> Self {
+        let code = match &error {
+            RegistryError::InvalidEntity { .. } => ErrorCode::ValueNotAllowed,
+            RegistryError::NotOwner { .. } => ErrorCode::UserMismatch,
+            RegistryError::Unknown(_) => ErrorCode::InvalidKeyPassed,
+            RegistryError::Full { .. } => ErrorCode::AccountLimitExceeded,
+            RegistryError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            _ if error.is_transient() => ErrorCode::Busy,
+            _ => ErrorCode::FatalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}

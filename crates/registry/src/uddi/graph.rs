@@ -1,0 +1,248 @@
+//! UDDI data in the registry's graph, as far as a principal may see it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chappe_identity::Principal;
+use oxrdf::NamedNodeRef;
+
+use super::key::{BusinessKey, Key, ServiceKey};
+use super::value::{BindingTemplate, BusinessEntity, BusinessService};
+use super::{decode, encode};
+use crate::dictionary::Id;
+use crate::entity::Entity;
+use crate::partition::{Partition, Range};
+use crate::state::{Fields, State};
+use crate::uddi_keys::UddiClass;
+use crate::vocabulary::uddi;
+
+/// A service of a business, in the business's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Member {
+    pub(crate) position: u32,
+    pub(crate) id: Id,
+    pub(crate) is_projected: bool,
+}
+
+/// The graph.
+pub(crate) struct Graph<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    principal: &'a Principal,
+}
+
+impl<'a> Graph<'a> {
+    pub(crate) fn new(state: &'a State, principal: &'a Principal) -> Self {
+        Self {
+            state,
+            partitions: state.visible(principal),
+            principal,
+        }
+    }
+
+    /// The fields of the entity `id`, if it is of `class`.
+    pub(crate) fn fields(&self, id: Id, class: UddiClass) -> Option<Fields<'a>> {
+        let fields = self.state.fields(id)?;
+        (fields.uddi_class() == Some(class)).then_some(fields)
+    }
+
+    /// The visible entity `key` of `class`.
+    pub(crate) fn find(&self, key: impl Key, class: UddiClass) -> Option<Id> {
+        let iri = key.iri();
+        let (owner, access, _) = self.state.rule_of(&iri)?;
+        if !access.allows(&owner, self.principal) {
+            return None;
+        }
+        let id = self.state.dictionary.iri(&iri)?;
+        self.fields(id, class).map(|_| id)
+    }
+
+    pub(crate) fn key<K: Key>(&self, id: Id) -> Option<K> {
+        K::from_iri(self.state.dictionary.value(id))
+    }
+
+    /// The subjects of statements with this predicate and object.
+    pub(crate) fn subjects(&self, predicate: NamedNodeRef<'_>, object: Id) -> BTreeSet<Id> {
+        let Some(predicate) = self.state.dictionary.iri(predicate.as_str()) else {
+            return BTreeSet::new();
+        };
+        let range = Range::of(None, Some(predicate), Some(object));
+        let partitions = self.partitions.iter();
+        let triples = partitions.flat_map(|partition| partition.triples(range));
+        triples.map(|[subject, _, _]| subject).collect()
+    }
+
+    /// The number of statements with this predicate and object.
+    pub(crate) fn count(&self, predicate: NamedNodeRef<'_>, object: Id) -> usize {
+        let Some(predicate) = self.state.dictionary.iri(predicate.as_str()) else {
+            return 0;
+        };
+        let range = Range::of(None, Some(predicate), Some(object));
+        self.partitions
+            .iter()
+            .map(|partition| partition.count(range))
+            .sum()
+    }
+
+    /// The object of a statement about `subject`.
+    pub(crate) fn object(&self, subject: Id, predicate: NamedNodeRef<'_>) -> Option<Id> {
+        let predicate = self.state.dictionary.iri(predicate.as_str())?;
+        let range = Range::of(Some(subject), Some(predicate), None);
+        let mut partitions = self.partitions.iter();
+        let triple = partitions.find_map(|partition| partition.triples(range).next());
+        triple.map(|[_, _, object]| object)
+    }
+
+    /// Whether the statement is visible.
+    pub(crate) fn says(&self, subject: Id, predicate: NamedNodeRef<'_>, object: Id) -> bool {
+        let Some(predicate) = self.state.dictionary.iri(predicate.as_str()) else {
+            return false;
+        };
+        let triple = [subject, predicate, object];
+        self.partitions
+            .iter()
+            .any(|partition| partition.contains(triple))
+    }
+
+    /// The children of `parent`, which is of the class above `class`, in order. A child counts
+    /// only if it has the owner of its parent: others cannot add to what is not theirs.
+    fn children(&self, parent: Id, class: UddiClass, predicate: NamedNodeRef<'_>) -> Vec<Member> {
+        let Some(owner) = self.state.fields(parent).map(|fields| fields.owner()) else {
+            return Vec::new();
+        };
+        let subjects = self.subjects(predicate, parent).into_iter();
+        let mut children: Vec<Member> = subjects
+            .filter_map(|id| {
+                let fields = self.fields(id, class)?;
+                let position = fields.objects(uddi::POSITION).next();
+                let position = position.and_then(|id| self.state.dictionary.integer(id));
+                let child = Member {
+                    position: position.unwrap_or(u32::MAX),
+                    id,
+                    is_projected: false,
+                };
+                (fields.owner() == owner).then_some(child)
+            })
+            .collect();
+        children.sort_unstable();
+        children
+    }
+
+    /// The services of a business, its own and those that it projects.
+    pub(crate) fn services(&self, business: Id) -> Vec<Member> {
+        let mut services = self.children(business, UddiClass::Service, uddi::BUSINESS_KEY);
+        let Some(fields) = self.state.fields(business) else {
+            return services;
+        };
+        for node in fields.objects(uddi::PROJECTION) {
+            let position = self.object(node, uddi::POSITION);
+            let position = position.and_then(|id| self.state.dictionary.integer(id));
+            // A projection ends when its service is deleted.
+            let service = self.object(node, uddi::SERVICE_KEY);
+            if let Some(id) = service.filter(|id| self.fields(*id, UddiClass::Service).is_some())
+                && self.parent_of_service(id).is_some()
+            {
+                services.push(Member {
+                    position: position.unwrap_or(u32::MAX),
+                    id,
+                    is_projected: true,
+                });
+            }
+        }
+        services.sort_unstable();
+        services
+    }
+
+    /// The own services of a business.
+    pub(crate) fn own_services(&self, business: Id) -> Vec<Member> {
+        self.children(business, UddiClass::Service, uddi::BUSINESS_KEY)
+    }
+
+    /// The bindings of a service.
+    pub(crate) fn bindings(&self, service: Id) -> Vec<Member> {
+        self.children(service, UddiClass::Binding, uddi::SERVICE_KEY)
+    }
+
+    fn parent(&self, child: Id, class: UddiClass, predicate: NamedNodeRef<'_>) -> Option<Id> {
+        let fields = self.state.fields(child)?;
+        let parent = fields.objects(predicate).next()?;
+        let above = self.fields(parent, class)?;
+        let key = self.state.rule_of(above.key());
+        let is_visible =
+            key.is_some_and(|(owner, access, _)| access.allows(&owner, self.principal));
+        (is_visible && above.owner() == fields.owner()).then_some(parent)
+    }
+
+    /// The business of a service.
+    pub(crate) fn parent_of_service(&self, service: Id) -> Option<Id> {
+        self.parent(service, UddiClass::Business, uddi::BUSINESS_KEY)
+    }
+
+    /// The service of a binding.
+    pub(crate) fn parent_of_binding(&self, binding: Id) -> Option<Id> {
+        self.parent(binding, UddiClass::Service, uddi::SERVICE_KEY)
+    }
+
+    /// The businesses that project a service.
+    pub(crate) fn projecting(&self, service: Id) -> BTreeSet<Id> {
+        let nodes = self.subjects(uddi::SERVICE_KEY, service).into_iter();
+        let entities = nodes.filter_map(|node| self.state.dictionary.blank_scope(node));
+        entities
+            .filter(|id| self.fields(*id, UddiClass::Business).is_some())
+            .collect()
+    }
+
+    /// The bindings that refer to a tModel.
+    pub(crate) fn bindings_of_tmodel(&self, tmodel: Id) -> BTreeSet<Id> {
+        let nodes = self.subjects(uddi::TMODEL_KEY, tmodel).into_iter();
+        let entities = nodes.filter_map(|node| self.state.dictionary.blank_scope(node));
+        entities
+            .filter(|id| self.fields(*id, UddiClass::Binding).is_some())
+            .collect()
+    }
+
+    /// Whether a binding refers to a tModel.
+    pub(crate) fn has_tmodel(&self, binding: Id, tmodel: Id) -> bool {
+        let fields = self.state.fields(binding);
+        let mut infos = fields.iter().flat_map(|f| f.objects(uddi::INSTANCE_INFO));
+        infos.any(|node| self.says(node, uddi::TMODEL_KEY, tmodel))
+    }
+
+    pub(crate) fn entity(&self, id: Id) -> Option<Entity> {
+        self.state.entity(id)
+    }
+
+    /// A binding.
+    pub(crate) fn binding(&self, id: Id) -> Option<BindingTemplate> {
+        decode::binding(&self.entity(id)?).map(|(binding, _)| binding)
+    }
+
+    /// A service with its bindings.
+    pub(crate) fn service(&self, id: Id) -> Option<BusinessService> {
+        let (mut service, _) = decode::service(&self.entity(id)?)?;
+        let bindings = self.bindings(id).into_iter();
+        service.bindings = bindings
+            .filter_map(|binding| self.binding(binding.id))
+            .collect();
+        Some(service)
+    }
+
+    /// A business with its services, and who saved it.
+    pub(crate) fn business(&self, id: Id) -> Option<(BusinessEntity, encode::Stamp)> {
+        let entity = self.entity(id)?;
+        let (mut business, _) = decode::business(&entity)?;
+        let services = self.services(id).into_iter();
+        business.services = services
+            .filter_map(|service| self.service(service.id))
+            .collect();
+        Some((business, decode::stamp(&entity)?))
+    }
+
+    pub(crate) fn business_key(&self, id: Id) -> Option<BusinessKey> {
+        self.key(id)
+    }
+
+    pub(crate) fn service_key(&self, id: Id) -> Option<ServiceKey> {
+        self.key(id)
+    }
+}

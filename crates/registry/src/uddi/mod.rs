@@ -1,0 +1,199 @@
+//! UDDI v2: businesses, services, bindings, tModels and assertions in the registry.
+//!
+//! Values ([`BusinessEntity`] and others) become entities with triples in one vocabulary
+//! ([`crate::vocabulary::uddi`], docs/registry.md), so SPARQL and access rules apply to them, and
+//! come back element for element. A [`Publisher`] changes them, each request as one batch:
+//! all of it becomes visible and durable, or none. An [`Inquiry`] finds and reads them.
+//!
+//! Source: UDDI 2.04 API specification and UDDI 2.03 data structure reference (OASIS, 19 July
+//! 2002), schema `uddi_v2.xsd`. docs/uddi-conformance.md lists the rules with their tests.
+//!
+//! ```
+//! use chappe_registry::uddi::{BusinessEntity, BusinessService, FindService, Publisher, Text};
+//! use chappe_registry::{Access, MemoryJournal, Principal, Registry};
+//!
+//! let registry = Registry::open(MemoryJournal::new())?;
+//! let mut bits = 0_u128;
+//! let mut random = || { bits += 1; bits };
+//! let mut ada = Publisher::new(&registry, "ada", Access::Public, 0, &mut random);
+//! let service = BusinessService { names: vec![Text::plain("Heart rate")], ..Default::default() };
+//! let business = BusinessEntity {
+//!     names: vec![Text::plain("Ward 3")],
+//!     services: vec![service],
+//!     ..Default::default()
+//! };
+//! ada.save_business(&[business])?.wait()?;
+//! let ask = FindService { names: vec![Text::plain("heart")], ..Default::default() };
+//! let found = registry.uddi(&Principal::Anonymous).find_service(&ask)?;
+//! assert_eq!(found.items[0].names[0].text, "Heart rate");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Not here: messages, authentication tokens, validation of checked value sets, replication and
+//! custody transfer.
+
+mod assertion;
+mod decode;
+mod draft;
+mod encode;
+mod error;
+mod filter;
+mod find;
+mod get;
+mod graph;
+mod key;
+mod limits;
+mod name;
+mod publisher;
+mod qualifier;
+mod save;
+mod select;
+mod value;
+
+use std::sync::Arc;
+
+use chappe_identity::Principal;
+
+pub use assertion::{AssertionStatus, CompletionStatus, FindRelatedBusinesses, RelatedBusiness};
+pub use error::{Error, ErrorCode, KeyType};
+pub use find::{
+    BusinessInfo, FindBinding, FindBusiness, FindService, FindTModel, List, MAX_ROWS, ServiceInfo,
+    TModelInfo,
+};
+pub use key::{
+    BindingKey, BusinessKey, GENERAL_KEYWORDS, Key, RELATIONSHIPS, ServiceKey, TModelKey,
+};
+pub use limits::{
+    MAX_ADDRESS_LINE_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_NAME_CHARACTERS,
+    MAX_PHONE_CHARACTERS, MAX_SORT_CODE_CHARACTERS, MAX_TEXT_CHARACTERS,
+};
+pub use name::MAX_NAMES;
+pub use publisher::{MAX_VALUES, Publisher, RegisteredInfo, Saved};
+pub use qualifier::{FindQualifiers, SortOrder};
+pub use value::{
+    Address, AddressLine, BindingTemplate, BusinessEntity, BusinessService, Contact, DiscoveryUrl,
+    Endpoint, InstanceDetails, KeyedReference, Language, MAX_LANGUAGE_CHARACTERS, OverviewDoc,
+    PublisherAssertion, Reachable, TModel, TModelInstanceInfo, Text, UrlType,
+};
+
+use crate::registry::Registry;
+use crate::state::State;
+use graph::Graph;
+
+/// A value with the name of its publisher (attribute `authorizedName`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned<T> {
+    /// The value.
+    pub value: T,
+    /// The publisher.
+    pub authorized_name: String,
+}
+
+impl Registry {
+    /// Inquiries over what `principal` may see now.
+    #[must_use]
+    pub fn uddi(&self, principal: &Principal) -> Inquiry {
+        Inquiry {
+            state: self.snapshot(),
+            principal: principal.clone(),
+        }
+    }
+}
+
+/// Inquiries over one state of the registry, as one principal sees it.
+pub struct Inquiry {
+    state: Arc<State>,
+    principal: Principal,
+}
+
+impl Inquiry {
+    fn graph(&self) -> Graph<'_> {
+        Graph::new(&self.state, &self.principal)
+    }
+
+    /// find_business.
+    ///
+    /// # Errors
+    /// `E_nameTooLong`, `E_tooManyOptions`.
+    pub fn find_business(&self, ask: &FindBusiness) -> Result<List<BusinessInfo>, Error> {
+        find::businesses(&self.graph(), ask)
+    }
+
+    /// find_relatedBusinesses.
+    ///
+    /// # Errors
+    /// `E_invalidKeyPassed`, `E_unsupported`.
+    pub fn find_related_businesses(
+        &self,
+        ask: &FindRelatedBusinesses,
+    ) -> Result<List<RelatedBusiness>, Error> {
+        assertion::related(&self.graph(), ask)
+    }
+
+    /// find_service.
+    ///
+    /// # Errors
+    /// `E_invalidKeyPassed`, `E_nameTooLong`, `E_tooManyOptions`, `E_unsupported`.
+    pub fn find_service(&self, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
+        find::services(&self.graph(), ask)
+    }
+
+    /// find_binding.
+    ///
+    /// # Errors
+    /// `E_invalidKeyPassed`, `E_unsupported`.
+    pub fn find_binding(&self, ask: &FindBinding) -> Result<List<BindingTemplate>, Error> {
+        find::bindings(&self.graph(), ask)
+    }
+
+    /// find_tModel; hidden tModels are not found.
+    ///
+    /// # Errors
+    /// `E_nameTooLong`, `E_unsupported`.
+    pub fn find_tmodel(&self, ask: &FindTModel) -> Result<List<TModelInfo>, Error> {
+        find::tmodels(&self.graph(), ask)
+    }
+
+    /// get_bindingDetail.
+    ///
+    /// # Errors
+    /// `E_invalidKeyPassed`, `E_tooManyOptions` for more than [`MAX_ROWS`] keys.
+    pub fn binding_detail(&self, keys: &[BindingKey]) -> Result<Vec<BindingTemplate>, Error> {
+        get::bindings(&self.graph(), keys)
+    }
+
+    /// get_businessDetail and get_businessDetailExt.
+    ///
+    /// # Errors
+    /// As [`Inquiry::binding_detail`].
+    pub fn business_detail(
+        &self,
+        keys: &[BusinessKey],
+    ) -> Result<Vec<Owned<BusinessEntity>>, Error> {
+        get::businesses(&self.graph(), keys)
+    }
+
+    /// get_serviceDetail.
+    ///
+    /// # Errors
+    /// As [`Inquiry::binding_detail`].
+    pub fn service_detail(&self, keys: &[ServiceKey]) -> Result<Vec<BusinessService>, Error> {
+        get::services(&self.graph(), keys)
+    }
+
+    /// get_tModelDetail; also of hidden tModels.
+    ///
+    /// # Errors
+    /// As [`Inquiry::binding_detail`].
+    pub fn tmodel_detail(&self, keys: &[TModelKey]) -> Result<Vec<Owned<TModel>>, Error> {
+        get::tmodels(&self.graph(), keys)
+    }
+}
+
+impl std::fmt::Debug for Inquiry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inquiry")
+            .field("principal", &self.principal)
+            .finish_non_exhaustive()
+    }
+}

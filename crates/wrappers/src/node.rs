@@ -1,0 +1,50 @@
+//! The parts of the node that some kinds use beyond their file.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chappe_log::Level;
+use chappe_stream::StreamSchema;
+
+/// A stream of the node as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamNow {
+    /// The name under which it was defined, which parts of batches carry.
+    pub name: String,
+    /// The schema of its newest elements.
+    pub schema: StreamSchema,
+    /// The level of its elements.
+    pub level: Level,
+    /// The number of its newest element.
+    pub last: u64,
+}
+
+/// Looks up a stream by any of its names.
+type LookUp = dyn Fn(&str) -> Option<StreamNow> + Send + Sync;
+
+/// The parts of a node that some kinds use beyond their file. Clones share them.
+#[derive(Clone)]
+pub struct NodeParts {
+    /// Its DDS topics.
+    #[cfg(feature = "dds")]
+    pub topics: Option<Arc<chappe_dds::topics::Topics>>,
+    /// Looks up a stream by any of its names.
+    pub stream: Arc<LookUp>,
+}
+
+impl Default for NodeParts {
+    /// No topics and no streams.
+    fn default() -> Self {
+        Self {
+            #[cfg(feature = "dds")]
+            topics: None,
+            stream: Arc::new(|_| None),
+        }
+    }
+}
+
+impl fmt::Debug for NodeParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeParts").finish_non_exhaustive()
+    }
+}
