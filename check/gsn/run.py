@@ -1,11 +1,12 @@
 """Exchange with a real GSN 2.0.1 server: nothing that was answered is lost, whichever side is killed.
 
-    python3 check/gsn/run.py GSN_PEER LIBRARIES WORK [--elements N] [--only NAME]
+    python3 check/gsn/run.py GSN_PEER CHAPPE LIBRARIES WORK [--elements N] [--only NAME]
 
-GSN_PEER is the example of chappe-wrappers, LIBRARIES the folder with GSN's jars (check/exchange/install). In each
-synchronous direction N elements are exchanged, and Chappe's side and the server are killed with SIGKILL. The judge
-compares the server's database with the file of the example. Asynchronous exchange loses elements by design: how many
-arrive is reported. The part `rates` measures each path next to GSN with itself, on the same server: Chappe is not slower.
+GSN_PEER is the example of chappe-wrappers, CHAPPE the program, LIBRARIES the folder with GSN's jars
+(check/exchange/install). In each synchronous direction N elements are exchanged, and Chappe's side and the server are
+killed with SIGKILL. The judge compares the server's database with the file of the example. Asynchronous exchange loses
+elements by design: its rates are reported. The part `rates` measures each path next to GSN with itself, on the same
+server: Chappe is not slower.
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
@@ -19,6 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from network import PATIENCE, CheckFailed, Process, enter, expect, run_in  # noqa: E402
+import remote  # noqa: E402
 from server import DIRECTORY, PROXY, SIMULATED, Server, until  # noqa: E402
 
 INSIDE = "CHAPPE_GSN_INSIDE"
@@ -291,6 +293,7 @@ def asynchronous(args: argparse.Namespace, work: pathlib.Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("peer")
+    parser.add_argument("chappe")
     parser.add_argument("libraries", type=pathlib.Path)
     parser.add_argument("work", type=pathlib.Path)
     parser.add_argument("--elements", type=int, default=20_000)
@@ -299,6 +302,7 @@ def main() -> None:
     args.libraries = args.libraries.resolve()
     args.work = args.work.resolve()
     args.peer = str(pathlib.Path(args.peer).resolve())
+    args.chappe = str(pathlib.Path(args.chappe).resolve())
     enter(INSIDE, sys.argv)
     checks = {
         "from": from_gsn,
@@ -306,6 +310,8 @@ def main() -> None:
         "sync": lambda args, work: to_gsn(args, work, "sync"),
         "async": asynchronous,
         "rates": rates,
+        "remote-to": remote.to_gsn,
+        "remote-from": remote.from_server,
     }
 
     def check() -> None:

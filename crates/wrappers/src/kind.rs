@@ -158,6 +158,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::gsn::ASYNC_WRAPPER,
         kinds::gsn::PUSH_WRAPPER,
         kinds::gsn::SYNC_WRAPPER,
+        kinds::gsn::REMOTE_WRAPPER,
         kinds::sqlite::WRAPPER,
         kinds::system::WRAPPER,
         kinds::clock::WRAPPER,

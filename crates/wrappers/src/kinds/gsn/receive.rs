@@ -127,7 +127,7 @@ struct SyncSettings {
 /// Where a sensor starts that was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Start {
+pub(super) enum Start {
     /// At the oldest element that the server keeps.
     #[default]
     First,
@@ -211,20 +211,20 @@ fn open(
 
 /// What a mark holds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Marked {
+pub(super) struct Marked {
     newest_ms: Option<i64>,
     same_time: Vec<u64>,
     /// The number of the last element, so that no two marks of a run are equal.
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Marked {
-    fn read(mark: &Mark) -> Result<Self, WrapperError> {
+    pub(super) fn read(mark: &Mark) -> Result<Self, WrapperError> {
         let marked = postcard::from_bytes(mark.bytes());
         marked.map_err(|_| WrapperError::settings("the stored mark is of another kind of wrapper"))
     }
 
-    fn mark(progress: &Progress, number: u64) -> Result<Mark, WrapperError> {
+    pub(super) fn mark(progress: &Progress, number: u64) -> Result<Mark, WrapperError> {
         let marked = Self {
             newest_ms: progress.newest_ms,
             same_time: progress.same_time.clone(),
@@ -234,7 +234,7 @@ impl Marked {
         Mark::new(bytes).map_err(|error| WrapperError::peer(error.to_string()))
     }
 
-    fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         Progress {
             newest_ms: self.newest_ms,
             same_time: self.same_time.clone(),
