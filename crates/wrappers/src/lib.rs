@@ -46,7 +46,7 @@ pub use schema::{exporter_schema, wrapper_schema};
 /// The lines that a program of kind `program` prints (docs/programs.md).
 pub mod program {
     pub use crate::kinds::program::{
-        Answer, Line, Lines, Message, Reached, Refusal, StreamMessage,
+        Answer, End, Line, Lines, Message, Reached, Refusal, StreamMessage,
     };
 }
 

@@ -78,7 +78,7 @@ fn an_account_reads_its_streams_as_gsn_does() {
             .unwrap();
         let samples = schema(&[("wave", FieldType::Samples)]);
         let none = element(1, vec![Value::Null]);
-        node.store("plant.wave", &samples, &[none.clone()])
+        node.store("plant.wave", &samples, std::slice::from_ref(&none))
             .await
             .unwrap();
         let hidden = schema(&[("x", FieldType::Double)]);

@@ -39,7 +39,7 @@ pub(crate) const REMOTE_WRAPPER: WrapperKind = WrapperKind {
     delivery: Delivery {
         acknowledges: "never: a GET changes nothing",
         resumes: "the time of the newest stored element, from which it asks again",
-        may_double: "no: a repeated element is recognized",
+        may_double: "no: a repeated element is recognized; after a restart not one that is dated more than five minutes ahead of this node's clock",
         may_miss: "elements that the server removes from its history during an outage, or stores later than younger ones",
         back_pressure: "nothing is requested while storing lags",
     },
@@ -175,6 +175,10 @@ struct Reader {
 }
 
 impl Wrapper for Reader {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {
@@ -202,7 +206,9 @@ impl Reader {
                 break;
             };
             self.rows += 1;
-            if !self.pull.take(&row) {
+            let taken = self.pull.take(&row, now_ms());
+            let is_new = taken.map_err(|error| WrapperError::peer(error.to_string()))?;
+            if !is_new {
                 continue;
             }
             self.new += 1;

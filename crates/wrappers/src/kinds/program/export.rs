@@ -158,7 +158,7 @@ impl ProgramExporter {
         let answer = async {
             loop {
                 while let Some(line) = process.lines.take() {
-                    let Line::Whole(line) = line else {
+                    let (Line::Whole(line) | Line::Cut(line)) = line else {
                         return Err(WrapperError::peer("a line is too long"));
                     };
                     let text = String::from_utf8_lossy(line);

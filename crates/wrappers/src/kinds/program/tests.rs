@@ -162,6 +162,19 @@ async fn csv_and_json_lines_need_no_messages() {
 }
 
 #[tokio::test]
+async fn a_line_that_the_end_of_a_program_cut_is_no_element() {
+    let keys = "output = \"elements\"\nformat = \"key_value\"";
+    for (end, cut) in [("kill -9 $$", 1), ("exit 3", 1), ("exit 0", 0)] {
+        let script = format!("printf 'celsius=21\\ncelsius=2'; {end}");
+        let (_directory, mut wrapper) = wrapper(keys, &script, None);
+        let (batch, _) = all(&mut *wrapper).await;
+        let letters: Vec<_> = batch.undecodable.iter().map(|one| &*one.message).collect();
+        assert_eq!(numbers(&batch), [21.0, 2.0][..2 - cut], "{end}");
+        assert_eq!(letters, vec![b"celsius=2"; cut], "{end}");
+    }
+}
+
+#[tokio::test]
 async fn elements_are_returned_with_the_mark_after_them() {
     let script = r#"
         read start
