@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "write"))
 from network import PATIENCE, expect  # noqa: E402
 from node import Node  # noqa: E402
+from peer import Peer, stored  # noqa: E402
 from server import Server, until  # noqa: E402
 
 ADDRESS = "127.0.0.1:8470"
@@ -36,7 +37,9 @@ class Source:
     def __init__(self, folder: pathlib.Path, chappe: str):
         os.environ |= {"CHAPPE_HTTP_LISTEN": ADDRESS, "CHAPPE_HTTP_GSN": "true"}
         self.node = Node(chappe, folder, MORE)
-        self.node.create(STREAM, level="power", **FIELDS)
+        fields = [{"name": name, "type": kind} for name, kind in FIELDS.items()]
+        status, _ = self.node.ask("POST", "/api/v1/streams", {"name": STREAM, "fields": fields, "level": "power"})
+        expect(status in (200, 201), "the stream is defined")
         status, answer = self.node.ask("POST", "/api/v1/accounts", {"name": ACCOUNT, "roles": [f"read={STREAM}"]})
         expect(status == 201, "an account of the server is made")
         self.secret = answer["token"]
@@ -105,7 +108,6 @@ def to_gsn(args: argparse.Namespace, work: pathlib.Path) -> None:
 
 def from_server(args: argparse.Namespace, work: pathlib.Path) -> None:
     """Chappe's wrapper reads the interface of a node, through kills of both sides."""
-    from run import Peer, stored
     work.mkdir()
     source = Source(work / "node", args.chappe)
     (work / "secret").write_text(source.secret)
