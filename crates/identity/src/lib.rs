@@ -5,16 +5,18 @@
 //! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`DistinguishedName`] is
 //! the subject of a client certificate; [`Principal`] is who asks and [`Rights`] what that account may do;
 //! [`Attempts`] limits failed credentials by host; [`AddressPolicy`] is the one judge of addresses that
-//! arrive in messages; [`Shares`] divides a bounded table among the hosts that fill it.
+//! arrive in messages; [`Shares`] divides a bounded table among the hosts that fill it; [`certificate`]
+//! judges the certificates of those who sign messages.
 //!
 //! Deliberately absent: files (key files are read by `chappe-transport`), random numbers (secrets
-//! are made from bytes the caller gives), the verification of certificates.
+//! are made from bytes the caller gives), the certificates of TLS connections, which rustls verifies.
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod agreement;
 mod attempts;
+pub mod certificate;
 mod curve;
 pub mod der;
 mod distinguished_name;

@@ -1,7 +1,8 @@
 //! SOAP 1.2 messages.
 //!
 //! [`Envelope`] is a message with parsed [`Addressing`] headers, in WS-Addressing 2005/08 or
-//! 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or EXI.
+//! 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or EXI. [`security`]
+//! signs messages and verifies signed ones.
 //!
 //! Sources: SOAP 1.2 part 1 (W3C, second edition); WS-Addressing 1.0 core and SOAP binding (W3C);
 //! WS-Addressing (W3C submission, August 2004).
@@ -14,6 +15,7 @@ mod error;
 mod fault;
 pub mod schema;
 mod scope;
+pub mod security;
 pub mod udp;
 pub mod wsdl;
 

@@ -1,7 +1,7 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/soap` and `fuzz/corpus/wsdl` to the fuzz target's
-//! function.
+//! Method: passes every file of `fuzz/corpus/soap`, `fuzz/corpus/security` and `fuzz/corpus/wsdl` to
+//! the fuzz target's function.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -9,6 +9,8 @@ mod bounds;
 mod check;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[path = "../../../fuzz/checks/security.rs"]
+mod security;
 #[path = "../../../fuzz/checks/wsdl.rs"]
 mod wsdl;
 
@@ -20,4 +22,9 @@ fn wsdl_corpus_passes() {
 #[test]
 fn soap_corpus_passes() {
     corpus::replay("soap", 7, check::check);
+}
+
+#[test]
+fn security_corpus_passes() {
+    corpus::replay("security", 4, security::check);
 }

@@ -2,7 +2,8 @@
 //!
 //! Messages are written to an [`EventSink`] and read from an [`EventSource`], so the transport
 //! chooses between text ([`text`]) and EXI. [`Element`] is the small owned tree that most messages
-//! use. It keeps namespace declarations, so that QNames in content can be resolved.
+//! use. It keeps namespace declarations, so that QNames in content can be resolved. [`canonical`]
+//! writes the form of an element that signatures cover.
 //!
 //! Source: Extensible Markup Language 1.0 (fifth edition), Namespaces in XML 1.0 (third edition).
 //! Not supported by design: document type declarations (and with them entities other than the five
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod canonical;
 mod element;
 mod error;
 mod event;

@@ -2,4 +2,5 @@
 
 mod envelope;
 mod schema;
+mod security;
 mod wsdl;

@@ -3,7 +3,8 @@
 mod chars;
 mod declared;
 mod reader;
-mod scope;
+pub(crate) mod scope;
+pub(crate) mod tokens;
 mod writer;
 
 pub use reader::Reader;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Name, Namespace, Reason};
 
-pub(super) const XML: &str = "http://www.w3.org/XML/1998/namespace";
+pub(crate) const XML: &str = "http://www.w3.org/XML/1998/namespace";
 pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
 /// The declarations of all open elements.
@@ -13,7 +13,7 @@ pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 /// The maps are ordered so that lookups stay cheap with any number of declarations and any
 /// prefixes. With the few that messages have, a map is one node, searched like a list.
 #[derive(Debug, Default)]
-pub(super) struct Scope {
+pub(crate) struct Scope {
     /// The declarations of each prefix with their depths, innermost last.
     bindings: BTreeMap<Arc<str>, Vec<(usize, Namespace)>>,
     /// The prefixes with their depths, in the order of declaration.
@@ -37,7 +37,7 @@ pub(super) fn forbidden_binding(prefix: &str, namespace: &str) -> Option<&'stati
 
 impl Scope {
     /// The number of declarations in scope.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.declared.len()
     }
 
@@ -61,7 +61,7 @@ impl Scope {
     }
 
     /// Adds a declaration without checking it.
-    pub(super) fn bind(
+    pub(crate) fn bind(
         &mut self,
         depth: usize,
         prefix: &str,
@@ -88,19 +88,19 @@ impl Scope {
     }
 
     /// The depth and the namespace of the innermost declaration of a prefix.
-    pub(super) fn bound(&self, prefix: &str) -> Option<(usize, &Namespace)> {
+    pub(crate) fn bound(&self, prefix: &str) -> Option<(usize, &Namespace)> {
         let innermost = self.bindings.get(prefix)?.last()?;
         Some((innermost.0, &innermost.1))
     }
 
     /// The prefixes that the innermost element, at `depth`, declares, in order.
-    pub(super) fn declared_at(&self, depth: usize) -> impl Iterator<Item = &str> {
+    pub(crate) fn declared_at(&self, depth: usize) -> impl Iterator<Item = &str> {
         let start = self.declared.partition_point(|(at, _)| *at < depth);
         self.declared[start..].iter().map(|(_, prefix)| &**prefix)
     }
 
     /// Removes the declarations of the element at `depth`.
-    pub(super) fn leave(&mut self, depth: usize) {
+    pub(crate) fn leave(&mut self, depth: usize) {
         while self.unbind_last(depth).is_some() {}
     }
 
@@ -127,21 +127,39 @@ impl Scope {
         Some((prefix, namespace))
     }
 
-    /// Resolves a qualified name. Attributes ignore the default namespace.
+    /// All bindings in scope. A default namespace that was unbound has an empty namespace.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (&Arc<str>, &Namespace)> {
+        self.bindings
+            .iter()
+            .filter_map(|(prefix, stack)| Some((prefix, &stack.last()?.1)))
+    }
+
+    /// Resolves a qualified name, and shares its prefix. Attributes ignore the default namespace.
     pub(super) fn resolve(
         &self,
         prefix: &str,
         local: &str,
         attribute: bool,
-    ) -> Result<Name, Reason> {
-        if attribute && prefix.is_empty() {
-            return Ok(Name::inside(&Namespace::NONE, local));
+    ) -> Result<(Option<Arc<str>>, Name), Reason> {
+        let name = |namespace: &Namespace| Name::inside(namespace, local);
+        if prefix.is_empty() {
+            let namespace = match self.bound(prefix) {
+                Some((_, namespace)) if !attribute => namespace,
+                _ => &Namespace::NONE,
+            };
+            return Ok((None, name(namespace)));
         }
-        match self.bound(prefix) {
-            Some((_, namespace)) => Ok(Name::inside(namespace, local)),
-            None if prefix.is_empty() => Ok(Name::inside(&Namespace::NONE, local)),
-            None if prefix == "xml" => Ok(Name::inside(&Namespace::constant(XML), local)),
+        match self.binding(prefix) {
+            Some((prefix, namespace)) => Ok((Some(prefix.clone()), name(namespace))),
+            None if prefix == "xml" => {
+                Ok((Some(Arc::from(prefix)), name(&Namespace::constant(XML))))
+            }
             None => Err(Reason::UnboundPrefix(prefix.chars().take(64).collect())),
         }
+    }
+
+    fn binding(&self, prefix: &str) -> Option<(&Arc<str>, &Namespace)> {
+        let (prefix, stack) = self.bindings.get_key_value(prefix)?;
+        Some((prefix, &stack.last()?.1))
     }
 }

@@ -1,0 +1,224 @@
+//! Verifying a signed message.
+
+use chappe_identity::certificate::{Certificate, TrustStore};
+use chappe_xml::canonical::{Exclusive, FORM_BYTES_MAX};
+use chappe_xml::{Element, Limits, Name};
+use ring::digest::{Context, SHA256};
+
+use super::key_info::{Chain, chain};
+use super::layout::{Kind, Layout, Part};
+use super::signed_info::{SignedInfo, base64, canonicalization, children};
+use super::timestamp::Timestamp;
+use super::{Mode, Policy, ReplayCache, ReplayRecord, SecurityError, ds, short, wsu};
+use crate::{AddressingVersion, Envelope, Error};
+
+/// A message whose signature is valid: its signed elements and nothing else.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// The signer's certificate, with a chain to a trusted root.
+    pub certificate: Certificate,
+    /// The signed headers, in the order of the signature. Each is read from its canonical form: a
+    /// prefix that only its text uses is declared in it only if the signer included it.
+    pub headers: Vec<Element>,
+    /// The Body, read from its canonical form.
+    pub body: Element,
+    /// Headers that were not signed, and are not in `headers`.
+    pub unsigned_headers: Vec<Name>,
+    /// When the message was created, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// To be stored before the message has an effect, so that replays are recognized after a restart.
+    pub record: ReplayRecord,
+    soap: &'static str,
+}
+
+impl Verified {
+    /// The message with its signed parts, of SOAP 1.2.
+    ///
+    /// # Errors
+    /// The message is of SOAP 1.1, or has no valid addressing headers.
+    pub fn into_envelope(self) -> Result<Envelope, Error> {
+        let element = |local: &'static str| {
+            Element::new(Name {
+                namespace: self.soap.into(),
+                local: local.into(),
+            })
+        };
+        let header = element("Header").with_children(self.headers);
+        Envelope::from_element(element("Envelope").with_child(header).with_child(self.body))
+    }
+
+    /// The namespace of the envelope: of SOAP 1.1 or 1.2.
+    #[must_use]
+    pub const fn soap_namespace(&self) -> &'static str {
+        self.soap
+    }
+}
+
+/// A message at an endpoint with a [`Mode`].
+#[derive(Debug)]
+pub enum Admitted {
+    /// The message has no signature, or the endpoint does not look at it.
+    Unsigned,
+    /// The message is signed.
+    Signed(Box<Verified>),
+}
+
+/// Judges a message by the mode of an endpoint; see [`verify`].
+///
+/// # Errors
+/// The message is not signed and the mode is [`Mode::Required`], or its signature is not valid.
+pub fn admit(
+    document: &[u8],
+    mode: Mode,
+    policy: &Policy,
+    trust: &TrustStore,
+    replays: &mut ReplayCache,
+    unix_s: u64,
+) -> Result<Admitted, SecurityError> {
+    if mode == Mode::Off {
+        return Ok(Admitted::Unsigned);
+    }
+    match verify(document, policy, trust, replays, unix_s) {
+        Ok(verified) => Ok(Admitted::Signed(Box::new(verified))),
+        Err(SecurityError::NotSigned) if mode == Mode::Accepted => Ok(Admitted::Unsigned),
+        Err(error) => Err(error),
+    }
+}
+
+/// Verifies the signature of an envelope, as the bytes that were received.
+///
+/// Costs that a stranger can cause without a trusted certificate are one reading of the document and
+/// one chain; digests follow only after the signature of `SignedInfo`.
+///
+/// # Errors
+/// The first rule of the policy that is violated. No part of the message may be used then.
+pub fn verify(
+    document: &[u8],
+    policy: &Policy,
+    trust: &TrustStore,
+    replays: &mut ReplayCache,
+    unix_s: u64,
+) -> Result<Verified, SecurityError> {
+    let layout = Layout::read(document, policy.limits)?;
+    let Some((signature, signed_info)) = &layout.signature else {
+        return Err(SecurityError::NotSigned);
+    };
+    let (signature, _) = signature.read(&short(Exclusive::default()))?;
+    let names = [ds("SignedInfo"), ds("SignatureValue"), ds("KeyInfo")];
+    let why = "the Signature is not SignedInfo, SignatureValue and KeyInfo";
+    let [unverified, value, key_info] = children(&signature, names, why)?;
+    // Read here only for the form in which it was signed, and to refuse algorithms before any work.
+    let exclusive = canonicalization(unverified)?;
+    SignedInfo::of(unverified, policy)?;
+    let (element, form) = signed_info.read(&short(exclusive))?;
+    let signed = SignedInfo::of(&element, policy)?;
+    let Chain {
+        certificate,
+        intermediates,
+    } = chain(key_info, &layout)?;
+    trust.verify(&certificate, &intermediates, unix_s)?;
+    certificate.verify(signed.algorithm, &form, &base64(&value.text())?)?;
+
+    let parts = Parts::of(&layout, &signed, policy.limits)?;
+    let timestamp = Timestamp::check(&parts.timestamp, policy, unix_s)?;
+    parts.check_addressee(policy)?;
+    let mut context = Context::new(&SHA256);
+    context.update(&certificate.key_hash());
+    context.update(&form);
+    let mut message = [0; 32];
+    message.copy_from_slice(context.finish().as_ref());
+    let times = (timestamp.created, timestamp.last);
+    let record = replays.accept(message, &certificate.key_hash(), times, unix_s)?;
+    Ok(Verified {
+        certificate,
+        headers: parts.headers,
+        body: parts.body,
+        unsigned_headers: parts.unsigned_headers,
+        created_unix_s: timestamp.created,
+        record,
+        soap: layout.soap,
+    })
+}
+
+/// The signed elements.
+struct Parts {
+    headers: Vec<Element>,
+    body: Element,
+    timestamp: Element,
+    unsigned_headers: Vec<Name>,
+}
+
+impl Parts {
+    /// Compares each reference with the element at its place, and reads the element from the form
+    /// that was digested.
+    fn of(layout: &Layout<'_>, signed: &SignedInfo, limits: Limits) -> Result<Self, SecurityError> {
+        let mut is_signed = vec![false; layout.parts.len()];
+        let (mut headers, mut body, mut timestamp) = (Vec::new(), None, None);
+        let mut left = FORM_BYTES_MAX;
+        for reference in &signed.references {
+            let index = layout.part(&reference.id)?;
+            let part = &layout.parts[index];
+            if std::mem::replace(&mut is_signed[index], true) {
+                let why = "the element is signed twice";
+                return Err(SecurityError::reference(&reference.id, why));
+            }
+            let exclusive = reference.exclusive.clone().with_bytes_max(left);
+            let form = part.fragment.canonical(&exclusive)?;
+            left = left.saturating_sub(form.len());
+            if reference.digest.digest(&form) != reference.value {
+                return Err(SecurityError::Digest(part.name.clone()));
+            }
+            let element = || {
+                let bytes = limits.bytes.max(form.len());
+                Element::parse_within(&form, Limits { bytes, ..limits })
+            };
+            match part.kind {
+                Kind::Header => headers.push(element()?),
+                Kind::Body => body = Some(element()?),
+                Kind::Timestamp => timestamp = Some(element()?),
+                Kind::Token => {}
+            }
+        }
+        let unsigned = layout.parts.iter().zip(is_signed);
+        let unsigned: Vec<&Part<'_>> = unsigned
+            .filter(|(part, is_signed)| part.kind == Kind::Header && !is_signed)
+            .map(|(part, _)| part)
+            .collect();
+        // An unsigned header that steers the message, or that must not be left out.
+        let forbidden = unsigned.iter().find(|part| {
+            part.must_understand
+                || AddressingVersion::from_namespace(&part.name.namespace).is_some()
+        });
+        if let Some(part) = forbidden {
+            return Err(SecurityError::Unsigned(part.name.clone()));
+        }
+        let missing = |name: Name| SecurityError::Unsigned(name);
+        let soap = layout.soap;
+        Ok(Self {
+            headers,
+            body: body.ok_or_else(|| missing(Name::new(soap, "Body")))?,
+            timestamp: timestamp.ok_or_else(|| missing(wsu("Timestamp")))?,
+            unsigned_headers: unsigned.into_iter().map(|part| part.name.clone()).collect(),
+        })
+    }
+
+    fn check_addressee(&self, policy: &Policy) -> Result<(), SecurityError> {
+        if policy.addressees.is_empty() {
+            return Ok(());
+        }
+        let mut addresses = self.headers.iter().filter(|header| {
+            header.name.local == "To"
+                && AddressingVersion::from_namespace(&header.name.namespace).is_some()
+        });
+        let (first, second) = (addresses.next(), addresses.next());
+        let address = first.filter(|_| second.is_none()).map(Element::text);
+        let is_ours = address.is_some_and(|address| {
+            let known = policy.addressees.iter();
+            known.into_iter().any(|known| known == address.trim())
+        });
+        match is_ours {
+            true => Ok(()),
+            false => Err(SecurityError::Addressee),
+        }
+    }
+}
