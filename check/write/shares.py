@@ -1,5 +1,5 @@
-"""Accounts with the role `write` that take as much as they can: of the room for definitions, of the registry, of the
-audit stream, and of the processor by requests whose answer nobody reads. Others are served, and the log goes on."""
+"""Accounts that take as much as they can: of the room for definitions, of the registry, of the audit stream, and
+of the processor by requests whose answer nobody reads. Others are served, and the log goes on."""
 
 import json
 import socket
@@ -82,6 +82,38 @@ def audit(node: Node, ann: str) -> None:
     expect(more < 600, f"650 requests that change nothing add {more} records to the audit stream")
 
 
+def changes(node: Node, eve: str, ola: str, bob: str) -> None:
+    """Changes that an account may repeat without end: the contents of an entity, the name of a stream."""
+    first = 'select source_time, subject from "chappe.audit" order by source_time limit 1'
+    before = node.sql(first)
+
+    def entity(number: int):
+        return node.ask("POST", "/api/v1/entities", {"key": "urn:eve", "name": f"n{number % 2}"}, token=eve)
+
+    def rename(number: int):
+        old, new = ("to", "fro") if number % 2 else ("fro", "to")
+        return node.ask("POST", f"/api/v1/streams/{old}/rename", {"name": new}, token=ola)
+
+    node.create("fro", v="integer")
+    for name, change in {"eve": entity, "ola": rename}.items():
+        made = 0
+        while (answer := change(made))[0] in (200, 201) and made < 20_000:
+            made += 1
+        status, code = answer[0], answer[1].get("code")
+        expect((status, code) == (429, "share_of_audit"), f"{name} after {made} changes: {status} {code}")
+        count = node.sql(f"select count(*) from \"chappe.audit\" where account = '{name}'")[0][0]
+        expect(count == made, f"each of the {made} changes is recorded: {count}")
+    status, _ = node.ask("POST", "/api/v1/entities", {"key": "urn:bob", "name": "n"}, token=bob)
+    expect(status == 201, f"another account still changes something: {status}")
+    node.kill()
+    node.start()
+    again = 0
+    while entity(again)[0] == 200 and again < 20_000:
+        again += 1
+    expect(again < 200, f"a kill returns {again} changes")
+    expect(node.sql(first) == before, "the first record is still there")
+
+
 def abandoned(node: Node) -> None:
     """Ranges of time that are asked for over connections that close at once."""
     node.create("long", v="integer", t="text")
@@ -120,6 +152,7 @@ def check(node: Node) -> None:
     definitions(node, ann, bob)
     entities(node, ann, bob)
     audit(node, ann)
+    changes(node, account(node, "eve"), account(node, "ola", roles=["operate"]), bob)
     abandoned(node)
     small = account(node, "small", share={"requests_percent": 1})
     status, _ = node.ask("POST", "/api/v1/streams/filled/elements?atomic=true", [{"v": "1"}], token=small)

@@ -6,8 +6,8 @@
 //! http.pem    the self-signed certificate with its key, 0600, if configured
 //! token       the hash of the token, 0600; the next start creates a new token if you remove it
 //! new-token   the token itself, 0600, written when it is created; remove it once you have it
-//! accounts.json, owners.json
-//!             accounts with the hashes of their tokens, and what they own, 0600
+//! accounts.json, owners.json, charged.json, changes.json
+//!             accounts with the hashes of their tokens, what they own, and what counts for them, 0600
 //! run-state   when this run was last alive, and how far streams of level memory are acknowledged
 //! links.json, subscriptions.json
 //!             links and subscriptions added at run time, 0600
@@ -28,7 +28,7 @@ use chappe_log::Store;
 use chappe_transport::{key_file, tls};
 
 use crate::StartError;
-use crate::accounts::{ACCOUNTS, Accounts, CHARGED, OWNERS, Owners, Shares};
+use crate::accounts::{ACCOUNTS, Accounts, CHANGES, CHARGED, OWNERS, Owners, Shares};
 use crate::config::{Config, HttpTls};
 use crate::devices::{EXCLUSIONS, PLACES, PROFILES};
 use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
@@ -174,14 +174,15 @@ pub(crate) fn accounts(
 /// The shares of the accounts.
 ///
 /// # Errors
-/// Their file cannot be read.
+/// One of their files cannot be read.
 pub(crate) fn shares(
     config: &Config,
     log_bytes: Option<u64>,
     log: &Store,
 ) -> Result<Shares, StartError> {
     let file = StateFile::new(&config.data_directory, CHARGED);
-    let shares = Shares::open(config, log_bytes, log.clone(), file);
+    let changes = StateFile::new(&config.data_directory, CHANGES);
+    let shares = Shares::open(config, log_bytes, log.clone(), file, changes);
     shares.map_err(StartError::Accounts)
 }
 

@@ -15,6 +15,7 @@ use chappe_stream::{
 };
 use chappe_transport::Hop;
 
+use super::AuditCharge;
 use crate::catalogue::AUDIT;
 use crate::clock;
 use crate::notices::NoticeKind;
@@ -24,7 +25,7 @@ use crate::shared::App;
 const SOURCE: &str = "urn:chappe:audit";
 /// Time for a record to become safe.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Characters of a path in a record.
+/// Characters of a path or a subject in a record.
 const PATH_MAX: usize = 500;
 
 /// A change, or an attempt that was refused.
@@ -43,6 +44,14 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// Bytes of its texts, as far as they are known before the change.
+    pub(crate) fn text_bytes(&self) -> usize {
+        /// Of an IPv6 address.
+        const ADDRESS_BYTES: usize = 39;
+        let path = self.path.len().min(4 * PATH_MAX);
+        self.account.len() + ADDRESS_BYTES + self.operation.len() + self.method.len() + path
+    }
+
     /// Whether nothing was changed because of the request or its sender.
     fn is_refused(&self) -> bool {
         /// The account or the node has no room.
@@ -60,12 +69,24 @@ pub(crate) struct Unchanged;
 pub(crate) struct Audit;
 
 impl Audit {
-    /// Records a change.
-    pub(crate) async fn record(app: &App, change: Change) {
-        if change.is_refused() && !app.accounts.records_refusal(&change.account) {
-            let drops = &app.observability.drops;
-            drops.record(Hop::Http, "refusal not recorded", AUDIT, "too many", None);
-            return;
+    /// Records a change, with what was taken for it of its account's share.
+    pub(crate) async fn record(app: &App, change: Change, charge: Option<AuditCharge>) {
+        let shares = app.shares.audit();
+        if change.is_refused() {
+            let has_room = charge.as_ref().is_none_or(|charge| shares.has_half(charge));
+            if !has_room || !app.accounts.records_refusal(&change.account) {
+                Self::cancel(app, charge);
+                let drops = &app.observability.drops;
+                drops.record(Hop::Http, "refusal not recorded", AUDIT, "too many", None);
+                return;
+            }
+        }
+        let subject_bytes = change.subject.as_ref().map_or(0, String::len);
+        let subject_bytes = subject_bytes.min(4 * PATH_MAX);
+        if let Some(charge) = charge {
+            let app = app.clone();
+            let settle = move || app.shares.audit().settle(&charge, subject_bytes);
+            let _ = tokio::task::spawn_blocking(settle).await;
         }
         let (of, element) = (app.clone(), element(change));
         // The record is written even if the client disconnects meanwhile.
@@ -82,6 +103,13 @@ impl Audit {
         let (drops, notices) = (&app.observability.drops, &app.observability.notices);
         drops.record(Hop::Http, "change not recorded", AUDIT, error, None);
         notices.notify(NoticeKind::Health, AUDIT, text);
+    }
+
+    /// Returns what was taken for a change that is not recorded.
+    pub(crate) fn cancel(app: &App, charge: Option<AuditCharge>) {
+        if let Some(charge) = charge {
+            app.shares.audit().give_back(&charge);
+        }
     }
 }
 
@@ -140,7 +168,7 @@ fn schema() -> StreamSchema {
 
 fn element(change: Change) -> StreamElement {
     let text = |text: Option<String>| text.map_or(Value::Null, Value::Text);
-    let path: String = change.path.chars().take(PATH_MAX).collect();
+    let short = |text: String| text.chars().take(PATH_MAX).collect::<String>();
     let now = clock::now();
     StreamElement {
         position: Position {
@@ -155,11 +183,52 @@ fn element(change: Change) -> StreamElement {
             text(change.address.map(|address| address.to_string())),
             Value::Text(change.operation.to_owned()),
             Value::Text(change.method),
-            Value::Text(path),
-            text(change.subject),
+            Value::Text(short(change.path)),
+            text(change.subject.map(short)),
             Value::Integer(i64::from(change.status)),
         ],
         quality: Quality::Good,
         origin: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::RECORD_BYTES;
+    use crate::catalogue::Catalogue;
+    use crate::config::Config;
+    use chappe_log::{MemoryDisk, Options, Store};
+
+    #[test]
+    fn a_record_takes_no_more_room_than_its_account_is_charged() {
+        let disk = Box::new(MemoryDisk::new());
+        let (store, _) = Store::open(disk, Options::default(), 1).unwrap();
+        let catalogue = Catalogue::open(store.clone(), Level::Process, &Config::default()).unwrap();
+        let schema = schema();
+        let entry = catalogue.create_blocking(AUDIT, &schema, SOURCE, Some(Level::Power));
+        let entry = entry.unwrap();
+        entry.log.log().set_share(1);
+        let mut charged = 0;
+        for (path, subject) in [("/", None), ("/api/v1/entities", Some("urn:x".repeat(40)))] {
+            for _ in 0..100 {
+                let change = Change {
+                    account: "a".to_owned(),
+                    address: Some([0xfe80, 1, 2, 3, 4, 5, 6, 0x7777].into()),
+                    operation: "o",
+                    method: "PUT".to_owned(),
+                    path: path.to_owned(),
+                    subject: subject.clone(),
+                    status: 200,
+                };
+                let subject_bytes = subject.as_ref().map_or(0, String::len);
+                charged += RECORD_BYTES + (change.text_bytes() + subject_bytes) as u64;
+                let appended = entry.log.append(&[element(change)]).unwrap();
+                appended.wait().unwrap();
+            }
+        }
+        let used = store.share_bytes()[&1];
+        assert!(used <= charged, "{used} of {charged}");
+        assert!(used >= charged * 6 / 10, "{used} of {charged}");
     }
 }

@@ -6,6 +6,7 @@
 //! owns entities and appears in the audit stream, is not given to another by accident.
 
 mod audit;
+mod audit_share;
 mod caller;
 mod owners;
 mod record;
@@ -24,6 +25,9 @@ use chappe_stream::Timestamp;
 use tokio::sync::watch;
 
 pub(crate) use audit::{Audit, Change, Unchanged};
+#[cfg(test)]
+use audit_share::RECORD_BYTES;
+pub(crate) use audit_share::{AuditCharge, CHANGES};
 pub(crate) use caller::{Caller, View};
 pub(crate) use owners::{OWNERS, Owners};
 pub(crate) use record::{Record, rights};
@@ -139,8 +143,8 @@ pub(crate) struct Accounts {
     clock: Instant,
 }
 
-/// Refused changes of one account that are recorded; reason: an account must not push older records out of the audit stream, and
-/// a million records last for eleven days at this rate.
+/// Refused changes of one account that are recorded; reason: each one waits for the disk, and says little. They
+/// count for the account's share of the audit stream as well ([`audit_share`]).
 const REFUSALS: TokenRate = TokenRate {
     per_s: 1,
     burst: 500,

@@ -11,12 +11,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chappe_log::{MAX_DEFINITIONS_BYTES, Share, Store};
+use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, Accounts};
+use super::audit_share::{AuditCharge, AuditShares};
+use super::{Account, Accounts, Caller};
 use crate::catalogue::{AUDIT, Catalogue, Entry};
 use crate::config::{AccountRules, Config};
 use crate::links::StateFile;
@@ -133,18 +136,20 @@ pub(crate) struct Shares {
     writing: Mutex<()>,
     /// The number of each account's share in the log.
     numbers: Mutex<HashMap<String, u32>>,
+    audit: AuditShares,
 }
 
 impl Shares {
     /// The shares of a node. Nothing is removed from its log before [`Shares::start`].
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// A file cannot be read.
     pub(crate) fn open(
         config: &Config,
         bytes_max: Option<u64>,
         log: Store,
         file: StateFile<(String, String)>,
+        changes: StateFile<(String, Timestamp)>,
     ) -> Result<Self, String> {
         let charge = |account| Charge {
             account,
@@ -152,14 +157,17 @@ impl Shares {
         };
         let items = file.read()?.into_iter();
         let charges = items.map(|(stream, account)| (stream, charge(account)));
+        let rules = config.accounts.clone();
+        let audit_bytes = bytes_max.map(|all| part_of(all, rules.audit_percent));
         Ok(Self {
-            rules: config.accounts.clone(),
+            rules,
             streams_max: config.log.max_streams as usize,
             bytes_max,
             log,
             charges: Mutex::new(charges.collect()),
             writing: Mutex::default(),
             numbers: Mutex::default(),
+            audit: AuditShares::open(config, audit_bytes, changes)?,
             file,
         })
     }
@@ -224,8 +232,7 @@ impl Shares {
     }
 
     fn bytes(&self, percent: u8) -> u64 {
-        let bytes = self.bytes_max.unwrap_or(u64::MAX);
-        u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+        part_of(self.bytes_max.unwrap_or(u64::MAX), percent)
     }
 
     /// Applies an account's share in the log; without an account, the configured one.
@@ -292,6 +299,30 @@ impl Shares {
     /// The bytes that an account's entities may have, of so many.
     pub(crate) fn registry_bytes(percent: u8, all: usize) -> usize {
         (all / 100).saturating_mul(usize::from(percent))
+    }
+
+    /// Takes the room for the record of a change from its account's share of the audit stream; `None` for an
+    /// administrator, which has no share.
+    ///
+    /// # Errors
+    /// The account has used its share; the time until there is room.
+    pub(crate) fn begin_change(
+        &self,
+        caller: &Caller,
+        text_bytes: usize,
+    ) -> Result<Option<AuditCharge>, Duration> {
+        if caller.administers() {
+            return Ok(None);
+        }
+        let percent = caller.share().bytes_percent;
+        let percent = percent.unwrap_or(self.rules.bytes_percent);
+        let charge = self.audit.take(caller.name(), percent, text_bytes)?;
+        Ok(Some(charge))
+    }
+
+    /// What accounts have used of their shares of the audit stream.
+    pub(super) fn audit(&self) -> &AuditShares {
+        &self.audit
     }
 
     /// The configured shares.
@@ -384,6 +415,10 @@ impl Shares {
             tracing::warn!(%error, "cannot save for which accounts streams count");
         }
     }
+}
+
+fn part_of(all: u64, percent: u8) -> u64 {
+    u64::try_from(u128::from(all) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
 /// The stream that was defined under this name, if clients write it, themselves or by messages to a wrapper.

@@ -90,6 +90,11 @@ impl RenameError {
             Self::Store(StoreError::Name(_)) => {
                 "a name has parts of a-z, 0-9, _ and -, joined by dots".to_owned()
             }
+            Self::Store(StoreError::Log(chappe_log::Error::TooLarge { .. })) => {
+                "chappe stream forget-name frees former names; or remove streams, whose definitions share the \
+                 room"
+                    .to_owned()
+            }
             Self::Store(_) => "GET /ready shows whether the log accepts data".to_owned(),
         }
     }

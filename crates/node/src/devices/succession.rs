@@ -219,7 +219,7 @@ async fn take(app: &App, claim: &PlaceClaim, successor: &str) {
         subject: Some(subject),
         status,
     };
-    Audit::record(app, change).await;
+    Audit::record(app, change, None).await;
 }
 
 /// Announces each doubt once.

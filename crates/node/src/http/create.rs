@@ -1,5 +1,6 @@
 //! Streams that clients define.
 
+use axum::Extension;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,7 +15,7 @@ use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::guard::outside_problem;
+use super::guard::{Subject, outside_problem};
 use super::params;
 use super::problem::{Problem, code};
 use super::shapes;
@@ -256,7 +257,9 @@ async fn define(
     app.registrar.publish(vec![entity]).await;
     let path = format!("/api/v1/streams/{name}");
     let location = [(header::LOCATION, path)];
-    Ok((StatusCode::CREATED, location, Json(Stream::of(&entry))).into_response())
+    let subject = Extension(Subject(name.to_owned()));
+    let shown = Json(Stream::of(&entry));
+    Ok((StatusCode::CREATED, subject, location, shown).into_response())
 }
 
 /// Bytes of all texts of a definition.

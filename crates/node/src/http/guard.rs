@@ -17,7 +17,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{
     ConnectInfo, FromRequestParts as _, MatchedPath, RawPathParams, Request, State,
@@ -32,7 +32,9 @@ use super::client_address::{self, Contradiction};
 use super::problem::{Problem, code};
 use super::routes::{Restriction, Rule, Rules};
 use super::streams::unknown_stream;
-use crate::accounts::{Audit, Caller, Change, Refusal as CredentialRefusal, Unchanged, View};
+use crate::accounts::{
+    Audit, AuditCharge, Caller, Change, Refusal as CredentialRefusal, Unchanged, View,
+};
 use crate::config::Read;
 use crate::shared::App;
 
@@ -93,18 +95,19 @@ pub(super) async fn guard(
             subject: None,
             status: 0,
         });
+    let (change, charge, admitted) = begin_change(&app, &caller, change, admitted);
     let mut response = match admitted {
         Ok(()) => {
             let mut request = request;
             request.extensions_mut().insert(caller);
-            recorded(&app, change, next.run(request)).await
+            recorded(&app, change, charge, next.run(request)).await
         }
         Err((reason, problem)) => {
             let (detail, hint) = (problem.detail.clone(), problem.hint.clone());
             let drops = &app.observability.drops;
             drops.record(Hop::Http, reason, &peer, detail, hint.map(String::from));
             let refusal = std::future::ready(problem.into_response());
-            recorded(&app, change, refusal).await
+            recorded(&app, change, charge, refusal).await
         }
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -117,11 +120,51 @@ pub(super) async fn guard(
     response
 }
 
+/// Takes the room for the record of a change from its account's share of the audit stream. Without room the change
+/// is refused, and the refusal is not recorded.
+fn begin_change(
+    app: &App,
+    caller: &Caller,
+    change: Option<Change>,
+    admitted: Result<(), Refusal>,
+) -> (Option<Change>, Option<AuditCharge>, Result<(), Refusal>) {
+    let Some(change) = change else {
+        return (None, None, admitted);
+    };
+    match app.shares.begin_change(caller, change.text_bytes()) {
+        Ok(charge) => (Some(change), charge, admitted),
+        Err(wait) => (
+            None,
+            None,
+            admitted.and_then(|()| Err(no_audit_room(caller, wait))),
+        ),
+    }
+}
+
+/// The account has used its share of the audit stream.
+fn no_audit_room(caller: &Caller, wait: Duration) -> Refusal {
+    let seconds = wait.as_secs().saturating_add(1);
+    let detail = format!(
+        "the changes of the account {:?} fill its share of the audit stream",
+        caller.name()
+    );
+    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).code(code::SHARE_OF_AUDIT);
+    let hint = format!(
+        "retry in {seconds} s, change less often, or raise its share of bytes: chappe account share"
+    );
+    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+    (
+        code::SHARE_OF_AUDIT,
+        problem.hint(hint).retry_after(seconds),
+    )
+}
+
 /// Answers a request, and records the change, if it is one. The change and its record complete even if the
 /// client disconnects meanwhile.
 async fn recorded(
     app: &App,
     change: Option<Change>,
+    charge: Option<AuditCharge>,
     response: impl Future<Output = Response> + Send + 'static,
 ) -> Response {
     let Some(mut change) = change else {
@@ -133,8 +176,9 @@ async fn recorded(
         let subject = response.extensions_mut().remove::<Subject>();
         change.subject = subject.map(|Subject(subject)| subject);
         change.status = response.status().as_u16();
-        if response.extensions_mut().remove::<Unchanged>().is_none() {
-            Audit::record(&app, change).await;
+        match response.extensions_mut().remove::<Unchanged>() {
+            Some(Unchanged) => Audit::cancel(&app, charge),
+            None => Audit::record(&app, change, charge).await,
         }
         response
     });

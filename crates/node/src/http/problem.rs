@@ -70,12 +70,14 @@ pub(crate) mod code {
     pub(crate) const SHARE_OF_DEFINITIONS: &str = "share_of_definitions";
     /// The account's entities have their share of the registry.
     pub(crate) const SHARE_OF_REGISTRY: &str = "share_of_registry";
+    /// The account's changes have their share of the audit stream.
+    pub(crate) const SHARE_OF_AUDIT: &str = "share_of_audit";
     /// The body arrives too slowly.
     pub(crate) const SLOW_BODY: &str = "slow_body";
 
     /// All codes that say more than the status.
     #[cfg(test)]
-    pub(crate) const SPECIAL: [&str; 14] = [
+    pub(crate) const SPECIAL: [&str; 15] = [
         NO_CREDENTIAL,
         BAD_CREDENTIAL,
         EXPIRED_CREDENTIAL,
@@ -89,6 +91,7 @@ pub(crate) mod code {
         SHARE_OF_STREAMS,
         SHARE_OF_DEFINITIONS,
         SHARE_OF_REGISTRY,
+        SHARE_OF_AUDIT,
         SLOW_BODY,
     ];
 

@@ -1,5 +1,6 @@
 //! Entities that clients publish in the registry.
 
+use axum::Extension;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::entities::{Entity, unknown_kind};
+use super::guard::Subject;
 use super::params::{self, Name};
 use super::problem::{Problem, code};
 use super::shapes::EntityKind as EntityKindShape;
@@ -190,7 +192,10 @@ pub(super) async fn publish(
     let room = room(&app, &caller);
     let published = async { app.registry.publish_within(entity.clone(), &room)?.await };
     match published.await {
-        Ok(_) => Ok((status, Json(Entity::of(entity))).into_response()),
+        Ok(_) => {
+            let subject = Extension(Subject(entity.key.clone()));
+            Ok((status, subject, Json(Entity::of(entity))).into_response())
+        }
         Err(error) => {
             if let Error::NoRoom {
                 is_owners: true, ..

@@ -22,6 +22,7 @@ use super::parts;
 use super::problem::Problem;
 use super::shapes::Level;
 use super::units::Units;
+use super::write::busy;
 use crate::accounts::{Caller, Unchanged, View};
 use crate::catalogue::{self, Entry, RemovalError, RenameError};
 use crate::config::nearest;
@@ -206,7 +207,8 @@ pub(crate) struct Renaming {
         (status = 404, body = Problem),
         (status = 409, body = Problem, description = "another stream has or had the name"),
         (status = 422, body = Problem, description = "the name is invalid, or the stream has had too many"),
-        (status = 503, body = Problem)))]
+        (status = 503, body = Problem), (status = 507, body = Problem, description = "the definitions of all \
+            streams, to which former names belong, have no room; or the disk is full")))]
 pub(super) async fn rename(
     State(app): State<App>,
     caller: Caller,
@@ -244,7 +246,7 @@ pub(super) async fn rename(
         ("former" = String, Path, description = "The former name")),
     responses((status = 200, body = Stream), (status = 401, body = Problem), (status = 404, body = Problem),
         (status = 422, body = Problem, description = "the stream was defined under this name, or has it now"),
-        (status = 503, body = Problem)))]
+        (status = 503, body = Problem), (status = 507, body = Problem, description = "the disk is full")))]
 pub(super) async fn forget_name(
     State(app): State<App>,
     caller: Caller,
@@ -267,7 +269,11 @@ fn rename_problem(error: &RenameError) -> Problem {
         RenameError::Own(_) | RenameError::Store(StoreError::Name(_) | StoreError::Rename(_)) => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
-        RenameError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        // The room for the definitions of all streams, of which the names are a part.
+        RenameError::Store(StoreError::Log(Error::TooLarge { .. })) => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
+        RenameError::Store(error) => return busy::store_problem(error),
     };
     Problem::new(status, error.to_string()).hint(error.hint())
 }
@@ -424,5 +430,32 @@ pub(super) fn unknown_stream(app: &App, caller: &Caller, name: &str) -> Problem 
     match nearest(name, entries.iter().map(|(name, _)| name.as_str())) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
         None => problem.hint("GET /api/v1/streams lists all streams"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_without_room_is_answered_with_the_limit_and_the_remedy() {
+        let error = |error: Error| rename_problem(&RenameError::Store(StoreError::Log(error)));
+        let definitions = error(Error::TooLarge {
+            what: "all streams' names and metadata",
+            bytes: 268_435_500,
+            limit: 268_435_456,
+        });
+        assert_eq!(definitions.status, 507);
+        assert!(definitions.detail.contains("the limit is 268435456"));
+        let hint = definitions.hint.unwrap();
+        assert!(hint.contains("chappe stream forget-name"), "{hint}");
+        let closed = error(Error::Closed);
+        assert_eq!(closed.status, 503);
+        let busy = error(Error::QueueFull {
+            bytes: 1,
+            queued: 1,
+            limit: 1,
+        });
+        assert_eq!((busy.status, busy.retry_after_s), (429, Some(1)));
     }
 }

@@ -1,6 +1,7 @@
 //! The integration tests of `chappe-node` in one program: linking one takes seconds.
 
 mod attach;
+mod audit_share;
 mod bound_keys;
 mod broken_answers;
 mod claimed_identity;

@@ -202,6 +202,8 @@ fn the_definitions_of_an_account_leave_room_for_those_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = small(directory.path());
     config.log.max_streams = 10_000;
+    // So that the definitions are not refused for their records.
+    config.accounts.audit_percent = 25;
     block(async {
         let world = World::start(config).await;
         let eve = world.add("eve", &["write=eve.*"]).await;
@@ -307,8 +309,11 @@ fn the_smallest_share_of_requests_is_one_request_of_each_kind() {
 #[test]
 fn requests_that_change_nothing_displace_no_record_of_the_audit_stream() {
     let directory = tempfile::tempdir().unwrap();
+    let mut config = small(directory.path());
+    // Half of the account's share of the audit stream has room for 500 refusals.
+    config.log.max_bytes = MaxBytes::Bytes(16 * LOG_BYTES);
     block(async {
-        let world = World::start(small(directory.path())).await;
+        let world = World::start(config).await;
         let eve = world.add("eve", &["write"]).await;
         let entity = json!({"key": "urn:eve:1", "name": "one"});
         let wrong = json!({"name": "eve.wrong", "fields": []});

@@ -16,6 +16,7 @@ const FULL_S: u32 = 10;
 pub(in crate::http) fn busy(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
         .hint("send the request again after the seconds of Retry-After")
+        .retry_after(BUSY_S)
 }
 
 /// The problem of an error of the log.
@@ -26,6 +27,7 @@ pub(in crate::http) fn store_problem(error: &StoreError) -> Problem {
         StoreError::Log(Error::Full { .. } | Error::Retracted { .. }) => {
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
                 .hint("free space on the node's disk, or lower log.max_bytes or log.keep_age_s")
+                .retry_after(FULL_S)
         }
         StoreError::Log(Error::Failed { .. } | Error::Closed) => {
             Problem::unavailable(text).hint("GET /ready shows whether the log accepts data")
