@@ -133,6 +133,11 @@ impl Page {
             }
             Form::Gsn { head, .. } => head.clone(),
         };
+        let kind = match &self.form {
+            // GSN's wrapper reads a text of no declared encoding as ISO 8859-1.
+            Form::Gsn { .. } => "application/json; charset=utf-8",
+            Form::Elements(_) => "application/json",
+        };
         let is_gone = Arc::<AtomicBool>::default();
         let _watch = Watch(is_gone.clone());
         let is_gone = move || is_gone.load(Ordering::Relaxed);
@@ -145,7 +150,7 @@ impl Page {
                 Body::from_stream(ReceiverStream::new(receiver))
             }
         };
-        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
     }
 
     /// Sends `text` and the rest of the page. An error closes the connection, so that an incomplete
