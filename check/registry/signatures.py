@@ -105,7 +105,7 @@ def forms(peer: str) -> None:
 
 
 def envelope(soap: str) -> bytes:
-    return (f'<soap:Envelope xmlns:soap="{soap}"><soap:Header/><soap:Body><x:Set xmlns:x="urn:x" '
+    return (f'<soap:Envelope xmlns:soap="{soap}" xmlns="urn:default"><soap:Header/><soap:Body><x:Set xmlns:x="urn:x" '
             'xmlns:t="urn:t" unit="%">70 &lt; <x:Kind>t:Pump</x:Kind></x:Set></soap:Body></soap:Envelope>').encode()
 
 
@@ -135,7 +135,7 @@ def template(certificate: pathlib.Path, algorithm: str) -> bytes:
     token = "".join(line for line in certificate.read_text().splitlines() if not line.startswith("---"))
     times = [moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (NOW, NOW + datetime.timedelta(seconds=60))]
     reference = (f'<ds:Reference URI="#{{}}"><ds:Transforms><ds:Transform Algorithm="{EXCLUSIVE}">'
-                 f'<ec:InclusiveNamespaces xmlns:ec="{EXCLUSIVE}" PrefixList="t soap"/></ds:Transform></ds:Transforms>'
+                 f'<ec:InclusiveNamespaces xmlns:ec="{EXCLUSIVE}" PrefixList="t soap #default"/></ds:Transform></ds:Transforms>'
                  '<ds:DigestMethod Algorithm="http://www.w3.org/2001/04/xmlenc#sha256"/><ds:DigestValue/>'
                  '</ds:Reference>')
     references = "".join(reference.format(name) for name in ("body", "time", "token"))

@@ -26,5 +26,5 @@ fn soap_corpus_passes() {
 
 #[test]
 fn security_corpus_passes() {
-    corpus::replay("security", 4, security::check);
+    corpus::replay("security", 6, security::check);
 }

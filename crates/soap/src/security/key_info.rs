@@ -14,6 +14,8 @@ const SEQUENCE: u8 = 0x30;
 /// The signer's certificate, and others of the chain in DER.
 #[derive(Debug)]
 pub(super) struct Chain {
+    /// The part of the message that is the token; none if the certificate is in the `KeyInfo`.
+    pub(super) token: Option<usize>,
     pub(super) certificate: Certificate,
     pub(super) intermediates: Vec<Vec<u8>>,
 }
@@ -49,6 +51,7 @@ pub(super) fn chain(key_info: &Element, layout: &Layout<'_>) -> Result<Chain, Se
 
 fn single(der: &[u8]) -> Result<Chain, SecurityError> {
     Ok(Chain {
+        token: None,
         certificate: Certificate::from_der(der)?,
         intermediates: Vec::new(),
     })
@@ -57,7 +60,8 @@ fn single(der: &[u8]) -> Result<Chain, SecurityError> {
 /// The chain of a `BinarySecurityToken` in the `Security` header.
 fn token(uri: &str, layout: &Layout<'_>) -> Result<Chain, SecurityError> {
     let id = uri.strip_prefix('#').unwrap_or_default();
-    let part = &layout.parts[layout.part(id)?];
+    let index = layout.part(id)?;
+    let part = &layout.parts[index];
     if part.kind != Kind::Token {
         return Err(SecurityError::reference(
             id,
@@ -72,13 +76,18 @@ fn token(uri: &str, layout: &Layout<'_>) -> Result<Chain, SecurityError> {
         ));
     }
     let bytes = base64(&token.text())?;
-    match attribute(&token, "ValueType") {
-        X509_V3 => single(&bytes),
-        PKI_PATH => path(&bytes),
-        _ => Err(SecurityError::Token(
-            "the token is no X.509 certificate or path",
-        )),
-    }
+    let chain = match attribute(&token, "ValueType") {
+        X509_V3 => single(&bytes)?,
+        PKI_PATH => path(&bytes)?,
+        _ => {
+            let why = "the token is no X.509 certificate or path";
+            return Err(SecurityError::Token(why));
+        }
+    };
+    Ok(Chain {
+        token: Some(index),
+        ..chain
+    })
 }
 
 /// A `PKIPath`: certificates from the root's to the signer's, which is the last.
@@ -98,6 +107,7 @@ fn path(bytes: &[u8]) -> Result<Chain, SecurityError> {
     }
     let last = all.pop().ok_or(malformed)?;
     Ok(Chain {
+        token: None,
         certificate: Certificate::from_der(&last)?,
         intermediates: all,
     })

@@ -28,6 +28,10 @@ pub struct Policy {
     /// Whether SHA-1 is accepted, in signatures and digests. Default no: it is broken, and only for
     /// peers that know nothing else.
     pub allows_sha1: bool,
+    /// Whether the token with the certificate must be signed too. Default no, because most peers do
+    /// not sign it. If it is not signed, it can be exchanged for another trusted certificate of the
+    /// same key: then rely on the key, not on the subject.
+    pub requires_signed_token: bool,
     /// How old a message may be; default [`MAX_AGE`]. Start with a new
     /// [`ReplayCache`](super::ReplayCache) after raising it: the old one has forgotten messages that
     /// are valid again.
@@ -45,6 +49,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             allows_sha1: false,
+            requires_signed_token: false,
             max_age: MAX_AGE,
             clock_skew: CLOCK_SKEW,
             addressees: Vec::new(),

@@ -9,7 +9,7 @@ use super::key_info::{Chain, chain};
 use super::layout::{Kind, Layout, Part};
 use super::signed_info::{SignedInfo, base64, canonicalization, children};
 use super::timestamp::Timestamp;
-use super::{Mode, Policy, ReplayCache, ReplayRecord, SecurityError, ds, short, wsu};
+use super::{Mode, Policy, ReplayCache, ReplayRecord, SecurityError, ds, short, wsse, wsu};
 use crate::{AddressingVersion, Envelope, Error};
 
 /// A message whose signature is valid: its signed elements and nothing else.
@@ -113,6 +113,7 @@ pub fn verify(
     let (element, form) = signed_info.read(&short(exclusive))?;
     let signed = SignedInfo::of(&element, policy)?;
     let Chain {
+        token,
         certificate,
         intermediates,
     } = chain(key_info, &layout)?;
@@ -120,6 +121,9 @@ pub fn verify(
     certificate.verify(signed.algorithm, &form, &base64(&value.text())?)?;
 
     let parts = Parts::of(&layout, &signed, policy.limits)?;
+    if policy.requires_signed_token && !token.is_some_and(|token| parts.is_signed[token]) {
+        return Err(SecurityError::Unsigned(wsse("BinarySecurityToken")));
+    }
     let timestamp = Timestamp::check(&parts.timestamp, policy, unix_s)?;
     parts.check_addressee(policy)?;
     let mut context = Context::new(&SHA256);
@@ -146,6 +150,8 @@ struct Parts {
     body: Element,
     timestamp: Element,
     unsigned_headers: Vec<Name>,
+    /// For each part of the layout.
+    is_signed: Vec<bool>,
 }
 
 impl Parts {
@@ -179,9 +185,9 @@ impl Parts {
                 Kind::Token => {}
             }
         }
-        let unsigned = layout.parts.iter().zip(is_signed);
+        let unsigned = layout.parts.iter().zip(&is_signed);
         let unsigned: Vec<&Part<'_>> = unsigned
-            .filter(|(part, is_signed)| part.kind == Kind::Header && !is_signed)
+            .filter(|(part, is_signed)| part.kind == Kind::Header && !**is_signed)
             .map(|(part, _)| part)
             .collect();
         // An unsigned header that steers the message, or that must not be left out.
@@ -199,6 +205,7 @@ impl Parts {
             body: body.ok_or_else(|| missing(Name::new(soap, "Body")))?,
             timestamp: timestamp.ok_or_else(|| missing(wsu("Timestamp")))?,
             unsigned_headers: unsigned.into_iter().map(|part| part.name.clone()).collect(),
+            is_signed,
         })
     }
 

@@ -159,6 +159,7 @@ impl Material {
             "root",
             "p256",
             "sha1",
+            "plain",
         ];
         let tokens = names.map(|name| {
             let text = file(&format!("{name}.pem"));

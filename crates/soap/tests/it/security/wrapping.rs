@@ -1,8 +1,10 @@
 //! Attacks on signed messages that are known by name, each with the reason for which it is refused.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chappe_soap::security::{Policy, ReplayCache, SecurityError, verify};
 
-use super::{NOW, check, signed, signed_by, signer, trust};
+use super::{NOW, check, file, signed, signed_by, signer, trust};
 
 /// The text from the first `from` up to the end of the first `to` after it.
 fn span<'d>(document: &'d str, from: &str, to: &str) -> &'d str {
@@ -229,4 +231,69 @@ fn the_structure_of_the_security_header_is_strict() {
     let typed = document.replace("?><soap", "?><!DOCTYPE a [<!ENTITY b 'c'>]><soap");
     assert_ne!(typed, document);
     assert!(matches!(refused(&typed), SecurityError::Xml(_)));
+}
+
+/// ECDSA has two signatures for each: (r, s) and (r, n - s). The other one must not make a new message.
+#[test]
+fn the_other_signature_is_no_new_message() {
+    const ORDER: [u8; 32] = [
+        0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc,
+        0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
+    ];
+    let document = signed();
+    let value = text_of(&document, "ds:SignatureValue");
+    let mut signature = STANDARD.decode(value).unwrap();
+    let mut borrow = 0;
+    for index in (0..32).rev() {
+        let difference = i16::from(ORDER[index]) - i16::from(signature[32 + index]) - borrow;
+        borrow = i16::from(difference < 0);
+        signature[32 + index] = u8::try_from(difference.rem_euclid(256)).unwrap();
+    }
+    let other = document.replace(value, &STANDARD.encode(signature));
+    assert_ne!(other, document);
+    let (policy, trust) = (Policy::default(), trust());
+    let verify = |document: &str, replays: &mut ReplayCache| {
+        verify(document.as_bytes(), &policy, &trust, replays, NOW).err()
+    };
+    assert_eq!(verify(&other, &mut ReplayCache::empty()), None);
+    let mut seen = ReplayCache::empty();
+    assert_eq!(verify(&document, &mut seen), None);
+    assert_eq!(verify(&other, &mut seen), Some(SecurityError::Replayed));
+}
+
+fn text_of<'d>(document: &'d str, name: &str) -> &'d str {
+    let element = span(document, &format!("<{name}"), &format!("</{name}>"));
+    let start = element.find('>').unwrap() + 1;
+    &element[start..element.len() - name.len() - 3]
+}
+
+/// A message of zeep, which does not sign its token, with another certificate of the same key.
+#[test]
+fn a_token_that_is_not_signed_can_be_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/security");
+    let document = std::fs::read_to_string(format!("{folder}/unsigned-token.xml")).unwrap();
+    let plain: String = file("plain.pem")
+        .lines()
+        .filter(|line| !line.starts_with("---"))
+        .collect();
+    let exchanged = document.replace(text_of(&document, "wsse:BinarySecurityToken"), &plain);
+    assert_ne!(exchanged, document);
+    let verify = |document: &str, requires_signed_token| {
+        let policy = Policy {
+            requires_signed_token,
+            ..Policy::default()
+        };
+        let replays = &mut ReplayCache::empty();
+        verify(document.as_bytes(), &policy, &trust(), replays, NOW)
+    };
+    let certificate = |document: &str| verify(document, false).unwrap().certificate;
+    let (real, other) = (certificate(&document), certificate(&exchanged));
+    assert_eq!(real.subject().to_string(), "O=Ward 3,CN=p256");
+    assert_eq!(other.subject().to_string(), "O=Ward 3,CN=plain");
+    assert_eq!(real.key_hash(), other.key_hash());
+    for document in [&document, &exchanged] {
+        let error = verify(document, true).unwrap_err();
+        assert!(matches!(error, SecurityError::Unsigned(_)), "{error}");
+    }
+    assert!(verify(&signed(), true).is_ok());
 }
