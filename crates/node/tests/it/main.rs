@@ -14,6 +14,7 @@ mod durable_identity;
 mod exclusion;
 mod flapping;
 mod gsn_descriptors;
+mod gsn_rest;
 mod kad;
 mod linked_nodes;
 mod links;
