@@ -19,7 +19,7 @@ use chappe_xml::Limits;
 
 pub use answer::Answer;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
-pub use schema::wsdl;
+pub use schema::{schema_of_lang, wsdl};
 
 use super::error::{Error, ErrorCode};
 

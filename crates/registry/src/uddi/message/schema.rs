@@ -298,6 +298,7 @@ fn shown(name: &str) -> String {
     name.chars().take(80).collect()
 }
 
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema";
 const WSDL: &str = "http://schemas.xmlsoap.org/wsdl/";
 const WSDL_SOAP: &str = "http://schemas.xmlsoap.org/wsdl/soap/";
@@ -364,8 +365,14 @@ fn reference(name: &str, occurs: Occurs) -> Element {
 }
 
 /// The schema of all messages.
-fn schema() -> Element {
-    let lang = with(xsd("import"), &[("namespace", XML_NAMESPACE)]);
+fn schema(location_of_lang: &str) -> Element {
+    let lang = with(
+        xsd("import"),
+        &[
+            ("namespace", XML_NAMESPACE),
+            ("schemaLocation", location_of_lang),
+        ],
+    );
     let elements = ELEMENTS.iter().map(|row| declaration(*row, &[], false));
     let answers = ANSWERS
         .iter()
@@ -387,12 +394,25 @@ fn schema() -> Element {
     .with_children(calls)
 }
 
+/// The schema of `xml:lang`, to which the descriptions refer as `xml.xsd` next to their ports. Readers
+/// without access to the Internet would not find it elsewhere.
+#[must_use]
+pub fn schema_of_lang() -> String {
+    let lang = [("name", "lang"), ("type", "xsd:string")];
+    let schema = with(xsd("schema"), &[("targetNamespace", XML_NAMESPACE)])
+        .with_namespace("xsd", XSD)
+        .with_child(with(xsd("attribute"), &lang));
+    format!("{DECLARATION}{}", schema.to_text())
+}
+
 /// The WSDL 1.1 description of a port at this address.
 ///
 /// Its operations are those of the published descriptions (`urn:uddi-org:inquiry_v2` and
 /// `urn:uddi-org:publication_v2`), in one document with the schema.
 #[must_use]
 pub fn wsdl(port: Port, address: &str) -> String {
+    let folder = address.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let lang = format!("{folder}/xml.xsd");
     let target = port.namespace();
     let element = |local| Element::new(Name::new(WSDL, local));
     let soap = |local| Element::new(Name::new(WSDL_SOAP, local));
@@ -458,13 +478,12 @@ pub fn wsdl(port: Port, address: &str) -> String {
         .with_namespace("xsd", XSD)
         .with_namespace("uddi", NAMESPACE)
         .with_namespace("tns", target)
-        .with_child(element("types").with_child(schema()))
+        .with_child(element("types").with_child(schema(&lang)))
         .with_children(messages)
         .with_child(port_type)
         .with_child(binding_element.with_child(transport).with_children(bound))
         .with_child(service);
-    let text = definitions.to_text();
-    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{text}")
+    format!("{DECLARATION}{}", definitions.to_text())
 }
 
 /// The attribute `generic` of a request, if it has another version than ours.
