@@ -131,17 +131,20 @@ pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) 
         run(&app, &caller, move |app| {
             let operator = &app.identity.name;
             let received = message::receive(&bytes, limits(app), Port::Inquiry, operator);
-            let received = received.map_err(|fault| faulty(message::fault_text(fault)))?;
+            let request = match received {
+                Ok(message) => message.request,
+                Err(fault) => return faulty(message::fault_text(fault)),
+            };
             let inquiry = app.registry.uddi(&reader);
-            match inquiry.answer(received.request, &app.taxonomies) {
-                Ok(answer) => Ok(soap(StatusCode::OK, answer.to_text(operator))),
-                Err(error) => Err(failed(app, &error)),
+            match inquiry.answer(request, &app.taxonomies) {
+                Ok(answer) => soap(StatusCode::OK, answer.to_text(operator)),
+                Err(error) => failed(app, &error),
             }
         })
         .await
     };
     match answered.await {
-        Ok(Ok(response) | Err(response)) => response,
+        Ok(response) => response,
         Err(error) => failed(&app, &error),
     }
 }

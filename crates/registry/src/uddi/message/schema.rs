@@ -242,8 +242,9 @@ fn check_as(element: &Element, (name, content, list): Row, is_call: bool) -> Res
     let own = element.attributes.iter();
     let own = own.filter(|(name, _)| name.namespace.is_empty());
     for (attribute, _) in own {
-        let is_known = attributes(list).any(|(known, _)| attribute.local == known);
-        if !is_known && !(is_call && attribute.local == "generic") {
+        let is_known = attributes(list).any(|(known, _)| attribute.local == known)
+            || is_call && attribute.local == "generic";
+        if !is_known {
             let attribute = shown(&attribute.local);
             return Err(malformed(format!("{name} has no attribute {attribute}")));
         }

@@ -270,7 +270,7 @@ fn every_request_has_its_answer() {
         ("get_registeredInfo", String::new(), "registeredInfo"),
         (
             "save_business",
-            format!("<businessEntity businessKey=''><name>New</name></businessEntity>"),
+            "<businessEntity businessKey=''><name>New</name></businessEntity>".into(),
             "businessDetail",
         ),
         (
