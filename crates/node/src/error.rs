@@ -79,6 +79,12 @@ pub enum StartError {
         /// The file and the cause.
         reason: String,
     },
+    /// A file of a checked value set cannot be read or is invalid.
+    #[error("cannot read a value set of UDDI: {reason}")]
+    Taxonomies {
+        /// The file and the cause.
+        reason: String,
+    },
     /// A link of the configuration is invalid.
     #[error("cannot start link {link:?}: {reason}")]
     Link {
@@ -159,6 +165,9 @@ impl StartError {
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())
             }
+            Self::Taxonomies { .. } => Some(
+                "correct the file or move it out of registry.taxonomies_directory".to_owned(),
+            ),
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: the next start creates a new token",

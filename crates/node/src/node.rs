@@ -23,7 +23,7 @@ use crate::identity::{self, Identity};
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
 use crate::permits::Permits;
-use crate::registrar::Registrar;
+use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
@@ -121,6 +121,8 @@ impl Node {
             topics,
             drain: draining.clone(),
             storage,
+            taxonomies: http::taxonomies(&config.registry.taxonomies_directory)
+                .map_err(|reason| StartError::Taxonomies { reason })?,
             registry,
             registrar,
             catalogue,
@@ -143,6 +145,7 @@ impl Node {
         };
         app.registrar.remove_stale(is_written).await;
         publish_node(&app).await;
+        publish_canonical_tmodels(&app).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
@@ -422,6 +425,20 @@ async fn publish_node(app: &App) {
         .triples
         .push(Triple::new(subject, vocabulary::ADDRESS, address));
     app.registrar.publish(vec![entity]).await;
+}
+
+/// Publishes the tModels that every UDDI registry has. Without them, the node works all the same.
+async fn publish_canonical_tmodels(app: &App) {
+    let unix_ms = crate::clock::now().0 / 1_000_000;
+    let published = app.registry.publish_canonical_tmodels(NODE_OWNER, unix_ms);
+    let done = match published {
+        Ok(None) => return,
+        Ok(Some(publication)) => publication.await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = done {
+        tracing::warn!(%error, "cannot publish the canonical tModels of UDDI");
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use chappe_identity::Prefix;
 use chappe_registry::Registry;
+use chappe_registry::uddi::Taxonomies;
 use tokio::sync::watch;
 
 use crate::accounts::{Accounts, Owners, Shares};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) storage: Storage,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
+    /// The checked value sets of UDDI.
+    pub(crate) taxonomies: Arc<Taxonomies>,
     pub(crate) registrar: Registrar,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,

@@ -140,6 +140,12 @@ impl<K: Clone> OrderedSet<K> {
         self.keys_at(place).get(place.index)
     }
 
+    /// The last key that is `before`.
+    pub(crate) fn last_before(&self, before: impl Fn(&K) -> bool) -> Option<&K> {
+        let place = self.seek(before);
+        self.keys_at(place).get(place.index.checked_sub(1)?)
+    }
+
     /// The number of keys that are `before`.
     pub(crate) fn rank(&self, before: impl Fn(&K) -> bool) -> usize {
         let place = self.seek(before);
@@ -352,6 +358,8 @@ mod tests {
                 prop_assert!(set.iter().eq(model.iter().copied()));
                 for probe in [0, 1, 700, 2_999, 3_000] {
                     prop_assert_eq!(set.rank(|key| *key < probe), model.range(..probe).count());
+                    let last = set.last_before(|key| *key < probe);
+                    prop_assert_eq!(last, model.range(..probe).next_back());
                     prop_assert!(
                         set.iter_from(|key| *key < probe).eq(model.range(probe..).copied())
                     );

@@ -109,6 +109,8 @@ pub(crate) struct Partition {
     pub(crate) identifiers: OrderedSet<[Id; 3]>,
     /// (class and day, time of the day, entity) of the last save of UDDI data.
     pub(crate) saved: OrderedSet<[u32; 3]>,
+    /// (parent, owner, position, entity) of services and bindings.
+    pub(crate) children: OrderedSet<[u32; 4]>,
 }
 
 impl Partition {
@@ -134,6 +136,7 @@ impl Partition {
         triples.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + pairs.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + self.repeated.memory_bytes()
+            + self.children.memory_bytes()
             + texts(&self.names)
             + texts(&self.scopes)
             + texts(&self.uddi_names)

@@ -185,8 +185,8 @@ impl Registry {
                     return Err(Error::NotOwner { key, owner });
                 }
                 inner.snapshot_of_memory().admits(entity)?;
-                taken = Some(inner.take_room(entity, room)?);
             }
+            taken = inner.take_room(record, room)?;
             Ok(())
         })?;
         publication._taken = taken;
@@ -212,13 +212,14 @@ impl Registry {
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
     /// and a value. It is called again when another writer of the journal was faster. Without
-    /// changes there is nothing to wait for.
+    /// changes there is nothing to wait for. What the batch publishes must fit into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
-    /// [`Registry::publish`].
+    /// [`Registry::publish_within`].
     pub(crate) fn transact<T, E: From<Error>>(
         &self,
+        room: &Room,
         mut plan: impl FnMut(&State) -> Result<(Vec<Step>, T), E>,
     ) -> Result<(Option<Publication>, T), E> {
         let mut writer = self.inner.writer();
@@ -238,6 +239,7 @@ impl Registry {
             }
             ahead.admits_all(record.published())?;
             drop(ahead);
+            let taken = self.inner.take_room(&record, room)?;
             let bytes = record
                 .encode()
                 .map_err(|error| E::from(JournalError::Failed(error).into()))?;
@@ -246,7 +248,10 @@ impl Registry {
                 return Err(Error::TooLarge { bytes, limit }.into());
             }
             match self.inner.try_append(&mut writer, record, bytes)? {
-                Ok(publication) => return Ok((Some(publication), value)),
+                Ok(mut publication) => {
+                    publication._taken = taken;
+                    return Ok((Some(publication), value));
+                }
                 Err(_moved) => {}
             }
         }
@@ -446,7 +451,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Room for an entity in flight; dropping it frees the room, which the entity in memory takes from then on.
+/// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
 struct Taken {
     inner: Arc<Inner>,
     owner: String,
@@ -472,16 +477,26 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the room for an entity, as long as it is in flight.
-    fn take_room(self: &Arc<Self>, entity: &Entity, room: &Room) -> Result<Taken, Error> {
-        let bytes = entity.counted_bytes();
+    /// Takes the room for what a record publishes, as long as it is in flight. All of it has one
+    /// owner. What the record replaces or removes makes room at once.
+    fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
+        let Some(owner) = record.published().next().map(|entity| &entity.owner) else {
+            return Ok(None);
+        };
+        let bytes: usize = record.published().map(Entity::counted_bytes).sum();
         let state = self.snapshot_of_memory();
-        let replaced = state.bytes_at(&entity.key);
+        let (mut freed, mut freed_of_owner) = (0, 0);
+        for key in record.keys() {
+            let before = state.bytes_at(key);
+            let is_owners = state.rule_of(key).is_some_and(|(of, _, _)| of == *owner);
+            freed += before;
+            freed_of_owner += if is_owners { before } else { 0 };
+        }
         let mut in_flight = self.in_flight();
         let all = in_flight.values().sum::<usize>();
-        let own = in_flight.get(&entity.owner).copied().unwrap_or_default();
-        let check = |whose: String, used: usize, limit, is_owners| {
-            let bytes = used.saturating_sub(replaced) + bytes;
+        let own = in_flight.get(owner).copied().unwrap_or_default();
+        let check = |whose: String, used: usize, freed, limit, is_owners| {
+            let bytes = used.saturating_sub(freed) + bytes;
             // An entity may always become smaller.
             match bytes > limit && bytes > used {
                 true => Err(Error::NoRoom {
@@ -493,22 +508,23 @@ impl Inner {
                 false => Ok(()),
             }
         };
-        let owner = &entity.owner;
         let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
         check(
             format!("the entities of {owner:?}"),
             own,
+            freed_of_owner,
             room.owner_bytes,
             true,
         )?;
-        check("all entities".to_owned(), all, room.total_bytes, false)?;
+        let whose = "all entities".to_owned();
+        check(whose, all, freed, room.total_bytes, false)?;
         *in_flight.entry(owner.clone()).or_default() += bytes;
         drop(in_flight);
-        Ok(Taken {
+        Ok(Some(Taken {
             inner: Arc::clone(self),
             owner: owner.clone(),
             bytes,
-        })
+        }))
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -335,6 +335,14 @@ impl State {
         pair(&mut partition.about, about, entity, put);
         pair(&mut partition.owners, [stored.owner()], entity, put);
         if let Some(keys) = uddi {
+            if let Some([parent, position]) = keys.place {
+                let key = [parent, stored.owner(), position, entity];
+                if put {
+                    partition.children.insert(key)
+                } else {
+                    partition.children.remove(&key)
+                };
+            }
             index_uddi(partition, keys, entity, put);
         }
     }

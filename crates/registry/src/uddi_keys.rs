@@ -1,8 +1,8 @@
 //! The keys under which the entities of UDDI data are indexed, beyond those of all entities.
 //!
-//! Names in all languages, references as (tModelKey, keyValue), and the time of the last save.
-//! Everything else is a range of the triples: the children of a parent, the bindings of a tModel,
-//! the assertions about a business.
+//! Names in all languages, references as (tModelKey, keyValue), the place of a child in its parent,
+//! and the time of the last save. Everything else is a range of the triples: the bindings of a
+//! tModel, the assertions about a business.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,6 +74,8 @@ pub(crate) struct UddiKeys {
     pub(crate) identifiers: BTreeSet<[Id; 2]>,
     /// Class and day, then the time of the day.
     pub(crate) saved: Option<[u32; 2]>,
+    /// The parent of a service or binding, and the position in it.
+    pub(crate) place: Option<[u32; 2]>,
 }
 
 impl UddiKeys {
@@ -87,10 +89,22 @@ impl UddiKeys {
         let id = |predicate: oxrdf::NamedNodeRef<'_>| dictionary.iri(predicate.as_str());
         let (name, modified) = (id(uddi::NAME), id(uddi::MODIFIED));
         let (category, identifier) = (id(uddi::CATEGORY), id(uddi::IDENTIFIER));
+        let parent = match class {
+            UddiClass::Service => id(uddi::BUSINESS_KEY),
+            UddiClass::Binding => id(uddi::SERVICE_KEY),
+            UddiClass::Business | UddiClass::TModel | UddiClass::Assertion => None,
+        };
+        let position = id(uddi::POSITION);
+        let (mut above, mut at) = (None, None);
         let mut keys = Self::default();
         let own = triples.iter().filter(|[subject, _, _]| *subject == entity);
         for [_, predicate, object] in own {
             let predicate = Some(*predicate);
+            if predicate == parent {
+                above = above.or(Some(*object));
+            } else if predicate == position {
+                at = at.or_else(|| dictionary.integer(*object));
+            }
             if predicate == name {
                 let mut key = class.name_prefix(keys.names.is_empty());
                 key.push_str(&fold(dictionary.value(*object)));
@@ -105,6 +119,7 @@ impl UddiKeys {
                 keys.saved = saved(class, dictionary.value(*object));
             }
         }
+        keys.place = above.map(|parent| [parent, at.unwrap_or(u32::MAX)]);
         keys
     }
 }

@@ -3,7 +3,7 @@
 use chappe_xml::{Element, Limits, Name, Namespace, Str};
 
 use crate::scope::inherited;
-use crate::{Addressing, Error, Fault};
+use crate::{Addressing, Error, Fault, v1_1};
 
 /// The namespace of SOAP 1.2.
 pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
@@ -110,15 +110,10 @@ impl Envelope {
     /// # Errors
     /// [`Error`] if it is not a SOAP 1.2 message with an action.
     pub fn from_element(mut root: Element) -> Result<Self, Error> {
-        if root.name.is(NAMESPACE_1_1, "Envelope") {
+        if root.name.is(v1_1::NAMESPACE, "Envelope") {
             return Err(Error::VersionMismatch);
         }
-        if !root.name.is(NAMESPACE, "Envelope") {
-            return Err(Error::NotEnvelope(root.name));
-        }
-        check_structure(&root)?;
-        let mut headers = take_children(&mut root, "Header")?.unwrap_or_default();
-        let body = take_children(&mut root, "Body")?.ok_or(Error::NoBody)?;
+        let (mut headers, body) = take_blocks(&mut root, NAMESPACE)?;
         let addressing = Addressing::parse(&mut headers)?;
         Ok(Self {
             addressing,
@@ -153,14 +148,29 @@ impl Envelope {
     }
 }
 
+/// Removes the children of the Header and of the Body of an envelope in a version's namespace, each
+/// with the namespace declarations in scope.
+pub(crate) fn take_blocks(
+    root: &mut Element,
+    version: &str,
+) -> Result<(Vec<Element>, Vec<Element>), Error> {
+    if !root.name.is(version, "Envelope") {
+        return Err(Error::NotEnvelope(root.name.clone()));
+    }
+    check_structure(root, version)?;
+    let headers = take_children(root, version, "Header")?.unwrap_or_default();
+    let body = take_children(root, version, "Body")?.ok_or(Error::NoBody)?;
+    Ok((headers, body))
+}
+
 /// At most one Header, then one Body, nothing else (SOAP 1.2 part 1, section 5.1). With two Bodies,
 /// validation and dispatch could use different ones.
-fn check_structure(root: &Element) -> Result<(), Error> {
+fn check_structure(root: &Element, version: &str) -> Result<(), Error> {
     let mut expected = ["Header", "Body"].as_slice();
     for child in root.elements() {
         let local = expected
             .iter()
-            .position(|local| child.name.is(NAMESPACE, local));
+            .position(|local| child.name.is(version, local));
         match local {
             Some(index) => expected = &expected[index + 1..],
             None => return Err(Error::Structure(child.name.clone())),
@@ -170,9 +180,13 @@ fn check_structure(root: &Element) -> Result<(), Error> {
 }
 
 /// Removes the children of the first `local` child, each with the declarations in scope.
-fn take_children(root: &mut Element, local: &'static str) -> Result<Option<Vec<Element>>, Error> {
+fn take_children(
+    root: &mut Element,
+    version: &str,
+    local: &'static str,
+) -> Result<Option<Vec<Element>>, Error> {
     let index = root.children.iter().position(|node| match node {
-        chappe_xml::Node::Element(element) => element.name.is(NAMESPACE, local),
+        chappe_xml::Node::Element(element) => element.name.is(version, local),
         chappe_xml::Node::Text(_) => false,
     });
     let container = index.map(|index| root.children.swap_remove(index));

@@ -12,11 +12,14 @@ pub enum Error {
     #[error(transparent)]
     Xml(#[from] chappe_xml::Error),
     /// The root element is not a SOAP envelope.
-    #[error("{0} is not a SOAP 1.2 envelope")]
+    #[error("{0} is not a SOAP envelope")]
     NotEnvelope(Name),
-    /// A SOAP 1.1 envelope; the answer is the `VersionMismatch` fault.
-    #[error("the envelope is SOAP 1.1; only SOAP 1.2 is supported")]
+    /// An envelope of the other version; the answer is the `VersionMismatch` fault.
+    #[error("the envelope has a version of SOAP that is not supported here")]
     VersionMismatch,
+    /// The Body of a SOAP 1.1 message does not have exactly one child.
+    #[error("the Body has {0} elements; exactly one is allowed")]
+    NotOneBlock(usize),
     /// The envelope has no body.
     #[error("the envelope has no Body")]
     NoBody,

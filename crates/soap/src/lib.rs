@@ -1,10 +1,12 @@
-//! SOAP 1.2 messages.
+//! SOAP messages.
 //!
-//! [`Envelope`] is a message with parsed [`Addressing`] headers, in WS-Addressing 2005/08 or
-//! 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or EXI. [`security`]
-//! signs messages and verifies signed ones.
+//! [`Envelope`] is a message of SOAP 1.2 with parsed [`Addressing`] headers, in WS-Addressing
+//! 2005/08 or 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or
+//! EXI. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing. [`security`] signs messages and verifies
+//! signed ones.
 //!
-//! Sources: SOAP 1.2 part 1 (W3C, second edition); WS-Addressing 1.0 core and SOAP binding (W3C);
+//! Sources: SOAP 1.2 part 1 (W3C, second edition); SOAP 1.1 (W3C note, May 2000); WS-Addressing
+//! 1.0 core and SOAP binding (W3C);
 //! WS-Addressing (W3C submission, August 2004).
 
 #![forbid(unsafe_code)]
@@ -17,6 +19,7 @@ pub mod schema;
 mod scope;
 pub mod security;
 pub mod udp;
+pub mod v1_1;
 pub mod wsdl;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference};

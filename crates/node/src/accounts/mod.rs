@@ -9,6 +9,7 @@ mod audit;
 mod audit_share;
 mod caller;
 mod owners;
+mod publishers;
 mod record;
 mod shares;
 
@@ -138,6 +139,8 @@ pub(crate) struct Accounts {
     writing: Mutex<()>,
     changes: watch::Sender<u64>,
     attempts: Mutex<Attempts>,
+    /// The tokens of publishers of UDDI.
+    publishers: Mutex<publishers::PublisherTokens>,
     /// Limits records of refused changes, by account.
     refusals: Mutex<HashMap<String, TokenBucket>>,
     clock: Instant,
@@ -166,6 +169,7 @@ impl Accounts {
             writing: Mutex::default(),
             changes: watch::Sender::new(0),
             attempts: Mutex::default(),
+            publishers: Mutex::default(),
             refusals: Mutex::default(),
             clock: Instant::now(),
         })
@@ -189,13 +193,16 @@ impl Accounts {
 
     /// The caller with this token. Takes the same time whether an account has it or not.
     pub(crate) fn by_token(&self, token: &Token) -> Result<Caller, Refusal> {
-        let hash = token.hash();
-        let is_operator = self.operator.is_same(&hash);
+        self.by_hash(&token.hash())
+    }
+
+    fn by_hash(&self, hash: &TokenHash) -> Result<Caller, Refusal> {
+        let is_operator = self.operator.is_same(hash);
         let accounts = self.all();
         let mut found = None;
         for account in accounts.iter() {
             let stored = account.token.as_ref();
-            if stored.is_some_and(|stored| stored.is_same(&hash)) {
+            if stored.is_some_and(|stored| stored.is_same(hash)) {
                 found = Some(account);
             }
         }
@@ -223,6 +230,31 @@ impl Accounts {
         // A revoked account may have had the same key.
         let found = having.min_by_key(|one| one.revoked_at.is_some())?;
         Some(admitted(Some(found)))
+    }
+
+    fn publishers(&self) -> MutexGuard<'_, publishers::PublisherTokens> {
+        let publishers = self.publishers.lock();
+        publishers.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an account a token for publishing over UDDI.
+    pub(crate) fn admit_publisher(&self, account: &str, credential: &Token, token: &Token) {
+        let (credential, token) = (credential.hash(), token.hash());
+        let now = self.clock.elapsed();
+        self.publishers().add(account, credential, token, now);
+    }
+
+    /// The caller with a token that [`Accounts::admit_publisher`] gave.
+    pub(crate) fn publisher(&self, token: &Token) -> Result<Caller, Refusal> {
+        let publishers = self.publishers();
+        let credential = publishers.credential(token, self.clock.elapsed())?.clone();
+        drop(publishers);
+        self.by_hash(&credential)
+    }
+
+    /// Ends such a token.
+    pub(crate) fn dismiss_publisher(&self, token: &Token) {
+        self.publishers().remove(token);
     }
 
     /// The account of [`Caller::session`], if it still exists.

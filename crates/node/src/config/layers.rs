@@ -334,6 +334,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "wrappers_directory"
             | "exporters_directory"
             | "rules_directory"
+            | "registry.taxonomies_directory"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

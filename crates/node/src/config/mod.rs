@@ -325,12 +325,17 @@ pub struct RegistryRules {
     /// `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
+    /// Directory of the value sets of UDDI that are checked (*.txt), read at the start. Each is named by the
+    /// UUID of its tModel and has one value in each line. Relative to this file.
+    #[schemars(length(min = 1))]
+    pub taxonomies_directory: PathBuf,
 }
 
 impl Default for RegistryRules {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
+            taxonomies_directory: "taxonomies".into(),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{
     ConnectInfo, FromRequestParts as _, MatchedPath, RawPathParams, Request, State,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chappe_identity::{DistinguishedName, Host, Reach, Role, bearer};
@@ -206,7 +206,13 @@ fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refusal> {
 /// Checks the host and the origin of a request, and determines its caller.
 fn identify(app: &App, request: &Request, address: Option<IpAddr>) -> Result<Caller, Refusal> {
     let headers = request.headers();
-    let host = check_host(app, headers, request.uri())?;
+    let is_without_host =
+        request.version() == Version::HTTP_10 && !headers.contains_key(header::HOST);
+    let host = match is_without_host {
+        // Only old programs omit it; every browser that runs scripts names the host.
+        true => String::new(),
+        false => check_host(app, headers, request.uri())?,
+    };
     check_origin(headers, &host)?;
     check_site(request)?;
     let subject = request.extensions().get::<DistinguishedName>();
@@ -310,7 +316,8 @@ fn no_credential(access: &str) -> Refusal {
 
 /// Whether the path belongs to the API rather than to the console's page.
 fn is_guarded(path: &str) -> bool {
-    path.starts_with("/api/") || path.starts_with("/gsn/") || path == "/metrics"
+    let interfaces = ["/api/", "/gsn/", "/uddi/"];
+    interfaces.iter().any(|start| path.starts_with(start)) || path == "/metrics"
 }
 
 fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
@@ -491,7 +498,7 @@ fn add_headers(headers: &mut HeaderMap, path: &str) {
         let name = HeaderName::from_static(name);
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let caching = if path.starts_with("/api/") || path.starts_with("/gsn/") {
+    let caching = if is_guarded(path) && path != "/metrics" {
         "no-store"
     } else {
         "no-cache"

@@ -31,6 +31,7 @@ mod sensors;
 mod server;
 pub(crate) mod shapes;
 mod streams;
+mod uddi;
 mod units;
 mod wrappers;
 mod write;
@@ -42,6 +43,7 @@ use axum::http::Uri;
 
 pub use openapi::openapi;
 pub(crate) use server::{Serving, serve};
+pub(crate) use uddi::taxonomies;
 
 use crate::shared::App;
 use problem::Problem;
@@ -54,6 +56,28 @@ pub(crate) fn routes() -> Routes {
         .get("/health", "get_health", OPEN, node::health)
         .get("/ready", "get_readiness", OPEN, node::ready)
         .get("/metrics", "get_metrics", READ, node::metrics)
+        // The WSDL says nothing about the node.
+        .get(
+            uddi::INQUIRY,
+            "describe_uddi_inquiry",
+            OPEN,
+            uddi::describe_inquiry,
+        )
+        .post(uddi::INQUIRY, "inquire_uddi", READ, uddi::inquire)
+        .get(
+            uddi::PUBLISH,
+            "describe_uddi_publication",
+            OPEN,
+            uddi::describe_publication,
+        )
+        .get(
+            uddi::LANG,
+            "describe_uddi_languages",
+            OPEN,
+            uddi::describe_lang,
+        )
+        // The token is in the message.
+        .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
         .under("/api/v1")
         .get(
             "/openapi.json",

@@ -210,7 +210,7 @@ pub(super) async fn publish(
 }
 
 /// The room for what a caller publishes. It leaves a quarter of the registry to the node's own entities.
-fn room(app: &App, caller: &Caller) -> Room {
+pub(super) fn room(app: &App, caller: &Caller) -> Room {
     let all = app.config.registry.max_bytes as usize;
     let own = app.shares.registry_bytes_of(caller, all);
     Room {

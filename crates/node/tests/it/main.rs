@@ -43,6 +43,7 @@ mod strange_endpoints;
 mod stream_removal;
 mod tls;
 mod tree;
+mod uddi;
 mod whole_answers;
 mod why;
 mod wrappers;

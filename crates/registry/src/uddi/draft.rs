@@ -10,7 +10,8 @@ use oxrdf::NamedNodeRef;
 use super::encode::{Projection, Stamp};
 use super::error::{Error, ErrorCode, KeyType};
 use super::graph::{Graph, Member};
-use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey};
+use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey, TYPES};
+use super::taxonomy::{BagOf, Taxonomies};
 use super::value::{
     BindingTemplate, BusinessEntity, BusinessService, KeyedReference, PublisherAssertion, TModel,
 };
@@ -20,6 +21,9 @@ use crate::entity::Entity;
 use crate::record::Step;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
+
+/// The category of tModels whose values cannot be checked now.
+const UNVALIDATABLE: &str = "unvalidatable";
 
 /// An entity that the request publishes.
 struct Change {
@@ -32,19 +36,25 @@ struct Change {
 pub(crate) struct Draft<'a> {
     pub(crate) graph: Graph<'a>,
     pub(crate) stamp: Stamp,
+    /// The value sets that are checked.
+    taxonomies: Option<&'a Taxonomies>,
     /// By key; `None`: removed.
     changes: BTreeMap<String, Option<Change>>,
     /// The changed children of each parent.
     by_parent: HashMap<String, BTreeSet<String>>,
+    /// The last position that was given to a child of each parent.
+    last_positions: HashMap<String, u32>,
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn new(graph: Graph<'a>, stamp: Stamp) -> Self {
+    pub(crate) fn new(graph: Graph<'a>, stamp: Stamp, taxonomies: Option<&'a Taxonomies>) -> Self {
         Self {
             graph,
             stamp,
+            taxonomies,
             changes: BTreeMap::new(),
             by_parent: HashMap::new(),
+            last_positions: HashMap::new(),
         }
     }
 
@@ -71,9 +81,11 @@ impl<'a> Draft<'a> {
 
     fn put(&mut self, entity: Entity, place: Option<(String, u32)>) {
         let key = entity.key.clone();
-        if let Some((parent, _)) = &place {
+        if let Some((parent, position)) = &place {
             let children = self.by_parent.entry(parent.clone()).or_default();
             children.insert(key.clone());
+            let last = self.last_positions.entry(parent.clone()).or_default();
+            *last = (*last).max(*position);
         }
         let before = self
             .changes
@@ -128,6 +140,27 @@ impl<'a> Draft<'a> {
         let mut children: Vec<(u32, K)> = unchanged.chain(changed).collect();
         children.sort_by_key(|(position, key)| (*position, key.uuid()));
         children
+    }
+
+    /// The position after all children of `parent`, stored and changed.
+    pub(crate) fn next_position(&self, parent: impl Key) -> u32 {
+        let iri = parent.iri();
+        let id = self.graph.state.dictionary.iri(&iri);
+        let stored = id.and_then(|id| self.graph.last_position(id));
+        let last = stored.max(self.last_positions.get(&iri).copied());
+        last.map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// The position of a service in this business, if it is in it.
+    pub(crate) fn position_of_service(&self, key: ServiceKey, parent: BusinessKey) -> Option<u32> {
+        let (service, position) = decode::service(&self.get(key)?)?;
+        (service.business_key == Some(parent)).then_some(position)
+    }
+
+    /// The position of a binding in this service, if it is in it.
+    pub(crate) fn position_of_binding(&self, key: BindingKey, parent: ServiceKey) -> Option<u32> {
+        let (binding, position) = decode::binding(&self.get(key)?)?;
+        (binding.service_key == Some(parent)).then_some(position)
     }
 
     pub(crate) fn services_of(&self, business: BusinessKey) -> Vec<(u32, ServiceKey)> {
@@ -213,11 +246,11 @@ impl<'a> Draft<'a> {
         self.get(key).as_ref().and_then(decode::binding).is_some()
     }
 
-    /// Checks that a tModel exists, and that this publisher has not hidden it.
-    pub(crate) fn check_tmodel(&self, key: TModelKey) -> Result<(), Error> {
+    /// A tModel that exists, and that this publisher has not hidden.
+    pub(crate) fn check_tmodel(&self, key: TModelKey) -> Result<TModel, Error> {
         let entity = self.get(key);
         let found = entity.as_ref().and_then(decode::tmodel);
-        let (Some(entity), Some((_, is_hidden))) = (entity, found) else {
+        let (Some(entity), Some((tmodel, is_hidden))) = (entity, found) else {
             return Err(Error::unknown_key(KeyType::TModel, key));
         };
         if is_hidden && entity.owner == self.stamp.owner {
@@ -228,13 +261,22 @@ impl<'a> Draft<'a> {
                 detail,
             ));
         }
-        Ok(())
+        Ok(tmodel)
     }
 
-    /// Checks the tModels of a bag.
-    pub(crate) fn check_bag(&self, bag: &[KeyedReference]) -> Result<(), Error> {
-        let mut keys = bag.iter().filter_map(|reference| reference.tmodel_key);
-        keys.try_for_each(|key| self.check_tmodel(key))
+    /// Checks the tModels and the values of a bag.
+    pub(crate) fn check_bag(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
+        for key in bag.iter().filter_map(|reference| reference.tmodel_key) {
+            let tmodel = self.check_tmodel(key)?;
+            let mut kinds = tmodel.category_bag.iter();
+            if kinds.any(|kind| kind.tmodel_key == Some(TYPES) && kind.key_value == UNVALIDATABLE) {
+                let detail = format!("tModelKey {key} is categorized as {UNVALIDATABLE}");
+                let code = ErrorCode::Unvalidatable;
+                return Err(Error::of_key(code, KeyType::TModel, detail));
+            }
+        }
+        let taxonomies = self.taxonomies;
+        taxonomies.map_or(Ok(()), |taxonomies| taxonomies.check(bag, kind))
     }
 
     pub(crate) fn put_business(

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::error::Error as RegistryError;
+use crate::journal::JournalError;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident $text:literal $number:literal;)*) => {
@@ -38,6 +39,10 @@ macro_rules! codes {
 codes! {
     /// No assertion equals the one to delete.
     AssertionNotFound "E_assertionNotFound" 30000;
+    /// The token has expired.
+    AuthTokenExpired "E_authTokenExpired" 10110;
+    /// The token is missing or unknown.
+    AuthTokenRequired "E_authTokenRequired" 10120;
     /// A limit of the publisher or of the registry is reached.
     AccountLimitExceeded "E_accountLimitExceeded" 10160;
     /// The request cannot be processed now.
@@ -48,6 +53,8 @@ codes! {
     InvalidKeyPassed "E_invalidKeyPassed" 10210;
     /// A projection does not name a service of the business that it names.
     InvalidProjection "E_invalidProjection" 20230;
+    /// A value is not in its checked value set.
+    InvalidValue "E_invalidValue" 20200;
     /// The completion status does not exist.
     InvalidCompletionStatus "E_invalidCompletionStatus" 30100;
     /// The tModel was hidden by the publisher who refers to it.
@@ -60,11 +67,17 @@ codes! {
     NameTooLong "E_nameTooLong" 10020;
     /// Too many names, or options that exclude each other.
     TooManyOptions "E_tooManyOptions" 10030;
-    /// A find qualifier is unknown, or not of this request.
+    /// The name and the credential are not those of a publisher.
+    UnknownUser "E_unknownUser" 10150;
+    /// The request has another version.
+    UnrecognizedVersion "E_unrecognizedVersion" 10040;
+    /// A find qualifier or a request is unknown, or not of this request or address.
     Unsupported "E_unsupported" 10050;
     /// The data belong to another publisher.
     UserMismatch "E_userMismatch" 10140;
-    /// A value is too long or absent.
+    /// The value set of a reference cannot be used: its tModel says so.
+    Unvalidatable "E_unvalidatable" 20220;
+    /// A value is too long or absent, or its value set does not allow it there.
     ValueNotAllowed "E_valueNotAllowed" 20210;
 }
 
@@ -106,7 +119,9 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+    /// An error that concerns no key.
+    #[must_use]
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
             code,
             key_type: None,
@@ -142,8 +157,14 @@ impl From<RegistryError> for Error {
             RegistryError::InvalidEntity { .. } => ErrorCode::ValueNotAllowed,
             RegistryError::NotOwner { .. } => ErrorCode::UserMismatch,
             RegistryError::Unknown(_) => ErrorCode::InvalidKeyPassed,
-            RegistryError::Full { .. } => ErrorCode::AccountLimitExceeded,
+            RegistryError::Full { .. } | RegistryError::NoRoom { .. } => {
+                ErrorCode::AccountLimitExceeded
+            }
             RegistryError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            // Without a journal nothing is stored until the operator acts.
+            RegistryError::Stopped(_) | RegistryError::Journal(JournalError::Failed(_)) => {
+                ErrorCode::Busy
+            }
             _ if error.is_transient() => ErrorCode::Busy,
             _ => ErrorCode::FatalError,
         };

@@ -4,10 +4,11 @@
 //! An absent criterion restricts nothing; present criteria must all match. Results are sorted
 //! before they are cut to `max_rows`.
 
-use super::error::{Error, KeyType};
+use super::error::{Error, ErrorCode, KeyType};
 use super::filter::{Bag, BagScope, Combination, Filter};
 use super::graph::{Graph, Member};
 use super::key::{BusinessKey, ServiceKey, TModelKey};
+use super::limits::MAX_ELEMENTS;
 use super::name::NamePattern;
 use super::qualifier::FindQualifiers;
 use super::select::{Order, Selection, names_of};
@@ -134,6 +135,17 @@ fn list<T>(graph: &Graph<'_>, selection: &Selection, item: impl FnMut(Id) -> Opt
     }
 }
 
+/// Refuses bags that are larger than any that was saved.
+fn criteria(counts: &[usize]) -> Result<(), Error> {
+    match counts.iter().find(|count| **count > MAX_ELEMENTS) {
+        Some(count) => {
+            let detail = format!("{count} criteria of one kind; the limit is {MAX_ELEMENTS}");
+            Err(Error::new(ErrorCode::TooManyOptions, detail))
+        }
+        None => Ok(()),
+    }
+}
+
 fn rows(asked: Option<usize>) -> usize {
     asked.unwrap_or(MAX_ROWS).min(MAX_ROWS)
 }
@@ -178,6 +190,12 @@ pub(crate) fn businesses(
 ) -> Result<List<BusinessInfo>, Error> {
     let qualifiers = &ask.qualifiers;
     let names = NamePattern::all(&ask.names, qualifiers)?;
+    criteria(&[
+        ask.discovery_urls.len(),
+        ask.identifier_bag.len(),
+        ask.category_bag.len(),
+        ask.tmodel_bag.len(),
+    ])?;
     let scope = match qualifiers {
         FindQualifiers {
             service_subset: true,
@@ -225,6 +243,7 @@ pub(crate) fn services(graph: &Graph<'_>, ask: &FindService) -> Result<List<Serv
     let qualifiers = &ask.qualifiers;
     qualifiers.refuse_business_only()?;
     let names = NamePattern::all(&ask.names, qualifiers)?;
+    criteria(&[ask.category_bag.len(), ask.tmodel_bag.len()])?;
     let mut filters = Filter::of_bag(
         graph,
         Bag::Category,
@@ -255,6 +274,7 @@ pub(crate) fn bindings(
 ) -> Result<List<BindingTemplate>, Error> {
     let qualifiers = &ask.qualifiers;
     qualifiers.refuse_business_only()?;
+    criteria(&[ask.tmodel_bag.len()])?;
     let service = graph.find(ask.service_key, UddiClass::Service);
     let service = service.ok_or_else(|| Error::unknown_key(KeyType::Service, ask.service_key))?;
     known_tmodels(graph, &ask.tmodel_bag)?;
@@ -274,6 +294,7 @@ pub(crate) fn tmodels(graph: &Graph<'_>, ask: &FindTModel) -> Result<List<TModel
     let qualifiers = &ask.qualifiers;
     qualifiers.refuse_business_only()?;
     let names = NamePattern::all(ask.name.as_slice(), qualifiers)?;
+    criteria(&[ask.category_bag.len(), ask.identifier_bag.len()])?;
     let mut filters = Filter::of_bag(
         graph,
         Bag::Category,

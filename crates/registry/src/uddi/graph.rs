@@ -1,11 +1,13 @@
 //! UDDI data in the registry's graph, as far as a principal may see it.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
 use oxrdf::NamedNodeRef;
 
+use super::error::{Error, ErrorCode};
 use super::key::{BusinessKey, Key, ServiceKey};
 use super::value::{BindingTemplate, BusinessEntity, BusinessService};
 use super::{decode, encode};
@@ -24,11 +26,17 @@ pub(crate) struct Member {
     pub(crate) is_projected: bool,
 }
 
+/// Maximum size of what one answer reads, as [`Entity::counted_bytes`] counts it; reason: the answer is
+/// held in memory several times, and one key may stand for a business with thousands of services.
+pub const MAX_ANSWER_BYTES: usize = 32 << 20;
+
 /// The graph.
 pub(crate) struct Graph<'a> {
     pub(crate) state: &'a State,
     pub(crate) partitions: Vec<Arc<Partition>>,
     principal: &'a Principal,
+    /// What may still be read; `None`: anything.
+    left: Cell<Option<usize>>,
 }
 
 impl<'a> Graph<'a> {
@@ -37,7 +45,37 @@ impl<'a> Graph<'a> {
             state,
             partitions: state.visible(principal),
             principal,
+            left: Cell::new(None),
         }
+    }
+
+    /// The graph for one answer, of which [`MAX_ANSWER_BYTES`] can be read.
+    pub(crate) fn limited(state: &'a State, principal: &'a Principal) -> Self {
+        let graph = Self::new(state, principal);
+        graph.left.set(Some(MAX_ANSWER_BYTES));
+        graph
+    }
+
+    /// Counts what an answer reads; false once it has read as much as it may.
+    pub(crate) fn charge(&self, bytes: usize) -> bool {
+        match self.left.get() {
+            None => true,
+            Some(left) => {
+                let left = left.saturating_sub(bytes);
+                self.left.set(Some(left));
+                left > 0
+            }
+        }
+    }
+
+    /// Refuses an answer that would be too large: what it lacks looks as if it did not exist.
+    pub(crate) fn check_size(&self) -> Result<(), Error> {
+        if self.left.get() != Some(0) {
+            return Ok(());
+        }
+        let detail =
+            format!("the answer has more than {MAX_ANSWER_BYTES} bytes; ask for fewer entities");
+        Err(Error::new(ErrorCode::MessageTooLarge, detail))
     }
 
     /// The fields of the entity `id`, if it is of `class`.
@@ -106,31 +144,50 @@ impl<'a> Graph<'a> {
 
     /// The children of `parent`, which is of the class above `class`, in order. A child counts
     /// only if it has the owner of its parent: others cannot add to what is not theirs.
-    fn children(&self, parent: Id, class: UddiClass, predicate: NamedNodeRef<'_>) -> Vec<Member> {
-        let Some(owner) = self.state.fields(parent).map(|fields| fields.owner()) else {
+    fn children(&self, parent: Id, class: UddiClass) -> Vec<Member> {
+        let Some(owner) = self.owner(parent) else {
             return Vec::new();
         };
-        let subjects = self.subjects(predicate, parent).into_iter();
-        let mut children: Vec<Member> = subjects
-            .filter_map(|id| {
-                let fields = self.fields(id, class)?;
-                let position = fields.objects(uddi::POSITION).next();
-                let position = position.and_then(|id| self.state.dictionary.integer(id));
-                let child = Member {
-                    position: position.unwrap_or(u32::MAX),
-                    id,
-                    is_projected: false,
-                };
-                (fields.owner() == owner).then_some(child)
+        let partitions = self.partitions.iter();
+        let keys = partitions.flat_map(|partition| {
+            let keys = partition
+                .children
+                .iter_from(|key| *key < [parent, owner, 0, 0]);
+            keys.take_while(|[of, by, _, _]| [*of, *by] == [parent, owner])
+        });
+        let children = keys.filter_map(|[_, _, position, id]| {
+            self.fields(id, class)?;
+            Some(Member {
+                position,
+                id,
+                is_projected: false,
             })
-            .collect();
+        });
+        let mut children: Vec<Member> = children.collect();
         children.sort_unstable();
         children
     }
 
+    fn owner(&self, id: Id) -> Option<Id> {
+        let owner = self.state.fields(id)?.owner();
+        self.state.dictionary.text(owner)
+    }
+
+    /// The last position of a child of `parent`.
+    pub(crate) fn last_position(&self, parent: Id) -> Option<u32> {
+        let owner = self.owner(parent)?;
+        let partitions = self.partitions.iter();
+        let last = partitions.filter_map(|partition| {
+            let end = [parent, owner, u32::MAX, u32::MAX];
+            let [of, by, position, _] = *partition.children.last_before(|key| *key <= end)?;
+            ([of, by] == [parent, owner]).then_some(position)
+        });
+        last.max()
+    }
+
     /// The services of a business, its own and those that it projects.
     pub(crate) fn services(&self, business: Id) -> Vec<Member> {
-        let mut services = self.children(business, UddiClass::Service, uddi::BUSINESS_KEY);
+        let mut services = self.children(business, UddiClass::Service);
         let Some(fields) = self.state.fields(business) else {
             return services;
         };
@@ -155,12 +212,12 @@ impl<'a> Graph<'a> {
 
     /// The own services of a business.
     pub(crate) fn own_services(&self, business: Id) -> Vec<Member> {
-        self.children(business, UddiClass::Service, uddi::BUSINESS_KEY)
+        self.children(business, UddiClass::Service)
     }
 
     /// The bindings of a service.
     pub(crate) fn bindings(&self, service: Id) -> Vec<Member> {
-        self.children(service, UddiClass::Binding, uddi::SERVICE_KEY)
+        self.children(service, UddiClass::Binding)
     }
 
     fn parent(&self, child: Id, class: UddiClass, predicate: NamedNodeRef<'_>) -> Option<Id> {
@@ -209,7 +266,8 @@ impl<'a> Graph<'a> {
     }
 
     pub(crate) fn entity(&self, id: Id) -> Option<Entity> {
-        self.state.entity(id)
+        let entity = self.state.entity(id)?;
+        self.charge(entity.counted_bytes()).then_some(entity)
     }
 
     /// A binding.

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use super::error::KeyType;
+
 /// Reads the form `8-4-4-4-12` of a UUID.
 fn parse_uuid(text: &str) -> Option<u128> {
     let bytes = text.as_bytes();
@@ -36,6 +38,11 @@ fn format_uuid(value: u128) -> String {
 
 /// A key of any kind of UDDI data.
 pub trait Key: Copy + Eq + fmt::Display {
+    /// The kind, as errors name it.
+    const TYPE: KeyType;
+
+    /// Reads the key as it stands in a message; `None` if it has another form.
+    fn from_text(text: &str) -> Option<Self>;
     /// The key with the UUID `value`.
     fn from_uuid(value: u128) -> Self;
     /// The UUID.
@@ -61,7 +68,7 @@ pub trait Key: Copy + Eq + fmt::Display {
 }
 
 macro_rules! keys {
-    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $kind:ident $prefix:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(u128);
@@ -84,6 +91,12 @@ macro_rules! keys {
         }
 
         impl Key for $name {
+            const TYPE: KeyType = KeyType::$kind;
+
+            fn from_text(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
+
             fn from_uuid(value: u128) -> Self {
                 Self(value)
             }
@@ -103,19 +116,21 @@ macro_rules! keys {
 
 keys! {
     /// The key of a businessEntity.
-    BusinessKey "";
+    BusinessKey Business "";
     /// The key of a businessService.
-    ServiceKey "";
+    ServiceKey Service "";
     /// The key of a bindingTemplate.
-    BindingKey "";
+    BindingKey Binding "";
     /// The key of a tModel.
-    TModelKey "uuid:";
+    TModelKey TModel "uuid:";
 }
 
 /// `uddi-org:general_keywords`, the namespace of references without a tModelKey.
 pub const GENERAL_KEYWORDS: TModelKey = TModelKey::new(0xA035_A07C_F362_44DD_8F95_E2B1_34BF_43B4);
 /// `uddi-org:relationships`, the namespace of the usual references of assertions.
 pub const RELATIONSHIPS: TModelKey = TModelKey::new(0x807A_2C6A_EE22_470D_ADC7_E042_4A33_7C03);
+/// `uddi-org:types`, the namespace of the kinds of tModels.
+pub const TYPES: TModelKey = TModelKey::new(0xC1AC_F26D_9672_4404_9D70_39B7_56E6_2AB4);
 
 #[cfg(test)]
 mod tests {

@@ -29,10 +29,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Not here: messages, authentication tokens, validation of checked value sets, replication and
-//! custody transfer.
+//! [`message`] has the messages of SOAP, which a host receives and sends. Not here: authentication
+//! tokens, replication and custody transfer.
 
 mod assertion;
+mod canonical;
 mod decode;
 mod draft;
 mod encode;
@@ -43,11 +44,13 @@ mod get;
 mod graph;
 mod key;
 mod limits;
+pub mod message;
 mod name;
 mod publisher;
 mod qualifier;
 mod save;
 mod select;
+mod taxonomy;
 mod value;
 
 use std::sync::Arc;
@@ -55,13 +58,15 @@ use std::sync::Arc;
 use chappe_identity::Principal;
 
 pub use assertion::{AssertionStatus, CompletionStatus, FindRelatedBusinesses, RelatedBusiness};
+pub use canonical::canonical_tmodels;
 pub use error::{Error, ErrorCode, KeyType};
 pub use find::{
     BusinessInfo, FindBinding, FindBusiness, FindService, FindTModel, List, MAX_ROWS, ServiceInfo,
     TModelInfo,
 };
+pub use graph::MAX_ANSWER_BYTES;
 pub use key::{
-    BindingKey, BusinessKey, GENERAL_KEYWORDS, Key, RELATIONSHIPS, ServiceKey, TModelKey,
+    BindingKey, BusinessKey, GENERAL_KEYWORDS, Key, RELATIONSHIPS, ServiceKey, TModelKey, TYPES,
 };
 pub use limits::{
     MAX_ADDRESS_LINE_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_NAME_CHARACTERS,
@@ -70,6 +75,7 @@ pub use limits::{
 pub use name::MAX_NAMES;
 pub use publisher::{MAX_VALUES, Publisher, RegisteredInfo, Saved};
 pub use qualifier::{FindQualifiers, SortOrder};
+pub use taxonomy::{MAX_TAXONOMY_VALUES, Taxonomies, TaxonomyError, Values};
 pub use value::{
     Address, AddressLine, BindingTemplate, BusinessEntity, BusinessService, Contact, DiscoveryUrl,
     Endpoint, InstanceDetails, KeyedReference, Language, MAX_LANGUAGE_CHARACTERS, OverviewDoc,
@@ -107,16 +113,22 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    fn graph(&self) -> Graph<'_> {
-        Graph::new(&self.state, &self.principal)
+    /// Runs an inquiry, whose answer has a limit.
+    fn ask<T>(&self, run: impl FnOnce(&Graph<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let graph = Graph::limited(&self.state, &self.principal);
+        let answer = run(&graph);
+        // Beyond the limit everything looks as if it did not exist.
+        graph.check_size()?;
+        answer
     }
 
     /// find_business.
     ///
     /// # Errors
-    /// `E_nameTooLong`, `E_tooManyOptions`.
+    /// `E_nameTooLong`, `E_tooManyOptions`; `E_messageTooLarge` for an answer of more than
+    /// [`MAX_ANSWER_BYTES`], as of all inquiries.
     pub fn find_business(&self, ask: &FindBusiness) -> Result<List<BusinessInfo>, Error> {
-        find::businesses(&self.graph(), ask)
+        self.ask(|graph| find::businesses(graph, ask))
     }
 
     /// find_relatedBusinesses.
@@ -127,7 +139,7 @@ impl Inquiry {
         &self,
         ask: &FindRelatedBusinesses,
     ) -> Result<List<RelatedBusiness>, Error> {
-        assertion::related(&self.graph(), ask)
+        self.ask(|graph| assertion::related(graph, ask))
     }
 
     /// find_service.
@@ -135,7 +147,7 @@ impl Inquiry {
     /// # Errors
     /// `E_invalidKeyPassed`, `E_nameTooLong`, `E_tooManyOptions`, `E_unsupported`.
     pub fn find_service(&self, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
-        find::services(&self.graph(), ask)
+        self.ask(|graph| find::services(graph, ask))
     }
 
     /// find_binding.
@@ -143,7 +155,7 @@ impl Inquiry {
     /// # Errors
     /// `E_invalidKeyPassed`, `E_unsupported`.
     pub fn find_binding(&self, ask: &FindBinding) -> Result<List<BindingTemplate>, Error> {
-        find::bindings(&self.graph(), ask)
+        self.ask(|graph| find::bindings(graph, ask))
     }
 
     /// find_tModel; hidden tModels are not found.
@@ -151,7 +163,7 @@ impl Inquiry {
     /// # Errors
     /// `E_nameTooLong`, `E_unsupported`.
     pub fn find_tmodel(&self, ask: &FindTModel) -> Result<List<TModelInfo>, Error> {
-        find::tmodels(&self.graph(), ask)
+        self.ask(|graph| find::tmodels(graph, ask))
     }
 
     /// get_bindingDetail.
@@ -159,7 +171,7 @@ impl Inquiry {
     /// # Errors
     /// `E_invalidKeyPassed`, `E_tooManyOptions` for more than [`MAX_ROWS`] keys.
     pub fn binding_detail(&self, keys: &[BindingKey]) -> Result<Vec<BindingTemplate>, Error> {
-        get::bindings(&self.graph(), keys)
+        self.ask(|graph| get::bindings(graph, keys))
     }
 
     /// get_businessDetail and get_businessDetailExt.
@@ -170,7 +182,7 @@ impl Inquiry {
         &self,
         keys: &[BusinessKey],
     ) -> Result<Vec<Owned<BusinessEntity>>, Error> {
-        get::businesses(&self.graph(), keys)
+        self.ask(|graph| get::businesses(graph, keys))
     }
 
     /// get_serviceDetail.
@@ -178,7 +190,7 @@ impl Inquiry {
     /// # Errors
     /// As [`Inquiry::binding_detail`].
     pub fn service_detail(&self, keys: &[ServiceKey]) -> Result<Vec<BusinessService>, Error> {
-        get::services(&self.graph(), keys)
+        self.ask(|graph| get::services(graph, keys))
     }
 
     /// get_tModelDetail; also of hidden tModels.
@@ -186,7 +198,7 @@ impl Inquiry {
     /// # Errors
     /// As [`Inquiry::binding_detail`].
     pub fn tmodel_detail(&self, keys: &[TModelKey]) -> Result<Vec<Owned<TModel>>, Error> {
-        get::tmodels(&self.graph(), keys)
+        self.ask(|graph| get::tmodels(graph, keys))
     }
 }
 

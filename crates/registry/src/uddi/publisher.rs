@@ -10,9 +10,11 @@ use super::find::{BusinessInfo, TModelInfo, business_info};
 use super::graph::Graph;
 use super::key::{BindingKey, BusinessKey, ServiceKey, TModelKey};
 use super::select::names_of;
+use super::taxonomy::Taxonomies;
 use super::value::{BindingTemplate, BusinessEntity, BusinessService, PublisherAssertion, TModel};
 use super::{Owned, save};
 use crate::access::Access;
+use crate::limits::Room;
 use crate::registry::{Publication, Registry};
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
@@ -60,6 +62,8 @@ pub struct Publisher<'a> {
     access: Access,
     unix_ms: i64,
     random: &'a mut dyn FnMut() -> u128,
+    room: Room,
+    taxonomies: Option<&'a Taxonomies>,
 }
 
 impl<'a> Publisher<'a> {
@@ -78,7 +82,29 @@ impl<'a> Publisher<'a> {
             access,
             unix_ms,
             random,
+            room: Room::default(),
+            taxonomies: None,
         }
+    }
+
+    /// Limits what the registry holds after the request; without it there is no limit.
+    #[must_use]
+    pub fn within(mut self, room: Room) -> Self {
+        self.room = room;
+        self
+    }
+
+    /// Checks the values of references; without it none are.
+    #[must_use]
+    pub fn checking(mut self, taxonomies: &'a Taxonomies) -> Self {
+        self.taxonomies = Some(taxonomies);
+        self
+    }
+
+    /// The publisher's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name
     }
 
     /// Runs a request: all its changes, or none.
@@ -97,9 +123,9 @@ impl<'a> Publisher<'a> {
             modified: timestamp(self.unix_ms),
         };
         let random = &mut *self.random;
-        let (publication, value) = self.registry.transact(|state| {
+        let (publication, value) = self.registry.transact(&self.room, |state| {
             let graph = Graph::new(state, &Principal::Operator);
-            let mut draft = Draft::new(graph, stamp.clone());
+            let mut draft = Draft::new(graph, stamp.clone(), self.taxonomies);
             let value = step(&mut draft, random)?;
             Ok::<_, Error>((draft.into_steps(), value))
         })?;
@@ -307,10 +333,12 @@ impl<'a> Publisher<'a> {
     }
 
     /// get_registeredInfo.
-    #[must_use]
-    pub fn registered_info(&self) -> RegisteredInfo {
+    ///
+    /// # Errors
+    /// `E_messageTooLarge`.
+    pub fn registered_info(&self) -> Result<RegisteredInfo, Error> {
         let state = self.registry.snapshot();
-        let graph = Graph::new(&state, &Principal::Operator);
+        let graph = Graph::limited(&state, &Principal::Operator);
         let businesses = assertion::businesses_of(&graph, self.name).into_iter();
         let tmodels = assertion::owned(&graph, self.name, UddiClass::TModel).into_iter();
         let tmodels = tmodels.filter_map(|id| {
@@ -319,11 +347,13 @@ impl<'a> Publisher<'a> {
                 name: names_of(&graph, id, uddi::NAME).into_iter().next()?,
             })
         });
-        RegisteredInfo {
+        let info = RegisteredInfo {
             tmodels: tmodels.collect(),
             businesses: businesses
                 .filter_map(|id| business_info(&graph, id, |_| true))
                 .collect(),
-        }
+        };
+        graph.check_size()?;
+        Ok(info)
     }
 }

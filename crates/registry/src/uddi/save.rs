@@ -12,6 +12,7 @@ use super::encode::Projection;
 use super::error::{Error, ErrorCode, KeyType};
 use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey};
 use super::limits;
+use super::taxonomy::BagOf;
 use super::value::{BindingTemplate, BusinessEntity, BusinessService, Endpoint, TModel};
 
 /// A source of random bits for new keys.
@@ -24,12 +25,6 @@ fn key_or_new<K: Key>(key: Option<K>, random: &mut Random<'_>) -> K {
 
 fn position(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
-}
-
-/// The position after all others.
-fn next<K>(siblings: &[(u32, K)]) -> u32 {
-    let last = siblings.iter().map(|(position, _)| *position).max();
-    last.map_or(0, |last| last.saturating_add(1))
 }
 
 /// Checks that a child names no parent, or the one that contains it.
@@ -80,9 +75,9 @@ pub(crate) fn binding(
         return Err(Error::of_key(code, KeyType::Service, detail));
     };
     draft.own_service(parent)?;
-    let siblings = draft.bindings_of(parent);
-    let known = siblings.iter().find(|(_, key)| Some(*key) == binding.key);
-    let position = known.map_or_else(|| next(&siblings), |(position, _)| *position);
+    let known = binding.key;
+    let known = known.and_then(|key| draft.position_of_binding(key, parent));
+    let position = known.unwrap_or_else(|| draft.next_position(parent));
     put_binding(draft, random, binding, parent, position)
 }
 
@@ -96,7 +91,7 @@ fn put_service(
 ) -> Result<ServiceKey, Error> {
     limits::service(service)?;
     limits::children("bindingTemplate", service.bindings.len())?;
-    draft.check_bag(&service.category_bag)?;
+    draft.check_bag(&service.category_bag, BagOf::Categories)?;
     if let Some(key) = service.key {
         draft.own_service(key)?;
     }
@@ -128,11 +123,12 @@ pub(crate) fn service(
         return Err(Error::of_key(code, KeyType::Business, detail));
     };
     let (_, projections) = draft.own_business(parent)?;
-    let mut siblings = draft.services_of(parent);
-    let known = siblings.iter().find(|(_, key)| Some(*key) == service.key);
-    let known = known.map(|(position, _)| *position);
-    siblings.extend(projections.iter().map(|one| (one.position, one.service)));
-    let position = known.unwrap_or_else(|| next(&siblings));
+    let known = service.key;
+    let known = known.and_then(|key| draft.position_of_service(key, parent));
+    let position = known.unwrap_or_else(|| {
+        let projected = projections.iter().map(|one| one.position.saturating_add(1));
+        projected.fold(draft.next_position(parent), u32::max)
+    });
     put_service(draft, random, service, parent, position)
 }
 
@@ -171,8 +167,8 @@ pub(crate) fn business(
 ) -> Result<BusinessKey, Error> {
     limits::business(business)?;
     limits::children("businessService", business.services.len())?;
-    draft.check_bag(&business.identifier_bag)?;
-    draft.check_bag(&business.category_bag)?;
+    draft.check_bag(&business.identifier_bag, BagOf::Identifiers)?;
+    draft.check_bag(&business.category_bag, BagOf::Categories)?;
     let addresses = business
         .contacts
         .iter()
@@ -213,8 +209,8 @@ pub(crate) fn tmodel(
     tmodel: &TModel,
 ) -> Result<TModelKey, Error> {
     limits::tmodel(tmodel)?;
-    draft.check_bag(&tmodel.identifier_bag)?;
-    draft.check_bag(&tmodel.category_bag)?;
+    draft.check_bag(&tmodel.identifier_bag, BagOf::Identifiers)?;
+    draft.check_bag(&tmodel.category_bag, BagOf::Categories)?;
     if let Some(key) = tmodel.key {
         draft.own_tmodel(key)?;
     }

@@ -92,7 +92,14 @@ pub(crate) fn names_of(graph: &Graph<'_>, id: Id, predicate: NamedNodeRef<'_>) -
         language: dictionary.language(object).and_then(Language::parse),
         text: dictionary.value(object).to_owned(),
     });
-    texts.collect()
+    let texts: Vec<Text> = texts.collect();
+    // With the keys of what has these names.
+    let bytes: usize = texts.iter().map(|text| text.text.len() + 100).sum();
+    if graph.charge(bytes + 100) {
+        texts
+    } else {
+        Vec::new()
+    }
 }
 
 impl Selection {

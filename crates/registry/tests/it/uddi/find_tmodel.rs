@@ -80,7 +80,7 @@ fn a_deleted_tmodel_is_hidden() {
     }
     let detail = desk.inquiry().tmodel_detail(&[key]).unwrap();
     assert_eq!(detail[0].value.name.text, "http");
-    let info = desk.ask("ada", |ada| ada.registered_info());
+    let info = desk.ask("ada", |ada| ada.registered_info().unwrap());
     assert_eq!(info.tmodels[0].tmodel_key, key);
     let again = TModel {
         key: Some(key),

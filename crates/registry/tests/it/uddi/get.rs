@@ -64,12 +64,12 @@ fn registered_info_is_of_one_publisher() {
     desk.service("ada", ward, "Pulse");
     desk.business("bob", "Room 1");
     let kind = desk.tmodel("ada", "kind");
-    let info = desk.ask("ada", |ada| ada.registered_info());
+    let info = desk.ask("ada", |ada| ada.registered_info().unwrap());
     assert_eq!(info.businesses.len(), 1);
     assert_eq!(info.businesses[0].business_key, ward);
     assert_eq!(info.businesses[0].services[0].names[0].text, "Pulse");
     assert_eq!(info.tmodels.len(), 1);
     assert_eq!(info.tmodels[0].tmodel_key, kind);
-    let none = desk.ask("eve", |eve| eve.registered_info());
+    let none = desk.ask("eve", |eve| eve.registered_info().unwrap());
     assert!(none.businesses.is_empty() && none.tmodels.is_empty());
 }

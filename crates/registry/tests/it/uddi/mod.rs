@@ -3,6 +3,7 @@
 
 mod assertions;
 mod batch;
+mod canonical;
 mod delete;
 mod find_binding;
 mod find_business;
@@ -10,9 +11,13 @@ mod find_service;
 mod find_tmodel;
 mod get;
 mod memory;
+mod message;
+mod positions;
+mod room;
 mod round_trip;
 mod save;
 mod sparql;
+mod taxonomies;
 
 use chappe_registry::uddi::{
     BindingTemplate, BusinessEntity, BusinessKey, BusinessService, Endpoint, Error, ErrorCode,

@@ -2,9 +2,10 @@
 //! Method: arbitrary values within the limits; keys aside, the answer of the save equals the
 //! request, and the details before and after reopening equal the answer.
 
+use chappe_registry::uddi::message::{Answer, Request};
 use chappe_registry::uddi::{
     Address, AddressLine, BindingTemplate, BusinessEntity, BusinessService, Contact, DiscoveryUrl,
-    Endpoint, InstanceDetails, KeyedReference, Language, OverviewDoc, Reachable, TModel,
+    Endpoint, InstanceDetails, KeyedReference, Language, OverviewDoc, Owned, Reachable, TModel,
     TModelInstanceInfo, TModelKey, Text, UrlType,
 };
 use chappe_registry::{Principal, Registry};
@@ -12,6 +13,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
+use super::message::resaved;
 use super::{Desk, tmodel};
 
 /// A tModel that exists: the strategies name tModels by number.
@@ -246,8 +248,68 @@ fn renumber(business: &mut BusinessEntity, keys: &[TModelKey]) {
     }
 }
 
+/// Removes the white space around the texts of elements, which messages do not keep.
+fn trim(business: &mut BusinessEntity) {
+    fn cut(text: &mut String) {
+        *text = text.trim().to_owned();
+    }
+    let texts = |texts: &mut Vec<Text>| texts.iter_mut().for_each(|text| cut(&mut text.text));
+    let overview = |document: &mut OverviewDoc| {
+        texts(&mut document.descriptions);
+        document.url.iter_mut().for_each(cut);
+    };
+    texts(&mut business.descriptions);
+    business
+        .discovery_urls
+        .iter_mut()
+        .for_each(|one| cut(&mut one.url));
+    for contact in &mut business.contacts {
+        texts(&mut contact.descriptions);
+        cut(&mut contact.person_name);
+        let reachable = contact.phones.iter_mut().chain(&mut contact.emails);
+        reachable.for_each(|one| cut(&mut one.value));
+        let lines = contact
+            .addresses
+            .iter_mut()
+            .flat_map(|address| &mut address.lines);
+        lines.for_each(|line| cut(&mut line.text));
+    }
+    for service in &mut business.services {
+        texts(&mut service.descriptions);
+        for binding in &mut service.bindings {
+            texts(&mut binding.descriptions);
+            if let Endpoint::AccessPoint { address, .. } = &mut binding.endpoint {
+                cut(address);
+            }
+            for info in &mut binding.tmodels {
+                texts(&mut info.descriptions);
+                let Some(details) = &mut info.details else {
+                    continue;
+                };
+                texts(&mut details.descriptions);
+                details.overview_doc.iter_mut().for_each(overview);
+                details.parameters.iter_mut().for_each(cut);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn a_business_goes_through_messages_element_for_element(mut business in business()) {
+        let owned = Owned {
+            value: business.clone(),
+            authorized_name: "ada".to_owned(),
+        };
+        let request = resaved(&Answer::BusinessDetail(vec![owned]), "save_business");
+        trim(&mut business);
+        let Request::SaveBusiness(values) = request else {
+            panic!("{request:?}");
+        };
+        prop_assert_eq!(values, [business]);
+    }
+
     #[test]
     fn a_business_comes_back_element_for_element(mut business in business()) {
         let mut desk = Desk::new();

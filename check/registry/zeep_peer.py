@@ -1,0 +1,92 @@
+"""zeep publishes and finds in a running node, with nothing but the WSDL that the node serves.
+
+    python check/registry/zeep_peer.py URL USER CREDENTIAL
+"""
+
+import sys
+
+from lxml import etree
+from zeep import Client
+from zeep.exceptions import Fault
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise SystemExit(f"not so: {what}")
+    print(f"ok: {what}", flush=True)
+
+
+def refused(code: str, call) -> None:
+    try:
+        call()
+    except Fault as fault:
+        found = fault.detail.find(".//{urn:uddi-org:api_v2}errInfo").get("errCode")
+        if found != code:
+            raise SystemExit(f"{found}, not {code}: {etree.tostring(fault.detail)}")
+        expect(True, f"{code} reaches the caller")
+        return
+    raise SystemExit(f"{code} is not raised")
+
+
+def text(value: str) -> dict:
+    return {"_value_1": value}
+
+
+def main() -> None:
+    url, user, credential = sys.argv[1:]
+    clients = [Client(f"{url}/uddi/{name}?wsdl") for name in ("inquiry", "publish")]
+    inquire, publish = (client.service for client in clients)
+    calls = [len(client.service._binding._operations) for client in clients]
+    expect(calls == [11, 16], f"the descriptions have 11 and 16 operations: {calls}")
+    version = {"generic": "2.0"}
+    refused("E_unknownUser", lambda: publish.get_authToken(userID=user, cred="wrong", **version))
+    token = publish.get_authToken(userID=user, cred=credential, **version).authInfo
+    authorized = {"authInfo": token, **version}
+    colour = publish.save_tModel(tModel=[{"tModelKey": "", "name": text("zeep colours")}], **authorized)
+    colour = colour.tModel[0].tModelKey
+    service = {
+        "serviceKey": "",
+        "name": [{"_value_1": "zeep pulse", "lang": "en"}],
+        "bindingTemplates": {"bindingTemplate": [{
+            "bindingKey": "",
+            "accessPoint": {"_value_1": "http://example.com/", "URLType": "http"},
+            "tModelInstanceDetails": {"tModelInstanceInfo": [{"tModelKey": colour}]},
+        }]},
+        "categoryBag": {"keyedReference": [{"tModelKey": colour, "keyValue": "red"}]},
+    }
+    business = {
+        "businessKey": "",
+        "name": [text("zeep ward")],
+        "contacts": {"contact": [{"personName": "Ada", "phone": [text("1")]}]},
+        "businessServices": {"businessService": [service]},
+    }
+    saved = publish.save_business(businessEntity=[business], **authorized).businessEntity[0]
+    key, pulse = saved.businessKey, saved.businessServices.businessService[0]
+    expect(len(key) == 36 and pulse.businessKey == key, "save_business with its services")
+    expect(saved.contacts.contact[0].personName == "Ada", "the contact comes back")
+    found = inquire.find_service(name=[text("zeep")], tModelBag={"tModelKey": [colour]},
+                                 categoryBag={"keyedReference": [{"tModelKey": colour, "keyValue": "red"}]},
+                                 findQualifiers={"findQualifier": ["sortByDateDesc"]}, maxRows=3, **version)
+    expect(found.serviceInfos.serviceInfo[0].serviceKey == pulse.serviceKey, "find_service")
+    expect(found.truncated == "false", "the list is whole")
+    detail = inquire.get_serviceDetail(serviceKey=[pulse.serviceKey], **version).businessService[0]
+    expect(detail.bindingTemplates.bindingTemplate[0].accessPoint._value_1 == "http://example.com/",
+           "get_serviceDetail")
+    expect(detail.name[0].lang == "en", "the language comes back")
+    listed = inquire.find_business(name=[text("zeep")], **version).businessInfos.businessInfo
+    expect([one.businessKey for one in listed] == [key], "find_business")
+    registered = publish.get_registeredInfo(**authorized)
+    expect(len(registered.tModelInfos.tModelInfo) == 1, "get_registeredInfo")
+    refused("E_invalidKeyPassed", lambda: inquire.get_businessDetail(businessKey=["none"], **version))
+    refused("E_unsupported",
+            lambda: inquire.find_tModel(findQualifiers={"findQualifier": ["soundex"]}, **version))
+    refused("E_unrecognizedVersion", lambda: inquire.find_business(generic="3.0"))
+    deleted = publish.delete_business(businessKey=[key], **authorized)
+    expect(deleted.result[0].errno == 0, "delete_business")
+    publish.delete_tModel(tModelKey=[colour], **authorized)
+    publish.discard_authToken(**authorized)
+    refused("E_authTokenRequired", lambda: publish.get_registeredInfo(**authorized))
+    print("done")
+
+
+main()

@@ -1,0 +1,436 @@
+//! UDDI v2 over SOAP 1.1: inquiry and publication.
+//!
+//! Requests, answers and faults are those of [`chappe_registry::uddi::message`]; their WSDL describes them,
+//! not the OpenAPI document. An inquiry needs the role `read`, and publication the role that `POST
+//! /api/v1/entities` needs. A publisher gives the name of its account and the account's token in
+//! get_authToken, and the token that it gets in all other messages. Each fault has the status 500, as
+//! SOAP 1.1 over HTTP demands (section 6.2).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Request as HttpRequest, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chappe_identity::{Host, Reach, Role, Token};
+use chappe_registry::uddi::message::{self, Answer, Message, Port, Request};
+use chappe_registry::uddi::{Error, ErrorCode, Publisher};
+use chappe_registry::{Access, Publication};
+use chappe_transport::Hop;
+use chappe_xml::Limits;
+
+use super::params;
+use super::parts;
+use super::publish::room;
+use crate::accounts::{Audit, Caller, Change, Refusal};
+use crate::clock;
+use crate::permits::RequestKind;
+use crate::shared::App;
+
+/// The path of inquiries.
+pub(super) const INQUIRY: &str = "/uddi/inquiry";
+/// The path of publication.
+pub(super) const PUBLISH: &str = "/uddi/publish";
+/// The path of the schema of `xml:lang`, next to them.
+pub(super) const LANG: &str = "/uddi/xml.xsd";
+/// Maximum memory of a request's tree; reason: a batch of changes has at most 4 MiB.
+const TREE_BYTES_MAX: usize = 32 << 20;
+
+/// The WSDL of the port for inquiries.
+pub(super) async fn describe_inquiry(State(app): State<App>, headers: HeaderMap) -> Response {
+    describe(&app, &headers, Port::Inquiry, INQUIRY)
+}
+
+/// The WSDL of the port for publication.
+pub(super) async fn describe_publication(State(app): State<App>, headers: HeaderMap) -> Response {
+    describe(&app, &headers, Port::Publication, PUBLISH)
+}
+
+/// The schema that both descriptions import.
+pub(super) async fn describe_lang() -> Response {
+    soap(StatusCode::OK, message::schema_of_lang())
+}
+
+fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let own = app.identity.url();
+    let scheme = own.split("://").next().unwrap_or("http");
+    let base = host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"));
+    soap(
+        StatusCode::OK,
+        message::wsdl(port, &format!("{base}{path}")),
+    )
+}
+
+fn soap(status: StatusCode, text: String) -> Response {
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/xml; charset=utf-8")],
+        text,
+    )
+        .into_response()
+}
+
+fn faulty(text: String) -> Response {
+    soap(StatusCode::INTERNAL_SERVER_ERROR, text)
+}
+
+/// The answer to a request that failed.
+fn failed(app: &App, error: &Error) -> Response {
+    faulty(message::fault_text(message::fault(
+        error,
+        &app.identity.name,
+    )))
+}
+
+fn limits(app: &App) -> Limits {
+    Limits {
+        bytes: app.config.http.max_body_bytes as usize,
+        expanded_bytes: TREE_BYTES_MAX,
+        ..Limits::default()
+    }
+}
+
+/// The body of a request.
+async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
+    params::body(app, body).await.map_err(|problem| {
+        let code = match problem.status {
+            413 => ErrorCode::MessageTooLarge,
+            _ => ErrorCode::FatalError,
+        };
+        Error::new(code, problem.detail)
+    })
+}
+
+/// Runs work on a thread that may block, with a permit of the caller.
+async fn run<T: Send + 'static>(
+    app: &App,
+    caller: &Caller,
+    work: impl FnOnce(&App) -> T + Send + 'static,
+) -> Result<T, Error> {
+    let permit = parts::permit_soon(app, caller, RequestKind::Query).await;
+    let permit = permit.map_err(|problem| Error::new(ErrorCode::Busy, problem.detail))?;
+    let of = app.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work(&of);
+        drop(permit);
+        result
+    });
+    let failed = |_| Error::new(ErrorCode::FatalError, "the request failed");
+    done.await.map_err(failed)
+}
+
+/// Answers an inquiry.
+pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
+    let answered = async {
+        let bytes = read(&app, body).await?;
+        let reader = caller.reader();
+        run(&app, &caller, move |app| {
+            let operator = &app.identity.name;
+            let received = message::receive(&bytes, limits(app), Port::Inquiry, operator);
+            let request = match received {
+                Ok(message) => message.request,
+                Err(fault) => return faulty(message::fault_text(fault)),
+            };
+            let inquiry = app.registry.uddi(&reader);
+            match inquiry.answer(request, &app.taxonomies) {
+                Ok(answer) => soap(StatusCode::OK, answer.to_text(operator)),
+                Err(error) => failed(app, &error),
+            }
+        })
+        .await
+    };
+    match answered.await {
+        Ok(response) => response,
+        Err(error) => failed(&app, &error),
+    }
+}
+
+/// Answers a request for publication. Its change and the record of it complete even if the client
+/// disconnects meanwhile.
+pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let address = peer.map(|ConnectInfo(peer)| peer.ip());
+    let caller = request.extensions().get::<Caller>();
+    let caller = caller.cloned().unwrap_or_default();
+    let body = request.into_body();
+    let of = app.clone();
+    let running = tokio::spawn(async move {
+        let bytes = read(&of, body).await?;
+        let outcome = run(&of, &caller, move |app| change(app, &bytes, address)).await?;
+        Ok::<Response, Error>(outcome.complete(&of).await)
+    });
+    match running.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => failed(&app, &error),
+        Err(_) => failed(
+            &app,
+            &Error::new(ErrorCode::FatalError, "the request failed"),
+        ),
+    }
+}
+
+/// What became of a request for publication.
+struct Outcome {
+    /// The text of the answer, or of a fault of the message.
+    answer: Result<Response, Error>,
+    /// The changes in flight.
+    publication: Option<Publication>,
+    /// The record for the audit stream.
+    change: Option<Change>,
+}
+
+impl Outcome {
+    fn refused(error: Error) -> Self {
+        Self {
+            answer: Err(error),
+            publication: None,
+            change: None,
+        }
+    }
+
+    /// Waits until the changes are durable, and records them.
+    async fn complete(self, app: &App) -> Response {
+        let mut answer = self.answer;
+        if let Some(publication) = self.publication
+            && let Err(error) = publication.await
+        {
+            answer = Err(error.into());
+        }
+        if let Some(mut change) = self.change {
+            // SOAP has one status for all faults; the record says whose fault it was.
+            change.status = match &answer {
+                Ok(_) => 200,
+                Err(error) if matches!(error.code, ErrorCode::Busy | ErrorCode::FatalError) => 500,
+                Err(_) => 400,
+            };
+            Audit::record(app, change).await;
+        }
+        answer.unwrap_or_else(|error| failed(app, &error))
+    }
+}
+
+/// Reads a message and runs its request, without waiting for the disk.
+fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
+    let operator = &app.identity.name;
+    let received = message::receive(bytes, limits(app), Port::Publication, operator);
+    let Message {
+        name,
+        token,
+        request,
+    } = match received {
+        Ok(message) => message,
+        Err(fault) => {
+            return Outcome {
+                answer: Ok(faulty(message::fault_text(fault))),
+                publication: None,
+                change: None,
+            };
+        }
+    };
+    let text = |answer: &Answer| soap(StatusCode::OK, answer.to_text(operator));
+    if let Request::AuthToken {
+        user_id,
+        credential,
+    } = &request
+    {
+        let answer = admit(app, user_id, credential, address);
+        return Outcome {
+            answer: answer.map(|answer| text(&answer)),
+            publication: None,
+            change: None,
+        };
+    }
+    let token = token.and_then(|token| token.parse::<Token>().ok());
+    let caller = match publisher(app, token.as_ref()) {
+        Ok(caller) => caller,
+        Err(error) => return Outcome::refused(error),
+    };
+    if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
+        app.accounts.dismiss_publisher(token);
+        return Outcome {
+            answer: Ok(text(&Answer::Success)),
+            publication: None,
+            change: None,
+        };
+    }
+    let record = |subject: String| Change {
+        account: caller.name().to_owned(),
+        address,
+        operation: "uddi_publish",
+        method: "POST".to_owned(),
+        path: PUBLISH.to_owned(),
+        subject: Some(subject),
+        status: 0,
+    };
+    let is_change = request.is_change();
+    let done = may_publish(&caller).and_then(|()| save(app, &caller, &request));
+    match done {
+        Ok((answer, publication)) => {
+            let subject = format!("{name} {}", request.keys(&answer).join(", "));
+            Outcome {
+                answer: Ok(text(&answer)),
+                change: publication.as_ref().map(|_| record(subject)),
+                publication,
+            }
+        }
+        Err(error) => {
+            if error.code == ErrorCode::AccountLimitExceeded {
+                let (drops, reason) = (&app.observability.drops, "uddi_limit");
+                drops.record(Hop::Http, reason, caller.name(), error.detail.clone(), None);
+            }
+            let subject = format!("{name} {}", error.code.as_str());
+            Outcome {
+                change: is_change.then(|| record(subject)),
+                ..Outcome::refused(error)
+            }
+        }
+    }
+}
+
+/// Runs the request of a publisher.
+fn save(
+    app: &App,
+    caller: &Caller,
+    request: &Request,
+) -> Result<(Answer, Option<Publication>), Error> {
+    let seed = chappe_transport::seed();
+    let seed = seed.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
+    let (start, step) = seed.split_at(16);
+    let bits = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
+    };
+    // Different keys for one request, from a random start with a random step.
+    let (mut next, step) = (bits(start), bits(step) | 1);
+    let mut random = || {
+        next = next.wrapping_add(step);
+        next
+    };
+    let unix_ms = clock::now().0 / 1_000_000;
+    let name = caller.name();
+    let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
+    let saved = publisher
+        .within(room(app, caller))
+        .checking(&app.taxonomies)
+        .answer(request)?;
+    Ok((saved.value, saved.publication))
+}
+
+/// get_authToken.
+fn admit(
+    app: &App,
+    user: &str,
+    credential: &str,
+    address: Option<IpAddr>,
+) -> Result<Answer, Error> {
+    let credential = credential.trim().parse::<Token>().ok();
+    let found = credential.and_then(|credential| {
+        let caller = app.accounts.by_token(&credential).ok()?;
+        (caller.name() == user.trim()).then_some((caller, credential))
+    });
+    let Some((caller, credential)) = found else {
+        let failed = address.map(|address| app.accounts.fail(Host::from_address(address)));
+        let (drops, peer) = (&app.observability.drops, address);
+        let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
+        let detail = "the userID and the credential are not those of an account";
+        drops.record(Hop::Http, "wrong_token", &peer, detail, None);
+        return Err(match failed {
+            Some(Err(wait)) => {
+                let seconds = wait.as_secs().saturating_add(1);
+                let detail = format!("too many credentials were wrong; retry in {seconds} s");
+                Error::new(ErrorCode::Busy, detail)
+            }
+            _ => Error::new(ErrorCode::UnknownUser, detail),
+        });
+    };
+    may_publish(&caller)?;
+    let seed = chappe_transport::seed();
+    let seed = seed.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
+    let token = Token::from_seed(seed);
+    app.accounts
+        .admit_publisher(caller.name(), &credential, &token);
+    Ok(Answer::AuthToken(token.reveal()))
+}
+
+/// The account of a token that get_authToken gave.
+fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
+    let found = token.ok_or(Refusal::Unknown);
+    found
+        .and_then(|token| app.accounts.publisher(token))
+        .map_err(|refusal| match refusal {
+            Refusal::Unknown => {
+                let detail = "the authInfo is missing or not a token of get_authToken";
+                Error::new(ErrorCode::AuthTokenRequired, detail)
+            }
+            Refusal::Expired => {
+                let detail = "the token has expired; get_authToken gives another";
+                Error::new(ErrorCode::AuthTokenExpired, detail)
+            }
+        })
+}
+
+/// Whether an account has the role that publishing entities needs, for the whole node.
+fn may_publish(caller: &Caller) -> Result<(), Error> {
+    if caller.reach(Role::Write) == Reach::All {
+        return Ok(());
+    }
+    let name = caller.name();
+    let role = Role::Write;
+    let detail = format!("the account {name:?} does not have the role {role} for the whole node");
+    Err(Error::new(ErrorCode::UnknownUser, detail))
+}
+
+/// Reads the checked value sets: files of a directory, each named by the UUID of a tModel.
+///
+/// # Errors
+/// The directory or a file cannot be read, or is not a value set. A missing directory has none.
+pub(crate) fn taxonomies(
+    directory: &std::path::Path,
+) -> Result<Arc<chappe_registry::uddi::Taxonomies>, String> {
+    use chappe_registry::uddi::{TModelKey, Taxonomies};
+    let mut taxonomies = Taxonomies::default();
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Arc::new(taxonomies));
+        }
+        entries => entries.map_err(|error| format!("{}: {error}", directory.display()))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let fail = |reason: String| format!("{}: {reason}", path.display());
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let key = name.and_then(|name| TModelKey::parse(&format!("uuid:{name}")));
+        let key = key.ok_or_else(|| fail("its name is not the UUID of a tModel".to_owned()))?;
+        let text = std::fs::read_to_string(&path).map_err(|error| fail(error.to_string()))?;
+        let added = taxonomies.add(key, &text);
+        added.map_err(|error| fail(error.to_string()))?;
+    }
+    Ok(Arc::new(taxonomies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_with_too_many_requests_is_busy() {
+        let few = |config: &mut crate::config::Config| config.limits.queries = 1;
+        crate::node::tests::on_node(few, async |app| {
+            let caller = Caller::operator();
+            let _all = parts::permit(app, &caller, RequestKind::Query).unwrap();
+            let response = inquire(State(app.clone()), caller, Body::empty()).await;
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            let body = axum::body::to_bytes(response.into_body(), 10_000).await;
+            let body = String::from_utf8(body.unwrap().into()).unwrap();
+            assert!(body.contains("E_busy"), "{body}");
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! The tModels that every UDDI registry has, with their published keys.
+//!
+//! Names and keys are those of the OASIS document "UDDI Core v2 and v2/v3 Utility Classification
+//! Schemes, Taxonomies, Identifier Systems, and Relationships" (15 August 2004), as two registries of
+//! others have them. Descriptions are ours. Their further content is left out where only one of
+//! these sources has it: docs/uddi-conformance.md.
+
+use chappe_identity::Principal;
+
+use super::decode;
+use super::draft::Draft;
+use super::encode::{Stamp, timestamp};
+use super::error::Error;
+use super::graph::Graph;
+use super::key::{GENERAL_KEYWORDS, Key, RELATIONSHIPS, TModelKey, TYPES};
+use super::value::{KeyedReference, TModel, Text};
+use crate::access::Access;
+use crate::limits::Room;
+use crate::registry::{Publication, Registry};
+
+/// Key, name, description, value in [`TYPES`].
+type Canonical = (TModelKey, &'static str, &'static str, Option<&'static str>);
+
+const fn key(uuid: u128) -> TModelKey {
+    TModelKey::new(uuid)
+}
+
+const CATEGORIES: Option<&str> = Some("categorization");
+const IDENTIFIERS: Option<&str> = Some("identifier");
+
+#[rustfmt::skip]
+const CANONICAL: [Canonical; 18] = [
+    (TYPES, "uddi-org:types", "Kinds of tModels", CATEGORIES),
+    (GENERAL_KEYWORDS, "uddi-org:general_keywords", "Keywords, each in a namespace that keyName names",
+        CATEGORIES),
+    (RELATIONSHIPS, "uddi-org:relationships", "How businesses are related", None),
+    (key(0x4064_C064_6D14_4F35_8953_9652_1064_76A9), "uddi-org:owningBusiness",
+        "The business that owns a tModel", CATEGORIES),
+    (key(0x327A_56F0_3299_4461_BC23_5CD5_13E9_5C55), "uddi-org:operators", "Operators of registries",
+        CATEGORIES),
+    (key(0xE59A_E320_77A5_11D5_B898_0004_AC49_CC1E), "uddi-org:isReplacedBy",
+        "The business or tModel that replaces another", IDENTIFIERS),
+    (key(0xC0B9_FE13_179F_413D_8A5B_5004_DB8E_5BB2), "ntis-gov:naics:1997",
+        "Industries: NAICS, release of 1997", CATEGORIES),
+    (key(0xDB77_450D_9FA8_45D4_A7BC_0441_1D14_E384), "unspsc-org:unspsc:3-1",
+        "Products and services: UNSPSC 3.1", CATEGORIES),
+    (key(0xCD15_3257_086A_4237_B336_6BDC_BDCC_6634), "unspsc-org:unspsc",
+        "Products and services: UNSPSC 7.3", CATEGORIES),
+    (key(0x4E49_A8D6_D5A2_4FC2_93A0_0411_D8D1_9E88), "uddi-org:iso-ch:3166-1999",
+        "Countries and their parts: ISO 3166", CATEGORIES),
+    (key(0x8609_C81E_EE1F_4D5A_B202_3EB1_3AD0_1823), "dnb-com:D-U-N-S",
+        "Numbers of businesses by Dun & Bradstreet", IDENTIFIERS),
+    (key(0xB1B1_BAF5_2329_43E6_AE13_BA8E_9719_5039), "thomasregister-com:supplierID",
+        "Suppliers in the Thomas Register", IDENTIFIERS),
+    (key(0x9333_5D49_3EFB_48A0_ACEA_EA10_2B60_DDC6), "uddi-org:smtp", "Invoked by e-mail", None),
+    (key(0x1A2B_00BE_6E2C_42F5_875B_56F3_2686_E0E7), "uddi-org:fax", "Invoked by fax", None),
+    (key(0x5FCF_5CD0_629A_4C50_8B16_F94E_9CF2_A674), "uddi-org:ftp", "Invoked by FTP", None),
+    (key(0x38E1_2427_5536_4260_A6F9_B5B5_30E6_3A07), "uddi-org:telephone", "Invoked by telephone", None),
+    (key(0x68DE_9E80_AD09_469D_8A37_0884_22BF_BC36), "uddi-org:http", "Invoked by HTTP", None),
+    (key(0x4CEC_1CEF_1F68_4B23_8CB7_8BAA_763A_EB89), "uddi-org:homepage", "A home page", None),
+];
+
+fn tmodel((key, name, description, kind): Canonical) -> TModel {
+    let kind = kind.map(|kind| KeyedReference {
+        tmodel_key: Some(TYPES),
+        key_name: None,
+        key_value: kind.to_owned(),
+    });
+    TModel {
+        key: Some(key),
+        name: Text::plain(name),
+        descriptions: vec![Text::plain(description)],
+        overview_doc: None,
+        identifier_bag: Vec::new(),
+        category_bag: kind.into_iter().collect(),
+    }
+}
+
+/// The canonical tModels.
+pub fn canonical_tmodels() -> impl Iterator<Item = TModel> {
+    CANONICAL.into_iter().map(tmodel)
+}
+
+impl Registry {
+    /// Publishes those canonical tModels that are missing or have another content, as `owner`.
+    /// `None`: all are there. An entity of another owner with one of the keys is left alone.
+    ///
+    /// # Errors
+    /// The registry's own.
+    pub fn publish_canonical_tmodels(
+        &self,
+        owner: &str,
+        unix_ms: i64,
+    ) -> Result<Option<Publication>, Error> {
+        let stamp = Stamp {
+            owner: owner.to_owned(),
+            access: Access::Public,
+            modified: timestamp(unix_ms),
+        };
+        let (publication, ()) = self.transact(&Room::default(), |state| {
+            let mut draft =
+                Draft::new(Graph::new(state, &Principal::Operator), stamp.clone(), None);
+            for tmodel in canonical_tmodels() {
+                let Some(key) = tmodel.key else { continue };
+                let known = state.get(&key.iri());
+                let is_foreign = known.as_ref().is_some_and(|known| known.owner != owner);
+                let found = known.as_ref().and_then(decode::tmodel);
+                if is_foreign
+                    || found.is_some_and(|(found, is_hidden)| found == tmodel && !is_hidden)
+                {
+                    continue;
+                }
+                draft.put_tmodel(key, &tmodel, false);
+            }
+            Ok::<_, Error>((draft.into_steps(), ()))
+        })?;
+        Ok(publication)
+    }
+}

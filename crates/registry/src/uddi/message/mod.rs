@@ -1,0 +1,86 @@
+//! The messages of UDDI v2: requests, answers and faults, in SOAP 1.1.
+//!
+//! [`receive`] reads a request, [`Inquiry::answer`](super::Inquiry::answer) and [`Publisher::answer`](super::Publisher::answer) run it, and
+//! [`Answer::to_text`] and [`fault`] write what the sender gets. Authentication is the caller's: a
+//! [`Message`] has the token of its sender, and [`Request::AuthToken`] what a token is asked with.
+//!
+//! Source: UDDI 2.04 API specification and the structure of `uddi_v2.xsd`. White space around texts
+//! is not data.
+
+mod answer;
+mod call;
+mod read;
+mod request;
+mod schema;
+mod write;
+
+use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
+use chappe_xml::Limits;
+
+pub use answer::Answer;
+pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
+pub use schema::{schema_of_lang, wsdl};
+
+use super::error::{Error, ErrorCode};
+
+/// Reads a request that was sent to a port.
+///
+/// # Errors
+/// The fault to answer with: the document is not SOAP 1.1, has a mandatory header, or its body is
+/// not a request of UDDI v2.
+pub fn receive(
+    document: &[u8],
+    limits: Limits,
+    port: Port,
+    operator: &str,
+) -> Result<Message, Fault> {
+    let client = |error: &Error| report(FaultCode::Client, error, operator);
+    let envelope = Envelope::parse(document, limits).map_err(|error| match error {
+        chappe_soap::Error::VersionMismatch => Fault {
+            code: FaultCode::VersionMismatch,
+            text: error.to_string().into(),
+            detail: Vec::new(),
+        },
+        chappe_soap::Error::Xml(chappe_xml::Error {
+            reason: chappe_xml::Reason::Limit { .. },
+            ..
+        }) => client(&Error::new(ErrorCode::MessageTooLarge, error.to_string())),
+        _ => client(&Error::new(ErrorCode::FatalError, error.to_string())),
+    })?;
+    if let Some(header) = envelope.mandatory_header() {
+        return Err(Fault {
+            code: FaultCode::MustUnderstand,
+            text: format!("the header {} is not understood", header.name).into(),
+            detail: Vec::new(),
+        });
+    }
+    read::message(&envelope.body, port).map_err(|error| client(&error))
+}
+
+/// The fault of a request that failed.
+#[must_use]
+pub fn fault(error: &Error, operator: &str) -> Fault {
+    let code = match error.code {
+        ErrorCode::Busy | ErrorCode::FatalError => FaultCode::Server,
+        _ => FaultCode::Client,
+    };
+    report(code, error, operator)
+}
+
+fn report(code: FaultCode, error: &Error, operator: &str) -> Fault {
+    let text = match code {
+        FaultCode::Server => "Server Error",
+        _ => "Client Error",
+    };
+    Fault {
+        code,
+        text: text.into(),
+        detail: vec![write::disposition(Some(error), operator)],
+    }
+}
+
+/// The document of a fault.
+#[must_use]
+pub fn fault_text(fault: Fault) -> String {
+    v1_1::to_text(fault.into_element())
+}
