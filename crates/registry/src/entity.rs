@@ -119,6 +119,16 @@ impl Entity {
         const ENTITY_BYTES: usize = 512;
         /// Of a triple with two terms of its own, in three indexes.
         const TRIPLE_BYTES: usize = 128;
+        /// Of a triple in the three indexes of a further principal.
+        const COPY_BYTES: usize = 64;
+        // Indexes of what is not public: see `groups`.
+        let copies = match &self.access {
+            Access::Public => 0,
+            Access::Owner => 1,
+            Access::Readers(_) => 2,
+        };
+        let entity_bytes = ENTITY_BYTES + 4 * copies * COPY_BYTES;
+        let triple_bytes = TRIPLE_BYTES + copies * COPY_BYTES;
         let readers = match &self.access {
             Access::Readers(readers) => readers.as_slice(),
             Access::Public | Access::Owner => &[],
@@ -127,7 +137,7 @@ impl Entity {
         let lists = lists
             .into_iter()
             .flatten()
-            .map(|text| text.len() + TRIPLE_BYTES);
+            .map(|text| text.len() + triple_bytes);
         let triples = self.triples.iter().map(|triple| {
             let subject = match &triple.subject {
                 NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
@@ -138,10 +148,10 @@ impl Entity {
                 Term::BlankNode(node) => node.as_str().len(),
                 Term::Literal(literal) => literal.value().len() + literal.datatype().as_str().len(),
             };
-            subject + triple.predicate.as_str().len() + object + TRIPLE_BYTES
+            subject + triple.predicate.as_str().len() + object + triple_bytes
         });
         let own = self.key.len() + self.name.len() + self.owner.len();
-        ENTITY_BYTES + own + lists.sum::<usize>() + triples.sum::<usize>()
+        entity_bytes + own + lists.sum::<usize>() + triples.sum::<usize>()
     }
 
     /// Checks form and sizes.

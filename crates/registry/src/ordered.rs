@@ -236,6 +236,31 @@ impl<K: Clone> OrderedSet<K> {
         );
     }
 
+    /// Changes the first key that is not `before`, if it is `wanted`. Its order must stay as it is.
+    pub(crate) fn update_at(
+        &mut self,
+        before: impl Fn(&K) -> bool,
+        wanted: impl Fn(&K) -> bool,
+        change: impl FnOnce(&mut K),
+    ) {
+        let Some(place) = self.normal(self.seek(before)) else {
+            return;
+        };
+        if !self.keys_at(place).get(place.index).is_some_and(wanted) {
+            return;
+        }
+        let branches = Arc::make_mut(&mut self.branches);
+        let Some(branch) = branches.get_mut(place.branch) else {
+            return;
+        };
+        let leaves = Arc::make_mut(&mut branch.leaves);
+        let leaf = leaves.get_mut(place.leaf);
+        if let Some(key) = leaf.and_then(|leaf| Arc::make_mut(&mut leaf.keys).get_mut(place.index))
+        {
+            change(key);
+        }
+    }
+
     /// Removes and returns the first key that is not `before`, if it is `wanted`.
     pub(crate) fn remove_at(
         &mut self,
@@ -366,6 +391,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_update_changes_one_key_and_no_snapshot() {
+        let mut set = OrderedSet::default();
+        for number in 0..3_000 {
+            set.insert([number, 0]);
+        }
+        let before = set.clone();
+        for number in [0, 511, 512, 2_999, 3_000] {
+            let at = |key: &[u32; 2]| key[0] < number;
+            set.update_at(at, |key| key[0] == number, |key| key[1] += 7);
+        }
+        assert!(before.iter().all(|[_, value]| value == 0));
+        let changed: Vec<u32> = set
+            .iter()
+            .filter(|key| key[1] == 7)
+            .map(|key| key[0])
+            .collect();
+        assert_eq!(changed, [0, 511, 512, 2_999]);
+        assert_eq!(set.len(), 3_000);
     }
 
     #[test]

@@ -1,7 +1,4 @@
-//! The indexes over everything that one access rule covers.
-//!
-//! Each rule has its own indexes, so entities hidden from the requester are neither read nor
-//! counted, nor part of the statistics that order a join.
+//! One set of indexes over entities that the same principals may see; [`crate::groups`] says which there are.
 
 use std::sync::Arc;
 
@@ -79,7 +76,7 @@ pub(crate) struct Text {
     pub(crate) entity: Id,
 }
 
-/// The indexes of one access rule.
+/// A set of indexes.
 #[derive(Clone, Default)]
 pub(crate) struct Partition {
     spo: OrderedSet<[Id; 3]>,
@@ -220,11 +217,18 @@ pub(crate) struct Triples {
     range: Range,
 }
 
+impl Triples {
+    /// The next triple in the order of its index.
+    pub(crate) fn next_key(&mut self) -> Option<[Id; 3]> {
+        self.keys.next().filter(|key| *key <= self.range.high)
+    }
+}
+
 impl Iterator for Triples {
     type Item = [Id; 3];
 
     fn next(&mut self) -> Option<[Id; 3]> {
-        let key = self.keys.next().filter(|key| *key <= self.range.high)?;
+        let key = self.next_key()?;
         Some(self.range.order.triple(key))
     }
 }

@@ -3,15 +3,16 @@
 //! The index of the rarest field supplies the candidates, and the indexes of the others filter
 //! them; a field that far more entities have is checked on each candidate instead. Then the names
 //! are fetched, or walked in order up to the limit, whichever touches less. If no field is rare,
-//! names are walked immediately.
+//! names are walked immediately. The names of several sets of indexes are walked as one.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 
 use chappe_identity::Principal;
 
 use crate::dictionary::Id;
 use crate::entity::{Entity, EntityKind};
-use crate::ordered::OrderedSet;
+use crate::ordered::{Iter, OrderedSet};
 use crate::partition::{Partition, Text, fold};
 use crate::scope;
 use crate::state::State;
@@ -69,8 +70,7 @@ struct ResolvedSearch {
     prefix: String,
     kind: Option<EntityKind>,
     entity_type: Option<Id>,
-    /// A local part, with the types that have it in the partition searched.
-    local_type: Option<(String, Vec<Id>)>,
+    local_type: Option<String>,
     scope: Option<String>,
     observed: Option<Id>,
     about: Option<Id>,
@@ -90,7 +90,7 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
         prefix: fold(search.name_prefix.as_deref().unwrap_or_default()),
         kind: search.kind,
         entity_type: known(search.entity_type.as_ref(), |text| dictionary.text(text))?,
-        local_type: search.local_type.clone().map(|local| (local, Vec::new())),
+        local_type: search.local_type.clone(),
         scope: known(search.scope.as_ref(), scope::normalize)?,
         observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
         about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
@@ -100,59 +100,81 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
 }
 
 impl ResolvedSearch {
+    /// Whether an entity of this folded name and key comes after the given one.
+    fn follows(&self, name: &str, key: &str) -> bool {
+        let after = self.after.as_ref();
+        after.is_none_or(|(last, last_key)| (name, key) > (last.as_str(), last_key.as_str()))
+    }
+
+    /// The folded name at which the walk starts.
+    fn start(&self) -> &str {
+        let after = self.after.as_ref().map(|(name, _)| name.as_str());
+        after.unwrap_or_default().max(self.prefix.as_str())
+    }
+}
+
+/// The search in one set of indexes.
+struct Scoped<'a> {
+    state: &'a State,
+    asked: &'a ResolvedSearch,
+    partition: &'a Partition,
+    /// The types with the local part asked for.
+    local_types: Vec<Id>,
+    /// The entities that match all fields but the name; `None` if no field is rare.
+    candidates: Option<HashSet<Id>>,
+}
+
+impl<'a> Scoped<'a> {
+    fn new(state: &'a State, asked: &'a ResolvedSearch, partition: &'a Partition) -> Self {
+        let mut scoped = Self {
+            state,
+            asked,
+            partition,
+            local_types: Vec::new(),
+            candidates: None,
+        };
+        if let Some(local) = &asked.local_type {
+            scoped.local_types = types_with(state, partition, local);
+        }
+        scoped.candidates = scoped.candidates(scoped.named());
+        scoped
+    }
+
+    /// How many names have the prefix.
+    fn named(&self) -> usize {
+        let (names, prefix) = (&self.partition.names, &self.asked.prefix);
+        names.rank(past(prefix)) - names.rank(before(prefix))
+    }
+
     /// The part of an index that each given field selects, with its number of entries.
-    fn lists<'a>(&'a self, partition: &'a Partition) -> Vec<(usize, List<'a>)> {
+    fn lists(&self) -> Vec<(usize, List<'_>)> {
+        let (asked, partition) = (self.asked, self.partition);
         let fields = [
-            (self.entity_type, &partition.types),
-            (self.kind.map(|kind| kind as Id), &partition.kinds),
-            (self.observed, &partition.observed),
-            (self.about, &partition.about),
-            (self.owner, &partition.owners),
+            (asked.entity_type, &partition.types),
+            (asked.kind.map(|kind| kind as Id), &partition.kinds),
+            (asked.observed, &partition.observed),
+            (asked.about, &partition.about),
+            (asked.owner, &partition.owners),
         ];
         let pairs = fields.into_iter().filter_map(|(first, set)| {
             let first = first?;
             Some((pairs_of(set, first), List::Pairs(set, first)))
         });
-        let scopes = self.scope.iter().map(|scope| {
+        let scopes = asked.scope.iter().map(|scope| {
             let set = &partition.scopes;
             let count = set.rank(past(scope)) - set.rank(before(scope));
             (count, List::Scopes(set, scope))
         });
-        let local_types = self.local_type.iter().map(|(_, types)| {
-            let set = &partition.types;
+        let local_types = asked.local_type.iter().map(|_| {
+            let (set, types) = (&partition.types, &self.local_types);
             let count = types.iter().map(|first| pairs_of(set, *first)).sum();
             (count, List::Any(set, types))
         });
         pairs.chain(scopes).chain(local_types).collect()
     }
 
-    /// Finds the types with the local part asked for. A partition has few distinct types.
-    fn find_local_types(&mut self, state: &State, partition: &Partition) {
-        let Some((local, types)) = &mut self.local_type else {
-            return;
-        };
-        types.clear();
-        let set = &partition.types;
-        let mut next = 0;
-        while let Some([first, _]) = set.first_from(|key| *key < [next, 0]) {
-            if local_part(state.dictionary.value(*first)) == local.as_str() {
-                types.push(*first);
-            }
-            let Some(after) = first.checked_add(1) else {
-                return;
-            };
-            next = after;
-        }
-    }
-
-    /// The entities that match all fields but the name; `None` if no field is rare among `named`.
-    fn candidates(
-        &self,
-        state: &State,
-        partition: &Partition,
-        named: usize,
-    ) -> Option<HashSet<Id>> {
-        let mut lists = self.lists(partition);
+    fn candidates(&self, named: usize) -> Option<HashSet<Id>> {
+        let mut lists = self.lists();
         lists.sort_by_key(|(count, _)| *count);
         let mut lists = lists.into_iter();
         let (count, rarest) = lists.next()?;
@@ -169,44 +191,56 @@ impl ResolvedSearch {
             }
         }
         if !all_read {
-            candidates.retain(|entity| self.fits(state, partition, *entity));
+            candidates.retain(|entity| self.fits(*entity));
         }
         Some(candidates)
     }
 
-    /// Whether an entity of this folded name and key comes after the given one.
-    fn follows(&self, name: &str, key: &str) -> bool {
-        let after = self.after.as_ref();
-        after.is_none_or(|(last, last_key)| (name, key) > (last.as_str(), last_key.as_str()))
-    }
-
-    /// The folded name at which the walk starts.
-    fn start(&self) -> &str {
-        let after = self.after.as_ref().map(|(name, _)| name.as_str());
-        after.unwrap_or_default().max(self.prefix.as_str())
-    }
-
-    fn fits(&self, state: &State, partition: &Partition, entity: Id) -> bool {
-        let Some(fields) = state.fields(entity) else {
+    /// Whether the entity matches all fields but the name.
+    fn fits(&self, entity: Id) -> bool {
+        let (asked, partition) = (self.asked, self.partition);
+        let Some(fields) = self.state.fields(entity) else {
             return false;
         };
         let has = |set: &OrderedSet<[Id; 2]>, first: Option<Id>| {
             first.is_none_or(|first| set.contains(&[first, entity]))
         };
-        self.kind.is_none_or(|kind| kind == fields.kind())
-            && has(&partition.types, self.entity_type)
-            && self.local_type.as_ref().is_none_or(|(_, types)| {
-                let mut types = types.iter();
+        asked.kind.is_none_or(|kind| kind == fields.kind())
+            && has(&partition.types, asked.entity_type)
+            && asked.local_type.as_ref().is_none_or(|_| {
+                let mut types = self.local_types.iter();
                 types.any(|first| partition.types.contains(&[*first, entity]))
             })
-            && has(&partition.observed, self.observed)
-            && has(&partition.about, self.about)
-            && has(&partition.owners, self.owner)
-            && self
+            && has(&partition.observed, asked.observed)
+            && has(&partition.about, asked.about)
+            && has(&partition.owners, asked.owner)
+            && asked
                 .scope
                 .as_ref()
                 .is_none_or(|scope| fields.has_scope_under(scope))
     }
+
+    /// Whether fetching the names of all candidates touches less than walking names up to `limit`.
+    fn are_few(&self, candidates: &HashSet<Id>, limit: usize) -> bool {
+        let walked = self.named().saturating_mul(limit.saturating_add(1));
+        candidates.len().saturating_mul(WALKED_FOR_EACH) <= walked / candidates.len().max(1)
+    }
+}
+
+/// The types with this local part. A set of indexes has few distinct types.
+fn types_with(state: &State, partition: &Partition, local: &str) -> Vec<Id> {
+    let set = &partition.types;
+    let mut types = Vec::new();
+    let mut next = Some(0);
+    while let Some(from) = next
+        && let Some([first, _]) = set.first_from(|key| *key < [from, 0])
+    {
+        if local_part(state.dictionary.value(*first)) == local {
+            types.push(*first);
+        }
+        next = first.checked_add(1);
+    }
+    types
 }
 
 /// A part of an index.
@@ -290,62 +324,110 @@ fn matching(
     principal: &Principal,
     limit: usize,
 ) -> Vec<(String, String, Id)> {
-    let Some(mut asked) = resolve(state, search) else {
+    let Some(asked) = resolve(state, search) else {
         return Vec::new();
     };
+    let visible = state.visible(principal);
+    let scoped = visible
+        .iter()
+        .map(|partition| Scoped::new(state, &asked, partition));
     let mut matches = Vec::new();
-    for partition in state.visible(principal) {
-        asked.find_local_types(state, &partition);
-        collect(state, &asked, &partition, limit, &mut matches);
+    let mut walk = Walk::default();
+    for scoped in scoped {
+        match &scoped.candidates {
+            Some(candidates) if scoped.are_few(candidates, limit) => {
+                fetch(state, &asked, candidates, &mut matches);
+            }
+            _ => walk.add(scoped),
+        }
     }
+    walk.collect(state, &asked, limit, &mut matches);
     matches.sort_unstable();
     matches.dedup();
     matches
 }
 
-/// Adds the first `limit` matches of one access rule, and one more if there is one.
-fn collect(
+/// Adds those candidates that have the name.
+fn fetch(
     state: &State,
     asked: &ResolvedSearch,
-    partition: &Partition,
-    limit: usize,
+    candidates: &HashSet<Id>,
     matches: &mut Vec<(String, String, Id)>,
 ) {
-    let names = &partition.names;
-    let named = names.rank(past(&asked.prefix)) - names.rank(before(&asked.prefix));
-    let candidates = asked.candidates(state, partition, named);
-    if let Some(candidates) = &candidates
-        && candidates.len().saturating_mul(WALKED_FOR_EACH)
-            <= named.saturating_mul(limit.saturating_add(1)) / candidates.len().max(1)
-    {
-        for entity in candidates {
-            let Some(fields) = state.fields(*entity) else {
-                continue;
-            };
-            let name = fields.folded_name();
-            if name.starts_with(&asked.prefix) && asked.follows(&name, fields.key()) {
-                matches.push((name, fields.key().to_owned(), *entity));
-            }
+    for entity in candidates {
+        let Some(fields) = state.fields(*entity) else {
+            continue;
+        };
+        let name = fields.folded_name();
+        if name.starts_with(&asked.prefix) && asked.follows(&name, fields.key()) {
+            matches.push((name, fields.key().to_owned(), *entity));
         }
-        return;
     }
-    let fits = |entity: Id| match &candidates {
-        Some(candidates) => candidates.contains(&entity),
-        None => asked.fits(state, partition, entity),
-    };
-    let start = matches.len();
-    let walk = names.iter_from(before(asked.start()));
-    for Text { text, entity } in walk.take_while(|key| key.text.starts_with(&asked.prefix)) {
-        // Equal names are ordered by key, not by number: all of them are read.
-        let full = matches.len() - start > limit;
-        if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {
+}
+
+/// The names of several sets of indexes, walked in order as one.
+#[derive(Default)]
+struct Walk<'a> {
+    parts: Vec<(Scoped<'a>, Iter<Text>)>,
+    /// The next name of each part.
+    heads: BinaryHeap<Reverse<(Text, usize)>>,
+}
+
+impl<'a> Walk<'a> {
+    fn add(&mut self, scoped: Scoped<'a>) {
+        let names = scoped
+            .partition
+            .names
+            .iter_from(before(scoped.asked.start()));
+        let part = self.parts.len();
+        self.parts.push((scoped, names));
+        self.advance(part);
+    }
+
+    /// Moves a part to its next name with the prefix.
+    fn advance(&mut self, part: usize) {
+        let Some((scoped, names)) = self.parts.get_mut(part) else {
             return;
+        };
+        let prefix = &scoped.asked.prefix;
+        let next = names.next();
+        if let Some(next) = next.filter(|key| key.text.starts_with(prefix)) {
+            self.heads.push(Reverse((next, part)));
         }
-        if fits(entity)
-            && let Some(fields) = state.fields(entity)
-            && asked.follows(&text, fields.key())
-        {
-            matches.push((text.to_string(), fields.key().to_owned(), entity));
+    }
+
+    /// Whether an entity of a part matches all fields but the name.
+    fn fits(&self, part: usize, entity: Id) -> bool {
+        self.parts
+            .get(part)
+            .is_some_and(|(scoped, _)| match &scoped.candidates {
+                Some(candidates) => candidates.contains(&entity),
+                None => scoped.fits(entity),
+            })
+    }
+
+    /// Adds the first `limit` matches, and one more if there is one.
+    fn collect(
+        mut self,
+        state: &State,
+        asked: &ResolvedSearch,
+        limit: usize,
+        matches: &mut Vec<(String, String, Id)>,
+    ) {
+        let start = matches.len();
+        while let Some(Reverse((Text { text, entity }, part))) = self.heads.pop() {
+            // Equal names are ordered by key, not by number: all of them are read.
+            let full = matches.len() - start > limit;
+            if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {
+                return;
+            }
+            if self.fits(part, entity)
+                && let Some(fields) = state.fields(entity)
+                && asked.follows(&text, fields.key())
+            {
+                matches.push((text.to_string(), fields.key().to_owned(), entity));
+            }
+            self.advance(part);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Everything the registry holds in memory. Clones are snapshots.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use chappe_identity::Principal;
@@ -10,36 +10,12 @@ use crate::access::Access;
 use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
+use crate::groups::Groups;
+use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
-use crate::partition::{Partition, Text, fold};
+use crate::partition::{Partition, fold};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::{scope, vocabulary};
-
-/// Maximum number of distinct access rules. Each has its own indexes, some hundred bytes when
-/// small.
-pub(crate) const MAX_ACCESS_GROUPS: usize = 16_384;
-/// Maximum number of rules that name one reader: a search reads the indexes of each rule that
-/// admits it.
-pub(crate) const MAX_GROUPS_OF_READER: usize = 256;
-
-/// An access rule with its owner; public entities share one rule, whoever owns them.
-type Rule = (String, Access);
-
-fn rule(owner: &str, access: &Access) -> Rule {
-    match access {
-        Access::Public => (String::new(), Access::Public),
-        _ => (owner.to_owned(), access.clone()),
-    }
-}
-
-#[derive(Clone, Default)]
-struct Groups {
-    by_rule: HashMap<Rule, u32>,
-    /// Rules at the index of their number, with the number of their entities.
-    rules: Vec<(Rule, usize)>,
-    by_reader: HashMap<String, BTreeSet<u32>>,
-    free: Vec<u32>,
-}
 
 /// An entity as numbers.
 struct StoredEntity {
@@ -66,13 +42,11 @@ struct Slot(Id, Arc<StoredEntity>);
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) dictionary: Dictionary,
-    groups: Arc<Groups>,
-    partitions: Vec<Arc<Partition>>,
+    groups: Groups,
     entities: OrderedSet<Slot>,
     triples: usize,
-    /// Bytes of all entities, and of those of each owner.
+    /// Bytes of all entities.
     bytes: usize,
-    owned: Arc<HashMap<String, usize>>,
 }
 
 impl State {
@@ -93,7 +67,7 @@ impl State {
     }
 
     pub(crate) fn access_groups(&self) -> usize {
-        self.groups.by_rule.len()
+        self.groups.len()
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -103,15 +77,11 @@ impl State {
             .iter()
             .map(|slot| size_of_val(&*slot.1.triples))
             .sum::<usize>();
-        let indexes = self
-            .partitions
-            .iter()
-            .map(|partition| partition.memory_bytes());
         self.dictionary.memory_bytes()
             + self.entities.memory_bytes()
             + self.len() * stored
             + triples
-            + indexes.sum::<usize>()
+            + self.groups.memory_bytes()
     }
 
     /// Bytes of all entities.
@@ -121,7 +91,8 @@ impl State {
 
     /// Bytes of an owner's entities.
     pub(crate) fn bytes_of(&self, owner: &str) -> usize {
-        self.owned.get(owner).copied().unwrap_or_default()
+        let owner = self.dictionary.text(owner);
+        owner.map_or(0, |owner| self.groups.bytes_of(owner))
     }
 
     /// Bytes of the entity `key`; 0 if there is none.
@@ -129,25 +100,6 @@ impl State {
         let id = self.dictionary.iri(key);
         let stored = id.and_then(|id| self.stored(id));
         stored.map_or(0, |stored| stored.bytes as usize)
-    }
-
-    /// Counts an entity that was inserted or removed.
-    fn count_bytes(&mut self, stored: &StoredEntity, is_added: bool) {
-        let owner = self.dictionary.value(stored.owner());
-        let owned = Arc::make_mut(&mut self.owned);
-        let bytes = stored.bytes as usize;
-        if is_added {
-            self.bytes += bytes;
-            *owned.entry(owner.to_owned()).or_default() += bytes;
-        } else {
-            self.bytes -= bytes;
-            if let Some(own) = owned.get_mut(owner) {
-                *own -= bytes;
-                if *own == 0 {
-                    owned.remove(owner);
-                }
-            }
-        }
     }
 
     /// Checks that there is room for `entity`.
@@ -158,33 +110,7 @@ impl State {
                 value: MAX_TERMS,
             });
         }
-        if self
-            .groups
-            .by_rule
-            .contains_key(&rule(&entity.owner, &entity.access))
-        {
-            return Ok(());
-        }
-        if self.groups.by_rule.len() >= MAX_ACCESS_GROUPS {
-            return Err(Error::Full {
-                limit: "access rules",
-                value: MAX_ACCESS_GROUPS,
-            });
-        }
-        let Access::Readers(readers) = &entity.access else {
-            return Ok(());
-        };
-        let named = readers
-            .iter()
-            .filter_map(|reader| self.groups.by_reader.get(reader));
-        if named.map(BTreeSet::len).max().unwrap_or(0) >= MAX_GROUPS_OF_READER {
-            let limit = "access rules that name one reader";
-            return Err(Error::Full {
-                limit,
-                value: MAX_GROUPS_OF_READER,
-            });
-        }
-        Ok(())
+        self.groups.admits(&entity.owner, &entity.access)
     }
 
     /// Checks that there is room for `entities` together.
@@ -221,10 +147,12 @@ impl State {
     /// Inserts `entity`; replaces the one with its key.
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);
-        let group = self.enter_group(&entity.owner, &entity.access);
+        let group = self.groups.enter(&entity.owner, &entity.access);
         let stored = Arc::new(self.encode_entity(entity, group));
         self.triples += stored.triples.len();
-        self.count_bytes(&stored, true);
+        let bytes = stored.bytes as usize;
+        self.bytes += bytes;
+        self.groups.add_bytes(stored.owner(), bytes);
         self.index(&stored, true);
         let id = stored.entity;
         self.entities
@@ -241,9 +169,11 @@ impl State {
             .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
         let Some(Slot(_, stored)) = slot else { return };
         self.triples -= stored.triples.len();
-        self.count_bytes(&stored, false);
         self.index(&stored, false);
-        self.leave_group(stored.group);
+        let bytes = stored.bytes as usize;
+        self.bytes -= bytes;
+        self.groups.remove_bytes(stored.owner(), bytes);
+        self.groups.leave(stored.group);
         for id in stored.triples.iter().flatten() {
             self.dictionary.release(*id);
         }
@@ -292,12 +222,15 @@ impl State {
 
     /// Adds the entity to all indexes of its rule, or removes it.
     fn index(&mut self, stored: &StoredEntity, put: bool) {
+        let keys = self.keys(stored);
+        let apply = |partition: &mut Partition| keys.apply(partition, put);
+        self.groups.change(stored.group, stored.owner(), apply);
+    }
+
+    fn keys(&self, stored: &StoredEntity) -> EntityKeys {
         let entity = stored.entity;
-        let name: Arc<str> = fold(self.dictionary.value(stored.name())).into();
-        let scopes: BTreeSet<String> = stored
-            .scopes()
-            .filter_map(|scope| scope::normalize(self.dictionary.value(scope)))
-            .collect();
+        let scopes = stored.scopes();
+        let scopes = scopes.filter_map(|scope| scope::normalize(self.dictionary.value(scope)));
         let observing = [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
             .map(|predicate| self.dictionary.iri(predicate.as_str()));
         let mut observed = BTreeSet::new();
@@ -312,107 +245,27 @@ impl State {
         }
         let uddi = class_of(&self.dictionary, stored.types())
             .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
-        let Some(partition) = self.partitions.get_mut(stored.group as usize) else {
-            return;
-        };
-        let partition = Arc::make_mut(partition);
-        let distinct: BTreeSet<[Id; 3]> = stored.triples.iter().copied().collect();
-        for triple in distinct {
-            if put {
-                partition.insert(triple)
-            } else {
-                partition.remove(triple)
-            }
-        }
-        text(&mut partition.names, name, entity, put);
-        for scope in scopes {
-            text(&mut partition.scopes, scope.into(), entity, put);
-        }
-        let types: BTreeSet<Id> = stored.types().collect();
-        pair(&mut partition.types, types, entity, put);
-        pair(&mut partition.kinds, [stored.kind as Id], entity, put);
-        pair(&mut partition.observed, observed, entity, put);
-        pair(&mut partition.about, about, entity, put);
-        pair(&mut partition.owners, [stored.owner()], entity, put);
-        if let Some(keys) = uddi {
-            if let Some([parent, position]) = keys.place {
-                let key = [parent, stored.owner(), position, entity];
-                if put {
-                    partition.children.insert(key)
-                } else {
-                    partition.children.remove(&key)
-                };
-            }
-            index_uddi(partition, keys, entity, put);
+        EntityKeys {
+            entity,
+            triples: stored.triples.iter().copied().collect(),
+            name: fold(self.dictionary.value(stored.name())).into(),
+            scopes: scopes.map(Arc::from).collect(),
+            types: stored.types().collect(),
+            kind: stored.kind as Id,
+            observed,
+            about,
+            owner: stored.owner(),
+            uddi,
         }
     }
 
-    fn enter_group(&mut self, owner: &str, access: &Access) -> u32 {
-        let rule = rule(owner, access);
-        let groups = Arc::make_mut(&mut self.groups);
-        if let Some(group) = groups.by_rule.get(&rule).copied() {
-            if let Some((_, entities)) = groups.rules.get_mut(group as usize) {
-                *entities += 1;
-            }
-            return group;
-        }
-        let group = groups.free.pop().unwrap_or(groups.rules.len() as u32);
-        for reader in readers(&rule) {
-            groups
-                .by_reader
-                .entry(reader.clone())
-                .or_default()
-                .insert(group);
-        }
-        groups.by_rule.insert(rule.clone(), group);
-        match groups.rules.get_mut(group as usize) {
-            Some(slot) => *slot = (rule, 1),
-            None => {
-                groups.rules.push((rule, 1));
-                self.partitions.push(Arc::default());
-            }
-        }
-        group
-    }
-
-    fn leave_group(&mut self, group: u32) {
-        let groups = Arc::make_mut(&mut self.groups);
-        let Some((rule, entities)) = groups.rules.get_mut(group as usize) else {
-            return;
-        };
-        *entities -= 1;
-        if *entities > 0 {
-            return;
-        }
-        let rule = std::mem::take(rule);
-        groups.by_rule.remove(&rule);
-        for reader in readers(&rule) {
-            if let Some(named) = groups.by_reader.get_mut(reader) {
-                named.remove(&group);
-                if named.is_empty() {
-                    groups.by_reader.remove(reader);
-                }
-            }
-        }
-        groups.free.push(group);
-        if let Some(partition) = self.partitions.get_mut(group as usize) {
-            *partition = Arc::default();
-        }
-    }
-
-    /// The non-empty indexes of all rules that admit `principal`.
+    /// The indexes that together hold what `principal` may see; see [`Groups::visible`].
     pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
-        let public = self.groups.by_rule.get(&rule("", &Access::Public)).copied();
-        let mut visible: BTreeSet<u32> = public.into_iter().collect();
-        match principal {
-            Principal::Anonymous => {}
-            Principal::Named(name) => {
-                visible.extend(self.groups.by_reader.get(name).into_iter().flatten());
-            }
-            Principal::Operator => visible.extend(self.groups.by_rule.values()),
-        }
-        let of = |group: u32| self.partitions.get(group as usize).cloned();
-        visible.into_iter().filter_map(of).collect()
+        let own = match principal {
+            Principal::Named(name) => self.dictionary.text(name),
+            Principal::Anonymous | Principal::Operator => None,
+        };
+        self.groups.visible(principal, own)
     }
 
     /// The entity `key`.
@@ -448,9 +301,8 @@ impl State {
     }
 
     fn access_of(&self, stored: &StoredEntity) -> Access {
-        let rule = self.groups.rules.get(stored.group as usize);
-        rule.map(|((_, access), _)| access.clone())
-            .unwrap_or_default()
+        let access = self.groups.access(stored.group);
+        access.cloned().unwrap_or_default()
     }
 
     fn restore(&self, stored: &StoredEntity) -> Option<Entity> {
@@ -601,60 +453,4 @@ pub(crate) fn class(name: &str) -> Option<NamedNode> {
         "/"
     };
     NamedNode::new(format!("{namespace}{separator}{local}")).ok()
-}
-
-fn readers(rule: &Rule) -> impl Iterator<Item = &String> {
-    let (owner, access) = rule;
-    let (owner, readers) = match access {
-        Access::Public => (None, &[][..]),
-        Access::Owner => (Some(owner), &[][..]),
-        Access::Readers(readers) => (Some(owner), readers.as_slice()),
-    };
-    owner.into_iter().chain(readers)
-}
-
-fn index_uddi(partition: &mut Partition, keys: UddiKeys, entity: Id, put: bool) {
-    for name in keys.names {
-        text(&mut partition.uddi_names, name, entity, put);
-    }
-    let lists = [
-        (&mut partition.categories, keys.categories),
-        (&mut partition.identifiers, keys.identifiers),
-        (&mut partition.saved, keys.saved.into_iter().collect()),
-    ];
-    for (set, firsts) in lists {
-        for [first, second] in firsts {
-            let key = [first, second, entity];
-            if put {
-                set.insert(key)
-            } else {
-                set.remove(&key)
-            };
-        }
-    }
-}
-
-fn text(set: &mut OrderedSet<Text>, text: Arc<str>, entity: Id, put: bool) {
-    let key = Text { text, entity };
-    if put {
-        set.insert(key)
-    } else {
-        set.remove(&key)
-    };
-}
-
-fn pair(
-    set: &mut OrderedSet<[Id; 2]>,
-    firsts: impl IntoIterator<Item = Id>,
-    entity: Id,
-    put: bool,
-) {
-    for first in firsts {
-        let key = [first, entity];
-        if put {
-            set.insert(key)
-        } else {
-            set.remove(&key)
-        };
-    }
 }

@@ -1,14 +1,16 @@
 //! The triples that one principal may see, as the dataset of a SPARQL query.
 //!
-//! It contains only the indexes of rules that admit the principal, so hidden triples cannot be
-//! counted, ordered or found by accident. Everything visible is one default graph; there are no
-//! named graphs.
+//! It contains only indexes of what the principal may see, so hidden triples cannot be counted,
+//! ordered or found by accident. Everything visible is one default graph; there are no named
+//! graphs.
 //!
 //! The view also holds the query's budget: each entry visited, each row counted and each term read
 //! is a step.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cmp::Ordering as Compared;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -223,8 +225,8 @@ impl View {
         }
     }
 
-    /// The exact number of visible triples that match, each counted once for each rule that covers
-    /// it.
+    /// The exact number of visible triples that match, each counted once for each set of indexes
+    /// that holds it.
     pub(crate) fn count(&self, pattern: [Option<Id>; 3]) -> usize {
         let [subject, predicate, object] = pattern;
         let range = Range::of(subject, predicate, object);
@@ -265,8 +267,8 @@ impl View {
         Quads {
             range,
             partitions,
-            at: 0,
-            triples: None,
+            lists: Lists::None,
+            last: None,
             budget,
             opened: false,
         }
@@ -350,23 +352,112 @@ impl QueryableDataset<'static> for View {
     }
 }
 
-/// The triples of a pattern over all visible rules, each once.
+/// Sets of indexes that are opened at the price of one step.
+const OPENED_FOR_STEP: usize = 8;
+
+/// The triples of a pattern in all visible indexes, each once, in the order of the index.
 pub(crate) struct Quads {
     range: Range,
     partitions: Arc<[Arc<Partition>]>,
-    at: usize,
-    triples: Option<Triples>,
+    lists: Lists,
+    /// The triple returned last: another set of indexes may have it as well.
+    last: Option<[Id; 3]>,
     budget: Arc<Budget>,
     opened: bool,
 }
 
+/// The triples of each set of indexes that has any.
+enum Lists {
+    None,
+    One(Head),
+    Many(BinaryHeap<Head>),
+}
+
+/// The next triple of a set of indexes, and those after it. The one whose triple comes first is the greatest.
+struct Head {
+    key: [Id; 3],
+    triples: Triples,
+}
+
+impl Head {
+    fn of(mut triples: Triples) -> Option<Self> {
+        let key = triples.next_key()?;
+        Some(Self { key, triples })
+    }
+
+    /// Moves to the next triple; false at the end.
+    fn advance(&mut self) -> bool {
+        let next = self.triples.next_key();
+        next.inspect(|key| self.key = *key).is_some()
+    }
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Compared {
+        other.key.cmp(&self.key)
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Compared> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Head {}
+
+impl Lists {
+    fn add(self, head: Head) -> Self {
+        match self {
+            Self::None => Self::One(head),
+            Self::One(first) => Self::Many(BinaryHeap::from([first, head])),
+            Self::Many(mut heads) => {
+                heads.push(head);
+                Self::Many(heads)
+            }
+        }
+    }
+
+    /// The key of the first triple of all.
+    fn next(&mut self) -> Option<[Id; 3]> {
+        match self {
+            Self::None => None,
+            Self::One(head) => {
+                let key = head.key;
+                if !head.advance() {
+                    *self = Self::None;
+                }
+                Some(key)
+            }
+            Self::Many(heads) => {
+                let mut first = heads.peek_mut()?;
+                let key = first.key;
+                if !first.advance() {
+                    PeekMut::pop(first);
+                }
+                Some(key)
+            }
+        }
+    }
+}
+
 impl Quads {
-    /// Whether an earlier rule has returned the triple already.
-    fn seen(&self, triple: [Id; 3]) -> bool {
-        self.partitions
-            .iter()
-            .take(self.at)
-            .any(|partition| partition.contains(triple))
+    fn open(&mut self) -> Result<(), BudgetSpent> {
+        // A lookup costs a step even if it finds nothing.
+        let steps = 1 + self.partitions.len() / OPENED_FOR_STEP;
+        self.budget.charge_steps(steps as u64, false)?;
+        for partition in self.partitions.iter() {
+            if let Some(head) = Head::of(partition.triples(self.range)) {
+                self.lists = std::mem::replace(&mut self.lists, Lists::None).add(head);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -376,30 +467,20 @@ impl Iterator for Quads {
     fn next(&mut self) -> Option<Self::Item> {
         if !self.opened {
             self.opened = true;
-            // A lookup costs a step even if it finds nothing.
-            if self.budget.step().is_err() {
-                self.partitions = Arc::new([]);
+            if self.open().is_err() {
                 return Some(Err(BudgetSpent));
             }
         }
         loop {
-            let partition = self.partitions.get(self.at)?;
-            let triples = self
-                .triples
-                .get_or_insert_with(|| partition.triples(self.range));
-            let Some(triple) = triples.next() else {
-                self.triples = None;
-                self.at += 1;
-                continue;
-            };
+            let key = self.lists.next()?;
             if self.budget.charge_entry().is_err() {
-                self.partitions = Arc::new([]);
+                self.lists = Lists::None;
                 return Some(Err(BudgetSpent));
             }
-            if self.seen(triple) {
+            if self.last.replace(key) == Some(key) {
                 continue;
             }
-            let [subject, predicate, object] = triple;
+            let [subject, predicate, object] = self.range.order.triple(key);
             return Some(Ok(InternalQuad {
                 subject,
                 predicate,

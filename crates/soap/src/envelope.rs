@@ -10,7 +10,6 @@ pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
 /// Children of a Header or Body. Default 64: device messages have up to ten, and each stores a copy
 /// of the namespace declarations in scope.
 pub(crate) const BLOCKS_MAX: usize = 64;
-pub(crate) const NAMESPACE_1_1: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 
 /// A SOAP 1.2 message with parsed addressing headers.
 ///

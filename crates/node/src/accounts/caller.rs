@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use chappe_identity::{Principal, Reach, Rights, Role};
 use chappe_registry::is_in_scope;
 use chappe_stream::Timestamp;
 
-use super::{Account, Accounts, Definitions, OPERATOR, OwnShare, Shares, operator_rights};
+use super::{
+    Account, Accounts, AuditCharge, Definitions, OPERATOR, OwnShare, Shares, operator_rights,
+};
 use crate::catalogue::{AUDIT, Entry};
 use crate::devices::Device;
 use crate::permits::Tenant;
@@ -253,6 +256,25 @@ impl Shares {
             streams: self.streams_max(percent),
             bytes: self.definitions_bytes_max(percent),
         })
+    }
+
+    /// Takes the room for the record of a change from its account's share of the audit stream; `None` for an
+    /// administrator, which has no share.
+    ///
+    /// # Errors
+    /// The account has used its share; the time until there is room.
+    pub(crate) fn begin_change(
+        &self,
+        caller: &Caller,
+        text_bytes: usize,
+    ) -> Result<Option<AuditCharge>, Duration> {
+        if caller.administers() {
+            return Ok(None);
+        }
+        let percent = caller.share().bytes_percent;
+        let percent = percent.unwrap_or(self.rules().bytes_percent);
+        let charge = self.audit().take(caller.name(), percent, text_bytes)?;
+        Ok(Some(charge))
     }
 
     /// Bytes of entities that a caller may publish, of so many; `None`: no share.

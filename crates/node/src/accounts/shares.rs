@@ -11,15 +11,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chappe_log::{MAX_DEFINITIONS_BYTES, Share, Store};
 use chappe_stream::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::audit_share::{AuditCharge, AuditShares};
-use super::{Account, Accounts, Caller};
+use super::audit_share::AuditShares;
+use super::{Account, Accounts};
 use crate::catalogue::{AUDIT, Catalogue, Entry};
 use crate::config::{AccountRules, Config};
 use crate::links::StateFile;
@@ -299,25 +298,6 @@ impl Shares {
     /// The bytes that an account's entities may have, of so many.
     pub(crate) fn registry_bytes(percent: u8, all: usize) -> usize {
         (all / 100).saturating_mul(usize::from(percent))
-    }
-
-    /// Takes the room for the record of a change from its account's share of the audit stream; `None` for an
-    /// administrator, which has no share.
-    ///
-    /// # Errors
-    /// The account has used its share; the time until there is room.
-    pub(crate) fn begin_change(
-        &self,
-        caller: &Caller,
-        text_bytes: usize,
-    ) -> Result<Option<AuditCharge>, Duration> {
-        if caller.administers() {
-            return Ok(None);
-        }
-        let percent = caller.share().bytes_percent;
-        let percent = percent.unwrap_or(self.rules.bytes_percent);
-        let charge = self.audit.take(caller.name(), percent, text_bytes)?;
-        Ok(Some(charge))
     }
 
     /// What accounts have used of their shares of the audit stream.

@@ -6,6 +6,7 @@ mod hostile;
 mod iris;
 mod join_order;
 mod journal;
+mod many_rules;
 mod model;
 mod power_loss;
 mod room;

@@ -6,7 +6,8 @@ use chappe_xml::canonical::{Fragment, FragmentStart, Scanner, Step};
 use chappe_xml::{Limits, Name};
 
 use super::{DS, SecurityError, WSU, ds, wsse, wsu};
-use crate::envelope::{BLOCKS_MAX, NAMESPACE, NAMESPACE_1_1};
+use crate::envelope::{BLOCKS_MAX, NAMESPACE};
+use crate::v1_1;
 
 /// Maximum children of the `Security` header. Default 16: a signature, a timestamp and a few tokens.
 const SECURITY_CHILDREN_MAX: usize = 16;
@@ -170,7 +171,7 @@ impl<'d> Reading<'d> {
         let repeated = SecurityError::Header("a part is repeated");
         match self.open.last().map(|parent| parent.role) {
             None => {
-                let versions = [NAMESPACE, NAMESPACE_1_1];
+                let versions = [NAMESPACE, v1_1::NAMESPACE];
                 let soap = versions.into_iter().find(|soap| name.is(soap, "Envelope"));
                 self.soap = Some(soap.ok_or(SecurityError::Envelope("the root is no Envelope"))?);
                 Ok(Role::Envelope)

@@ -18,7 +18,8 @@ use super::{
     BASE64_BINARY, DS, EC, PKI_PATH, Policy, REFERENCES_MAX, SecurityError, WSSE, WSU, X509_V3, ds,
     short, wsse, wsu,
 };
-use crate::envelope::{NAMESPACE, NAMESPACE_1_1};
+use crate::envelope::NAMESPACE;
+use crate::v1_1;
 use crate::schema::format_date_time;
 
 /// How long a signed message is valid. Default 5 minutes, as receivers accept.
@@ -108,7 +109,7 @@ impl Signer {
         unix_s: u64,
         marks: &Marks,
     ) -> Result<(), SecurityError> {
-        let versions = [NAMESPACE, NAMESPACE_1_1];
+        let versions = [NAMESPACE, v1_1::NAMESPACE];
         let soap = versions
             .into_iter()
             .find(|soap| root.name.is(soap, "Envelope"));

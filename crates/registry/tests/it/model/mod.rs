@@ -178,7 +178,7 @@ fn access() -> impl Strategy<Value = Access> {
     prop_oneof![
         Just(Access::Public),
         Just(Access::Owner),
-        proptest::sample::subsequence(vec!["ada".to_owned(), "bob".to_owned()], 0..=2)
+        proptest::sample::subsequence(["ada", "bob", "dora"].map(str::to_owned).to_vec(), 0..=3)
             .prop_map(Access::Readers),
     ]
 }
