@@ -44,6 +44,7 @@ mod tls;
 mod tree;
 mod whole_answers;
 mod why;
+mod wrapper_letters;
 mod wrappers;
 mod write;
 mod written_streams;
