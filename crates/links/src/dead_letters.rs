@@ -8,7 +8,8 @@
 //! was stored after it, so a letter is written once. For the same reason the log holds the start
 //! positions of streams that are read from their end, or that restart after a loss.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chappe_identity::Contact;
@@ -22,6 +23,10 @@ use serde::{Deserialize, Serialize};
 use super::serialization::widen;
 use super::{DeadLetter, DeadLetterReason, LinkConfig, LinkError};
 
+mod peer;
+
+pub use peer::{Message, PeerLetter, RefusedElement};
+
 /// The prefix of the link's name in the log.
 const PREFIX: &str = "dead-letters/";
 /// Records read at once.
@@ -30,6 +35,9 @@ const STEP: usize = 256;
 const LOOK_BACK: usize = 1_024;
 /// Letters dropped before the log is trimmed; reason: each trim mark is a record.
 const TRIM_STEP: usize = 64;
+/// Most bytes of the letters of a wrapper or an exporter; for more, the oldest are dropped. Reason: a letter may
+/// have a MiB, and a client that sends such ones must not fill the disk.
+const BYTES_MAX: u64 = 640 << 20;
 
 /// The dead letters of a link, a wrapper or an exporter.
 pub struct DeadLetters {
@@ -38,7 +46,8 @@ pub struct DeadLetters {
     /// Created with the first letter; reason: a stream of the log stays for good, and most links
     /// never have a dead letter.
     stream: OnceLock<Stream>,
-    most: usize,
+    /// Most letters.
+    most: AtomicU64,
     /// The last number assigned before these were opened. A link of the same name that has just
     /// ended may have queued it; it is stored soon.
     assigned_before_open: u64,
@@ -48,16 +57,20 @@ pub struct DeadLetters {
 /// The state of a link's dead letters.
 #[derive(Default)]
 struct LetterState {
-    /// The numbers of the letters that were neither sent again nor discarded.
-    letters: BTreeSet<u64>,
+    /// The letters that were neither sent again nor discarded, by number, with their bytes; 0 for a letter of a link.
+    letters: BTreeMap<u64, u64>,
+    /// The sum of these bytes.
+    bytes: u64,
     /// The start positions, by local stream name, with the number of their record.
     start_positions: BTreeMap<String, (u64, Position)>,
     /// Letters dropped since the log was last trimmed.
     dropped_letters: usize,
-    /// Letters dropped for newer ones since these were opened.
+    /// Letters dropped since these were opened: for newer ones, or by the size limit of the log.
     dropped: u64,
     /// Records assigned before opening are counted up to this number.
     counted_up_to: u64,
+    /// Whether all of them are counted.
+    is_counted: bool,
 }
 
 /// A record of the log. New variants are appended: their order is the format.
@@ -71,21 +84,12 @@ enum Entry {
     StartPosition(String, Position),
     /// An element that a contact point refused.
     Refused(Refused),
-    /// A letter of a wrapper or an exporter.
+    /// A message that a wrapper could not decode, or an element that the peer of an exporter refused.
     Message(Message),
-}
-
-/// A message that a wrapper could not decode, or an element that the peer of an exporter refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// The stream here, if it is known.
-    pub stream: Option<String>,
-    /// Why it is dead.
-    pub reason: String,
-    /// When it was received.
-    pub received: Timestamp,
-    /// The message as received, or the element as JSON.
-    pub bytes: Vec<u8>,
+    /// The first bytes of a message that is too long to be kept whole.
+    Beginning(Message),
+    /// An element of a wrapper that its stream refused.
+    Element(RefusedElement),
 }
 
 /// An element that could not be stored.
@@ -151,7 +155,7 @@ impl DeadLetters {
             store,
             name,
             stream,
-            most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
+            most: AtomicU64::new(most.max(1)),
             state: Mutex::default(),
         };
         letters.count_stored()?;
@@ -160,6 +164,40 @@ impl DeadLetters {
 
     fn lock_state(&self) -> MutexGuard<'_, LetterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the most letters that are kept.
+    pub fn set_most(&self, most: u64) {
+        self.most.store(most.max(1), Ordering::Relaxed);
+        let mut state = self.lock_state();
+        let surplus = self.drop_surplus(&mut state);
+        state.dropped += surplus;
+    }
+
+    /// Drops the oldest letters above the limits; returns how many.
+    fn drop_surplus(&self, state: &mut LetterState) -> u64 {
+        let most = self.most.load(Ordering::Relaxed);
+        let mut surplus = 0;
+        while state.letters.len() as u64 > most
+            || (state.bytes > BYTES_MAX && state.letters.len() > 1)
+        {
+            state.drop_first();
+            surplus += 1;
+        }
+        surplus
+    }
+
+    /// All letters of the log are counted: those that were dropped before come back until the log is trimmed.
+    fn drop_former_surplus(&self) {
+        let mut state = self.lock_state();
+        if std::mem::replace(&mut state.is_counted, true) {
+            return;
+        }
+        let surplus = self.drop_surplus(&mut state);
+        // More of them were not dropped before: the limit is lower now.
+        if surplus >= TRIM_STEP as u64 {
+            state.dropped += surplus;
+        }
     }
 
     /// Counts the records that were assigned before these letters were opened and are stored by
@@ -171,6 +209,7 @@ impl DeadLetters {
         loop {
             let next = self.lock_state().counted_up_to + 1;
             if next > self.assigned_before_open {
+                self.drop_former_surplus();
                 return Ok(());
             }
             let records = self.read(next, STEP)?;
@@ -215,42 +254,13 @@ impl DeadLetters {
         self.keep(refused.letter.received, Entry::Refused(refused))
     }
 
-    /// Queues a message; it is safe when the result resolves. Waits for the disk if it is the first.
-    ///
-    /// # Errors
-    /// Errors of the log.
-    pub fn put_message(&self, message: Message) -> Result<Appended, LinkError> {
-        self.keep(message.received, Entry::Message(message))
-    }
-
-    /// The messages from a number on, at most `count`, with their numbers. Reads the disk.
-    ///
-    /// # Errors
-    /// Errors of the log.
-    pub fn messages(&self, from: u64, count: usize) -> Result<Vec<(u64, Message)>, LinkError> {
-        let numbers = self.numbers(from, count).into_iter();
-        // One that is not safe yet, or damaged, is not listed.
-        let message = |number| Some((number, self.message(number).ok()?));
-        Ok(numbers.filter_map(message).collect())
-    }
-
     /// The numbers of the letters from a number on, at most `count`, also of those that are not safe yet or
     /// damaged. Reads nothing.
     #[must_use]
     pub fn numbers(&self, from: u64, count: usize) -> Vec<u64> {
         let state = self.lock_state();
-        state.letters.range(from..).take(count).copied().collect()
-    }
-
-    /// The message of this number. Reads the disk.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn message(&self, number: u64) -> Result<Message, LinkError> {
-        match self.entry(number)? {
-            Entry::Message(message) => Ok(message),
-            _ => Err(LinkError::NoLetter(number)),
-        }
+        let numbers = state.letters.range(from..).take(count);
+        numbers.map(|(number, _)| *number).collect()
     }
 
     /// Queues a stream's start position; it is safe when the result resolves.
@@ -266,14 +276,11 @@ impl DeadLetters {
         let appended = self.append(time, &entry)?;
         let mut state = self.lock_state();
         state.note(appended.last().sequence, &entry);
-        while state.letters.len() > self.most {
-            state.letters.pop_first();
-            state.dropped_letters += 1;
-            state.dropped += 1;
-        }
+        let surplus = self.drop_surplus(&mut state);
+        state.dropped += surplus;
         if state.dropped_letters >= TRIM_STEP {
             state.dropped_letters = 0;
-            let first = state.letters.first().copied();
+            let first = state.letters.first_key_value().map(|(number, _)| *number);
             // If the log refuses the mark, the next letter reports it.
             let _ = self.trim(state, first.unwrap_or(appended.last().sequence));
         }
@@ -300,6 +307,22 @@ impl DeadLetters {
         Ok(())
     }
 
+    /// Forgets the letters that the size limit of the log has removed; they count as dropped.
+    pub fn forget_removed(&self) {
+        let Some(first) = self.log().map(Stream::first) else {
+            return;
+        };
+        let mut state = self.lock_state();
+        while state
+            .letters
+            .first_key_value()
+            .is_some_and(|(number, _)| *number < first)
+        {
+            state.drop_first();
+            state.dropped += 1;
+        }
+    }
+
     /// Waits until the letters that were queued before these were opened are stored, and counts them.
     ///
     /// # Errors
@@ -321,11 +344,12 @@ impl DeadLetters {
         let Some(numbers) = numbers else {
             let mut state = self.lock_state();
             state.letters.clear();
+            state.bytes = 0;
             let next = self.log().map_or(0, Stream::assigned) + 1;
             return self.trim(state, next);
         };
         for number in numbers {
-            if !self.lock_state().letters.contains(number) {
+            if !self.lock_state().letters.contains_key(number) {
                 return Err(LinkError::NoLetter(*number));
             }
             drop(self.mark(*number)?);
@@ -336,7 +360,7 @@ impl DeadLetters {
     /// Marks a letter as sent again, or discarded.
     fn mark(&self, number: u64) -> Result<Appended, LinkError> {
         let appended = self.append(Timestamp(0), &Entry::SentAgain(number))?;
-        self.lock_state().letters.remove(&number);
+        self.lock_state().remove(number);
         Ok(appended)
     }
 
@@ -367,7 +391,8 @@ impl DeadLetters {
         self.lock_state().letters.len() as u64
     }
 
-    /// The number of letters that were dropped for newer ones since these were opened.
+    /// The number of letters that were dropped since these were opened: for newer ones, or by the size limit of
+    /// the log.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.lock_state().dropped
@@ -429,7 +454,7 @@ impl DeadLetters {
     /// The record of this letter.
     fn entry(&self, number: u64) -> Result<Entry, LinkError> {
         let no_letter = || LinkError::NoLetter(number);
-        if !self.lock_state().letters.contains(&number) {
+        if !self.lock_state().letters.contains_key(&number) {
             return Err(no_letter());
         }
         let records = self.read(number, 1)?;
@@ -492,12 +517,32 @@ impl DeadLetters {
 }
 
 impl LetterState {
+    fn insert(&mut self, number: u64, bytes: u64) {
+        self.bytes += bytes;
+        if let Some(before) = self.letters.insert(number, bytes) {
+            self.bytes -= before;
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.bytes -= self.letters.remove(&number).unwrap_or_default();
+    }
+
+    /// Drops the oldest letter.
+    fn drop_first(&mut self) {
+        let first = self.letters.pop_first();
+        self.bytes -= first.map_or(0, |(_, bytes)| bytes);
+        self.dropped_letters += 1;
+    }
+
     fn note(&mut self, number: u64, entry: &Entry) {
         match entry {
-            Entry::Letter(_) | Entry::Refused(_) | Entry::Message(_) => {
-                self.letters.insert(number);
+            Entry::Letter(_) | Entry::Refused(_) => self.insert(number, 0),
+            Entry::Message(message) | Entry::Beginning(message) => {
+                self.insert(number, message.bytes.len() as u64);
             }
-            Entry::SentAgain(letter) => drop(self.letters.remove(letter)),
+            Entry::Element(refused) => self.insert(number, refused.bytes()),
+            Entry::SentAgain(letter) => self.remove(*letter),
             Entry::StartPosition(stream, at) => {
                 let began = self
                     .start_positions
@@ -568,6 +613,42 @@ mod tests {
     use chappe_log::{Commit, MemoryDisk, Options, Store};
     use chappe_stream::Epoch;
 
+    fn message(number: i64) -> PeerLetter {
+        PeerLetter::Message(Message {
+            stream: None,
+            reason: "no".to_owned(),
+            received: Timestamp(number),
+            bytes: vec![0; 100],
+        })
+    }
+
+    #[test]
+    fn letters_that_were_dropped_stay_so_after_a_crash() {
+        let disk = MemoryDisk::new();
+        let options = || Options {
+            commit: Commit::Caller,
+            ..Options::default()
+        };
+        let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+        let letters = DeadLetters::named(&StreamStore::new(store.clone()), "far", 10).unwrap();
+        for number in 1..=30 {
+            drop(letters.put_peer(message(number)).unwrap());
+        }
+        assert_eq!((letters.count(), letters.dropped()), (10, 20));
+        store.commit().unwrap();
+        store.abandon();
+        let (store, _) = Store::open(Box::new(disk), options(), 2).unwrap();
+        let streams = StreamStore::new(store);
+        let letters = DeadLetters::named(&streams, "far", 10).unwrap();
+        assert_eq!((letters.count(), letters.dropped()), (10, 0));
+        assert_eq!(letters.numbers(0, 1), [21]);
+        assert_eq!(letters.lock_state().bytes, 1_000);
+        // A lower limit drops those that were kept.
+        letters.set_most(4);
+        assert_eq!((letters.count(), letters.dropped()), (4, 6));
+        assert_eq!(letters.lock_state().bytes, 400);
+    }
+
     #[test]
     fn records_queued_before_opening_count_once_they_are_stored() {
         let options = Options {
@@ -603,18 +684,12 @@ mod tests {
         let (store, _) = Store::open(Box::new(MemoryDisk::new()), options, 1).unwrap();
         let letters = DeadLetters::named(&StreamStore::new(store.clone()), "far", 10).unwrap();
         for number in 1..=3 {
-            let message = Message {
-                stream: None,
-                reason: "no".to_owned(),
-                received: Timestamp(number),
-                bytes: Vec::new(),
-            };
-            drop(letters.put_message(message).unwrap());
+            drop(letters.put_peer(message(number)).unwrap());
         }
         assert_eq!(letters.numbers(0, usize::MAX), [1, 2, 3]);
         assert_eq!(letters.numbers(2, 1), [2]);
-        assert_eq!(letters.messages(0, 10).unwrap(), [], "none is safe yet");
+        assert_eq!(letters.peer_letters(0, 10).unwrap(), [], "none is safe yet");
         store.commit().unwrap();
-        assert_eq!(letters.messages(2, 10).unwrap().len(), 2);
+        assert_eq!(letters.peer_letters(2, 10).unwrap().len(), 2);
     }
 }

@@ -44,7 +44,7 @@ pub use config::{
     ADDRESS_BYTES_MAX, LinkConfig, LinkKind, LinkLimits, LinkStart, LinksConfig, SELECTIONS_MAX,
     Selection, Serialization,
 };
-pub use dead_letters::{DeadLetters, Message};
+pub use dead_letters::{DeadLetters, Message, PeerLetter, RefusedElement};
 pub use dial::Dialler;
 pub use error::{HostError, HttpRefusal, LinkError};
 pub use handle::Links;

@@ -85,6 +85,8 @@ pub struct Undecodable {
     pub reason: String,
     /// The message as received, or its beginning if it was too long.
     pub message: Vec<u8>,
+    /// Whether it is only the beginning: it must not be decoded again.
+    pub is_cut: bool,
 }
 
 /// Messages that a wrapper knows to be lost.

@@ -12,9 +12,11 @@ use toml::Spanned;
 
 use crate::{Batch, StreamDefinition, Undecodable, WrapperFile};
 
-/// Bytes of an undecodable message that are kept; reason: a person looks at them, and resending needs
-/// whole ones.
-const KEPT_BYTES: usize = 64 << 10;
+/// The longest undecodable message that is kept whole. 1 MiB, the longest that can be decoded, and the columns before
+/// a piece of a CSV.
+const KEPT_BYTES: usize = (1 << 20) + (64 << 10);
+/// Bytes that are kept of a longer one; reason: a person looks at them.
+const BEGINNING_BYTES: usize = 64 << 10;
 
 /// Decodes the messages of a wrapper.
 #[derive(Debug)]
@@ -144,8 +146,10 @@ impl Decoder {
             },
         };
         let stream = fault.stream.clone().filter(|name| !name.contains('{'));
+        let is_cut = count == 0 && kept.len() > KEPT_BYTES;
         let (reason, message) = match (count, self.output.fault_count) {
-            (0, _) => (fault.to_string(), &kept[..kept.len().min(KEPT_BYTES)]),
+            (0, _) if is_cut => (fault.to_string(), &kept[..BEGINNING_BYTES]),
+            (0, _) => (fault.to_string(), kept),
             // Its other records are stored, so that it is not to be decoded again.
             (_, 1) => (format!("{fault}; the other records are stored"), &[][..]),
             (_, faults) => (
@@ -160,22 +164,23 @@ impl Decoder {
             stream: stream.or_else(|| self.only_stream().map(str::to_owned)),
             reason,
             message: message.to_vec(),
+            is_cut,
         });
     }
 }
 
 impl WrapperFile {
-    /// Decodes a message that was a dead letter, by the present settings.
+    /// Decodes a message that was a dead letter, by the present settings. `received` is the time of its receipt.
     ///
     /// # Errors
     /// Why it still cannot be decoded.
-    pub fn decode(&self, message: &[u8], now: Timestamp) -> Result<Batch, String> {
+    pub fn decode(&self, message: &[u8], received: Timestamp) -> Result<Batch, String> {
         if message.is_empty() {
             return Err("its other records are stored".to_owned());
         }
         let mut decoder = Decoder::json(self).map_err(|error| error.to_string())?;
         let mut batch = Batch::default();
-        decoder.message(message, now, &mut batch);
+        decoder.message(message, received, &mut batch);
         match batch.undecodable.pop() {
             Some(undecodable) => Err(undecodable.reason),
             None => Ok(batch),

@@ -334,12 +334,44 @@ impl Ranges {
     }
 }
 
+/// Elements without numbers that were stored after they had been refused: the reason, when they were refused, and how
+/// many of them are left.
+#[derive(Default)]
+struct Restored(Vec<(String, (i64, i64), u64)>);
+
+impl Restored {
+    fn add(&mut self, loss: &Loss) {
+        if let Some(times) = loss.times {
+            self.0.push((loss.reason.clone(), times, loss.elements));
+        }
+    }
+
+    /// How many of the refused elements were stored later.
+    fn take(&mut self, refused: &Loss) -> u64 {
+        let (from, to) = refused.noticed;
+        let mut taken = 0;
+        for (_, _, left) in self.0.iter_mut().filter(|(reason, times, _)| {
+            *reason == refused.reason && times.0 <= to && times.1 >= from
+        }) {
+            let more = (*left).min(refused.elements - taken);
+            *left -= more;
+            taken += more;
+        }
+        taken
+    }
+}
+
 /// What is on record, without what was refused first and stored later.
 fn recorded_losses(log: &Stream, losses: &[(i64, Loss)]) -> Vec<Missing> {
     let (mut lost, mut refused) = (Ranges::default(), Ranges::default());
-    for (_, loss) in losses {
-        if let (LossKind::Restored, Some((epoch, first, next))) = (loss.kind, loss.numbers) {
-            refused.add(epoch, first, next);
+    let mut unnumbered = Restored::default();
+    for (_, loss) in losses
+        .iter()
+        .filter(|(_, loss)| loss.kind == LossKind::Restored)
+    {
+        match loss.numbers {
+            Some((epoch, first, next)) => _ = refused.add(epoch, first, next),
+            None => unnumbered.add(loss),
         }
     }
     let recorded = losses.iter().filter_map(|(_, loss)| {
@@ -351,6 +383,7 @@ fn recorded_losses(log: &Stream, losses: &[(i64, Loss)]) -> Vec<Missing> {
         // What a crash let come again is on record twice.
         let elements = match loss.numbers {
             Some((epoch, first, next)) => seen.add(epoch, first, next).min(loss.elements),
+            None if loss.kind == LossKind::Refused => loss.elements - unnumbered.take(loss),
             None => loss.elements,
         };
         if elements == 0 && !loss.is_lower_bound {

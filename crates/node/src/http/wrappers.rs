@@ -5,7 +5,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use chappe_links::{DeadLetters, Message};
+use chappe_links::{DeadLetters, PeerLetter};
 use chappe_wrappers::{Command, Inbound, Sender, ShareExceeded, WrapperError};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -212,20 +212,33 @@ pub(crate) struct MessageLetter {
     received_at: String,
     /// The length of the message.
     bytes: u64,
-    /// The message as text, with replacements for bytes that are none; the first 1,000 characters.
+    /// The message as text, with replacements for bytes that are none; the first 1,000 characters. An element that
+    /// its stream refused is JSON.
     text: String,
+    /// Whether only the beginning of the message is kept: it cannot be sent again.
+    is_cut: bool,
 }
 
 impl MessageLetter {
-    fn of((number, message): (u64, Message)) -> Self {
-        let text = String::from_utf8_lossy(&message.bytes);
+    fn of((number, letter): (u64, PeerLetter)) -> Self {
+        let (bytes, text) = match &letter {
+            PeerLetter::Message(message) | PeerLetter::Beginning(message) => {
+                let text = String::from_utf8_lossy(&message.bytes);
+                (message.bytes.len(), text.chars().take(1_000).collect())
+            }
+            PeerLetter::Element(refused) => {
+                let text = wrappers::shown(refused);
+                (text.len(), text.chars().take(1_000).collect())
+            }
+        };
         Self {
             number,
-            stream: message.stream,
-            reason: message.reason,
-            received_at: message.received.to_string(),
-            bytes: message.bytes.len() as u64,
-            text: text.chars().take(1_000).collect(),
+            stream: letter.stream().map(str::to_owned),
+            reason: letter.reason().to_owned(),
+            received_at: letter.received().to_string(),
+            bytes: bytes as u64,
+            text,
+            is_cut: matches!(letter, PeerLetter::Beginning(_)),
         }
     }
 }
@@ -273,14 +286,14 @@ async fn read_letters<R: Row, H: Handle>(
     let letters = handle(table, name)?.letters().clone();
     let (from, limit) = params.range()?;
     // Reading may block on the disk, so it must not run on the serving thread.
-    let read = tokio::task::spawn_blocking(move || letters.messages(from, limit + 1)).await;
+    let read = tokio::task::spawn_blocking(move || letters.peer_letters(from, limit + 1)).await;
     let failed = || Problem::internal("reading dead letters failed");
-    let mut messages = read
+    let mut letters = read
         .map_err(|_| failed())?
         .map_err(|error| Problem::internal(error.to_string()))?;
-    let next = LetterParams::cut(&mut messages, limit, |(number, _)| *number);
+    let next = LetterParams::cut(&mut letters, limit, |(number, _)| *number);
     Ok(Json(MessageLetters {
-        dead_letters: messages.into_iter().map(MessageLetter::of).collect(),
+        dead_letters: letters.into_iter().map(MessageLetter::of).collect(),
         truncated: next.is_some(),
         next,
     }))

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chappe_links::{DeadLetters, Message};
+use chappe_links::{DeadLetters, Message, PeerLetter};
 use chappe_log::{Appended, Batch as Records, Error, Stream};
 use chappe_stream::{Position, StoreError, StreamElement};
 use chappe_transport::Hop;
@@ -244,13 +244,13 @@ impl Exporting {
                 one.reason.clone(),
                 Some(hint),
             );
-            let message = Message {
+            let letter = PeerLetter::Message(Message {
                 stream: Some(one.stream),
                 reason: one.reason,
                 received: clock::now(),
                 bytes: one.position.to_string().into_bytes(),
-            };
-            acks.push(put_letter(&self.app, name, &self.letters, message).await?);
+            });
+            acks.push(put_letter(&self.app, name, &self.letters, letter).await?);
         }
         for ack in acks {
             ack.await?;

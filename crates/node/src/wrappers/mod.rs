@@ -21,14 +21,13 @@ mod table;
 use std::path::Path;
 use std::sync::Arc;
 
-use chappe_links::DeadLetters;
 use chappe_stream::DescriptorError;
 use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use key::{wrapper_key, wrapper_name};
-pub(crate) use letters::{LetterError, discard, resend};
+pub(crate) use letters::{LetterError, SharedLetters, discard, resend, shown};
 pub(crate) use table::{
     Call, Exporter, ExporterHandle, Exporters, FileFault, Handle, InboxError, PeerState,
     PeerStatus, Row, Table, Wrapper, WrapperHandle, Wrappers,
@@ -217,7 +216,8 @@ fn start(
             file.keys.limits.dead_letters,
         );
         let file = Arc::new(file);
-        match open_letters(&app, name, most).await {
+        let shared = app.wrappers.letters(&file.name);
+        match shared.open(&app, name, most).await {
             Ok(letters) => {
                 let (calls, called) = mpsc::channel(CALLS_MAX);
                 let handle = WrapperHandle {
@@ -225,7 +225,7 @@ fn start(
                     letters: letters.clone(),
                     calls,
                     inbox: Arc::default(),
-                    resending: Arc::default(),
+                    shared,
                 };
                 app.wrappers.set_handle(&file.name, handle.clone());
                 run::run(app, handle, called, stop).await;
@@ -277,10 +277,12 @@ impl Described for ExporterFiles {
         tokio::spawn(async move {
             let (name, most) = (format!("exporter/{}", file.name), file.keys.dead_letters);
             let file = Arc::new(file);
-            match open_letters(&app, name, most).await {
+            let shared = app.exporters.letters(&file.name);
+            match shared.open(&app, name, most).await {
                 Ok(letters) => {
                     let handle = ExporterHandle {
                         letters: letters.clone(),
+                        _shared: shared,
                     };
                     app.exporters.set_handle(&file.name, handle);
                     export::run(app, file, letters, stop).await;
@@ -359,16 +361,4 @@ fn node_parts(app: &App) -> NodeParts {
             })
         }),
     }
-}
-
-/// Opens the dead letters of a wrapper or an exporter, which reads the disk.
-async fn open_letters(app: &App, name: String, most: u64) -> Result<Arc<DeadLetters>, String> {
-    let store = app.catalogue.store();
-    let opened = tokio::task::spawn_blocking(move || DeadLetters::named(&store, &name, most)).await;
-    let unreadable = |error| format!("cannot read the dead letters: {error}");
-    let interrupted = |_| "reading the dead letters was interrupted".to_owned();
-    let letters = Arc::new(opened.map_err(interrupted)?.map_err(unreadable)?);
-    // The run before may have queued some.
-    letters.settled().await.map_err(unreadable)?;
-    Ok(letters)
 }

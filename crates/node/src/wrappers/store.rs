@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use chappe_links::{DeadLetters, Message};
+use chappe_links::{DeadLetters, Message, PeerLetter, RefusedElement};
 use chappe_log::{Appended, Error};
 use chappe_registry::oxrdf::{NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
 use chappe_stream::view::ElementView;
 use chappe_stream::{
-    RECORD_BYTES_MAX, RECORD_HEAD_BYTES, StoreError, StreamElement, Timestamp, Value, check_name,
-    encode_element,
+    RECORD_BYTES_MAX, RECORD_HEAD_BYTES, StoreError, StreamElement, StreamSchema, Timestamp, Value,
+    check_name, encode_element,
 };
 use chappe_transport::Hop;
 use chappe_wrappers::{
@@ -32,15 +32,15 @@ use crate::streams::StreamSpec;
 /// The source of all streams that were read from DDS topics before topics were wrappers.
 const FORMER_TOPICS: &str = "urn:chappe:dds";
 /// The reason of dead letters in the record of losses.
-const DEAD_LETTER: &str = "dead_letter";
+pub(super) const DEAD_LETTER: &str = "dead_letter";
 /// Of a batch above this many bytes, the first elements are appended before it: the log takes 4 MiB at once, and
 /// a batch over several streams is stored twice.
 const BYTES_MAX: usize = 3 * BATCH_BYTES_MAX;
 /// Bytes of elements that are appended at once before such a batch.
-const PIECE_BYTES: usize = BATCH_BYTES_MAX / 2;
+pub(super) const PIECE_BYTES: usize = BATCH_BYTES_MAX / 2;
 
-/// Bytes of an element that are kept in a dead letter; reason: a longer message cannot be decoded.
-const LETTER_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are kept of an element that is too large for any stream; reason: a person looks at them.
+const BEGINNING_BYTES: usize = 64 << 10;
 
 /// A batch that is on its way to the disk.
 pub(super) struct Storing {
@@ -156,7 +156,7 @@ impl Storer {
                 schema: entry.log.schema(),
                 ..StreamDefinition::default()
             };
-            self.stream_entity(&entry.name, &definition)
+            stream_entity(&self.file, &entry.name, &definition)
         });
         let entities = entities.collect();
         self.app.registrar.publish(entities).await;
@@ -197,7 +197,7 @@ impl Storer {
         let weight = batch.weight();
         let Batch {
             parts,
-            mut undecodable,
+            undecodable,
             lost,
             mark,
             sender,
@@ -205,11 +205,14 @@ impl Storer {
         for lost in lost {
             self.record_lost(&lost);
         }
+        let received = clock::now();
         let decoded_none = undecodable.len();
+        let undecodable = undecodable.into_iter();
+        let mut letters: Vec<PeerLetter> = undecodable.map(|one| letter(one, received)).collect();
         let mut prepared: Vec<Prepared> = Vec::with_capacity(parts.len());
         for part in parts {
-            let (kept, refused) = self.prepare(part).await?;
-            undecodable.extend(refused);
+            let (kept, refused) = self.prepare(part, received).await?;
+            letters.extend(refused);
             let Some(kept) = kept else { continue };
             let same = |other: &&mut Prepared| other.entry.name == kept.entry.name;
             match prepared.iter_mut().find(same) {
@@ -217,7 +220,7 @@ impl Storer {
                 None => prepared.push(kept),
             }
         }
-        let dead_count = undecodable.len() as u64;
+        let dead_count = letters.len() as u64;
         let refused = dead_count - decoded_none as u64;
         let (mut elements, mut newest) = (0, None);
         for part in &prepared {
@@ -228,7 +231,7 @@ impl Storer {
                 self.charge(sender, part);
             }
         }
-        let mut acks = self.put_aside(undecodable).await?;
+        let mut acks = self.put_aside(letters).await?;
         if weight > BYTES_MAX {
             self.append_first(&mut prepared, &mut acks).await?;
         }
@@ -347,10 +350,11 @@ impl Storer {
     async fn prepare(
         &mut self,
         part: Part,
-    ) -> Result<(Option<Prepared>, Vec<Undecodable>), StoreError> {
+        received: Timestamp,
+    ) -> Result<(Option<Prepared>, Vec<PeerLetter>), StoreError> {
         let entry = match self.stream(&part.stream, &part.definition).await? {
             Ok(entry) => entry,
-            Err(reason) => return Ok((None, dead_part(&part, &reason))),
+            Err(reason) => return Ok((None, refused_part(&part, &reason, received))),
         };
         let schema = entry.log.schema();
         let mut refused = Vec::new();
@@ -360,7 +364,10 @@ impl Storer {
             match checked.and_then(|()| check_size(element)) {
                 Ok(()) => true,
                 Err(reason) => {
-                    refused.push(dead(&part.stream, &part.definition, element, &reason));
+                    let (stream, definition) = (&part.stream, &part.definition);
+                    refused.push(refused_element(
+                        stream, definition, element, reason, received,
+                    ));
                     false
                 }
             }
@@ -403,7 +410,7 @@ impl Storer {
         };
         match spec.define_or_take(app, may_take).await {
             Ok(entry) => {
-                let entity = self.stream_entity(&entry.name, definition);
+                let entity = stream_entity(file, &entry.name, definition);
                 app.registrar.publish(vec![entity]).await;
                 app.observability.ledger.claimed(&self.key, [&*entry.name]);
                 let known = (definition.clone(), entry.clone());
@@ -420,23 +427,10 @@ impl Storer {
         }
     }
 
-    fn stream_entity(&self, name: &str, definition: &StreamDefinition) -> Entity {
-        let text = definition.description.as_deref();
-        let producer = Producer {
-            key: &self.key,
-            types: &self.file.keys.types,
-            scopes: &self.file.keys.scopes,
-        };
-        producer.stream(name, &definition.schema, text)
-    }
-
-    /// Keeps messages as dead letters.
-    async fn put_aside(
-        &self,
-        undecodable: Vec<Undecodable>,
-    ) -> Result<VecDeque<Appended>, StoreError> {
-        let mut acks = VecDeque::with_capacity(undecodable.len());
-        for one in undecodable {
+    /// Keeps dead letters.
+    async fn put_aside(&self, letters: Vec<PeerLetter>) -> Result<VecDeque<Appended>, StoreError> {
+        let mut acks = VecDeque::with_capacity(letters.len());
+        for one in letters {
             let name = &self.file.name;
             let drops = &self.app.observability.drops;
             let hint = format!("chappe wrapper dead-letters {name}");
@@ -444,20 +438,16 @@ impl Storer {
                 Hop::Element,
                 "undecodable",
                 name,
-                one.reason.clone(),
+                one.reason().to_owned(),
                 Some(hint),
             );
-            if let Some(stream) = &one.stream {
-                let loss = Loss::now(stream, LossKind::Refused, DEAD_LETTER, 1);
+            if let Some(stream) = one.stream() {
+                let mut loss = Loss::now(stream, LossKind::Refused, DEAD_LETTER, 1);
+                // By this time it is found when the letter is sent again.
+                loss.noticed = (one.received().0, one.received().0);
                 self.app.observability.ledger.note(loss);
             }
-            let message = Message {
-                stream: one.stream,
-                reason: one.reason,
-                received: clock::now(),
-                bytes: one.message,
-            };
-            acks.push_back(put_letter(&self.app, name, &self.letters, message).await?);
+            acks.push_back(put_letter(&self.app, name, &self.letters, one).await?);
         }
         Ok(acks)
     }
@@ -549,14 +539,14 @@ pub(super) async fn put_letter(
     app: &App,
     peer: &str,
     letters: &Arc<DeadLetters>,
-    message: Message,
+    letter: PeerLetter,
 ) -> Result<Appended, StoreError> {
     let dropped_before = letters.dropped();
     loop {
-        let (letters, message) = (letters.clone(), message.clone());
+        let (letters, letter) = (letters.clone(), letter.clone());
         let dropped = letters.clone();
         // The first letter creates a stream, which waits for the disk.
-        let put = tokio::task::spawn_blocking(move || letters.put_message(message)).await;
+        let put = tokio::task::spawn_blocking(move || letters.put_peer(letter)).await;
         match put {
             Ok(Ok(appended)) => {
                 record_dropped(app, peer, dropped.dropped().saturating_sub(dropped_before));
@@ -587,33 +577,62 @@ pub(super) fn check_size(element: &StreamElement) -> Result<(), String> {
     }
 }
 
+/// A message that cannot be decoded, as a dead letter.
+fn letter(one: Undecodable, received: Timestamp) -> PeerLetter {
+    let message = Message {
+        stream: one.stream,
+        reason: one.reason,
+        received,
+        bytes: one.message,
+    };
+    match one.is_cut {
+        true => PeerLetter::Beginning(message),
+        false => PeerLetter::Message(message),
+    }
+}
+
 /// The elements of a part that cannot be stored, as dead letters.
-fn dead_part(part: &Part, reason: &str) -> Vec<Undecodable> {
-    let elements = part.elements.iter();
-    elements
-        .map(|element| dead(&part.stream, &part.definition, element, reason))
-        .collect()
+fn refused_part(part: &Part, reason: &str, received: Timestamp) -> Vec<PeerLetter> {
+    let (stream, definition) = (&part.stream, &part.definition);
+    let refused =
+        |element| refused_element(stream, definition, element, reason.to_owned(), received);
+    part.elements.iter().map(refused).collect()
 }
 
 /// An element that cannot be stored, as a dead letter.
-fn dead(
+fn refused_element(
     stream: &str,
     definition: &StreamDefinition,
     element: &StreamElement,
-    reason: &str,
-) -> Undecodable {
+    reason: String,
+    received: Timestamp,
+) -> PeerLetter {
+    let schema = definition.schema.clone();
+    let (stream, kept) = (stream.to_owned(), element.clone());
+    match RefusedElement::new(stream.clone(), reason.clone(), received, schema, kept) {
+        Ok(refused) => PeerLetter::Element(refused),
+        // No stream could store it.
+        Err(_) => {
+            let mut bytes = shown(element, &definition.schema).into_bytes();
+            bytes.truncate(BEGINNING_BYTES);
+            PeerLetter::Beginning(Message {
+                stream: Some(stream),
+                reason,
+                received,
+                bytes,
+            })
+        }
+    }
+}
+
+/// An element as JSON.
+pub(super) fn shown(element: &StreamElement, schema: &StreamSchema) -> String {
     let view = ElementView {
         stream: None,
         element,
-        schema: &definition.schema,
+        schema,
     };
-    let mut message = serde_json::to_vec(&view).unwrap_or_default();
-    message.truncate(LETTER_BYTES_MAX);
-    Undecodable {
-        stream: Some(stream.to_owned()),
-        reason: reason.to_owned(),
-        message,
-    }
+    serde_json::to_string(&view).unwrap_or_default()
 }
 
 /// Whether a source was a wrapper or a link that does not exist any more, or a topic before topics were wrappers.
@@ -623,6 +642,21 @@ fn is_orphan(app: &App, owner: &str) -> bool {
         None if owner == FORMER_TOPICS => true,
         None => links::link_name(owner).is_some_and(|link| links::is_removed(app, link)),
     }
+}
+
+/// The registry entity of a stream of a wrapper.
+pub(super) fn stream_entity(
+    file: &WrapperFile,
+    name: &str,
+    definition: &StreamDefinition,
+) -> Entity {
+    let text = definition.description.as_deref();
+    let producer = Producer {
+        key: &wrapper_key(&file.name),
+        types: &file.keys.types,
+        scopes: &file.keys.scopes,
+    };
+    producer.stream(name, &definition.schema, text)
 }
 
 /// The registry entity of a wrapper: a device, by whose types and scopes its streams are found.

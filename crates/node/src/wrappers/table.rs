@@ -1,13 +1,15 @@
 //! The tables of wrappers and exporters.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chappe_links::DeadLetters;
 use chappe_wrappers::{Command, Inbound, WrapperError, WrapperFile};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, oneshot};
 use utoipa::ToSchema;
+
+use super::SharedLetters;
 
 /// Messages of clients that wait for a wrapper; reason: with the largest body they are some megabytes.
 const INBOX_MAX: usize = 64;
@@ -73,7 +75,7 @@ pub(crate) struct PeerStatus {
     pub(crate) elements: u64,
     /// Dead letters that are kept.
     pub(crate) dead_letters: u64,
-    /// Dead letters that were dropped for newer ones since it started.
+    /// Dead letters that were dropped since the node started: for newer ones, or by the size limit of the log.
     pub(crate) dead_letters_dropped: u64,
     /// How often it was opened again after trouble.
     pub(crate) restarts: u64,
@@ -204,8 +206,8 @@ pub(crate) struct WrapperHandle {
     pub(crate) letters: Arc<DeadLetters>,
     pub(crate) calls: mpsc::Sender<Call>,
     pub(crate) inbox: Arc<Inbox>,
-    /// Held while a dead letter is sent again.
-    pub(crate) resending: Arc<tokio::sync::Mutex<()>>,
+    /// The same letters, as they are shared with other runs of this name.
+    pub(crate) shared: Arc<SharedLetters>,
 }
 
 /// Where messages of clients enter a wrapper that takes some, while it is open.
@@ -253,6 +255,8 @@ pub(crate) enum InboxError {
 #[derive(Clone)]
 pub(crate) struct ExporterHandle {
     pub(crate) letters: Arc<DeadLetters>,
+    /// Keeps them shared with the next run of this name.
+    pub(super) _shared: Arc<SharedLetters>,
 }
 
 /// The parts of a running wrapper or exporter.
@@ -277,6 +281,7 @@ impl Handle for ExporterHandle {
 pub(crate) struct Table<R, H> {
     rows: Mutex<BTreeMap<String, R>>,
     handles: Mutex<BTreeMap<String, H>>,
+    letters: Mutex<BTreeMap<String, Weak<SharedLetters>>>,
     /// Requests an immediate scan of the directory.
     pub(crate) rescan: Notify,
 }
@@ -286,6 +291,7 @@ impl<R, H> Default for Table<R, H> {
         Self {
             rows: Mutex::default(),
             handles: Mutex::default(),
+            letters: Mutex::default(),
             rescan: Notify::new(),
         }
     }
@@ -332,6 +338,18 @@ impl<R: Row, H: Handle> Table<R, H> {
     /// All rows, by name.
     pub(crate) fn all(&self) -> Vec<R> {
         self.rows().values().cloned().collect()
+    }
+
+    /// The dead letters of one, shared with those who use them already.
+    pub(super) fn letters(&self, name: &str) -> Arc<SharedLetters> {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = letters.get(name).and_then(Weak::upgrade) {
+            return used;
+        }
+        letters.retain(|_, letters| letters.strong_count() > 0);
+        let new = Arc::<SharedLetters>::default();
+        letters.insert(name.to_owned(), Arc::downgrade(&new));
+        new
     }
 
     /// Adds the handle of one that runs.

@@ -46,6 +46,7 @@ mod tree;
 mod uddi;
 mod whole_answers;
 mod why;
+mod wrapper_letters;
 mod wrappers;
 mod write;
 mod written_streams;

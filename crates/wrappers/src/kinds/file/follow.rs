@@ -399,6 +399,7 @@ impl Open {
                 stream: decoder.only_stream().map(str::to_owned),
                 reason: "the record is too long".to_owned(),
                 message: bytes,
+                is_cut: true,
             }),
         }
         self.has_records = true;

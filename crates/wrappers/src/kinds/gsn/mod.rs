@@ -128,6 +128,7 @@ impl Target {
             stream: Some(self.name.to_string()),
             reason,
             message: frame[..frame.len().min(KEPT_BYTES)].to_vec(),
+            is_cut: frame.len() > KEPT_BYTES,
         });
     }
 

@@ -262,6 +262,7 @@ fn take(line: Line, decoder: &mut Decoder, batch: &mut Batch) {
         stream: decoder.only_stream().map(str::to_owned),
         reason: format!("the line is longer than {LINE_BYTES_MAX} bytes"),
         message: line.bytes,
+        is_cut: true,
     });
 }
 

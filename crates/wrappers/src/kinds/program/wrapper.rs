@@ -599,12 +599,14 @@ impl ProgramWrapper {
 
     /// A message that cannot be used becomes a dead letter.
     fn refuse(&mut self, stream: Option<&str>, reason: String, message: &[u8]) {
+        let is_cut = message.len() > KEPT_BYTES;
         let message = message[..message.len().min(KEPT_BYTES)].to_vec();
         let weight = message.len() + 128;
         let one = Undecodable {
             stream: stream.map(str::to_owned),
             reason,
             message,
+            is_cut,
         };
         if self.is_marked() {
             self.pending_weight += weight;
