@@ -8,6 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
@@ -23,7 +24,7 @@ use chappe_xml::Limits;
 use super::params;
 use super::parts;
 use super::publish::room;
-use crate::accounts::{Audit, Caller, Change, Refusal};
+use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
 use crate::shared::App;
@@ -179,8 +180,8 @@ struct Outcome {
     answer: Result<Response, Error>,
     /// The changes in flight.
     publication: Option<Publication>,
-    /// The record for the audit stream.
-    change: Option<Change>,
+    /// The record for the audit stream, with what was taken for it of its account's share.
+    change: Option<(Change, Option<AuditCharge>)>,
 }
 
 impl Outcome {
@@ -200,14 +201,14 @@ impl Outcome {
         {
             answer = Err(error.into());
         }
-        if let Some(mut change) = self.change {
+        if let Some((mut change, charge)) = self.change {
             // SOAP has one status for all faults; the record says whose fault it was.
             change.status = match &answer {
                 Ok(_) => 200,
                 Err(error) if matches!(error.code, ErrorCode::Busy | ErrorCode::FatalError) => 500,
                 Err(_) => 400,
             };
-            Audit::record(app, change).await;
+            Audit::record(app, change, charge).await;
         }
         answer.unwrap_or_else(|error| failed(app, &error))
     }
@@ -266,14 +267,30 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
         subject: Some(subject),
         status: 0,
     };
-    let is_change = request.is_change();
+    let mut charge = None;
+    if request.is_change() {
+        let begun = app
+            .shares
+            .begin_change(&caller, record(String::new()).text_bytes());
+        charge = match begun {
+            Ok(charge) => Some(charge),
+            Err(wait) => return Outcome::refused(no_audit_room(&caller, wait)),
+        };
+    }
     let done = may_publish(&caller).and_then(|()| save(app, &caller, &request));
     match done {
         Ok((answer, publication)) => {
             let subject = format!("{name} {}", request.keys(&answer).join(", "));
+            let change = match (&publication, charge) {
+                (Some(_), charge) => Some((record(subject), charge.flatten())),
+                (None, charge) => {
+                    Audit::cancel(app, charge.flatten());
+                    None
+                }
+            };
             Outcome {
                 answer: Ok(text(&answer)),
-                change: publication.as_ref().map(|_| record(subject)),
+                change,
                 publication,
             }
         }
@@ -284,11 +301,21 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
             }
             let subject = format!("{name} {}", error.code.as_str());
             Outcome {
-                change: is_change.then(|| record(subject)),
+                change: charge.map(|charge| (record(subject), charge)),
                 ..Outcome::refused(error)
             }
         }
     }
+}
+
+/// The account has used its share of the audit stream.
+fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
+    let detail = format!(
+        "the changes of the account {:?} fill its share of the audit stream; retry in {} s",
+        caller.name(),
+        wait.as_secs().saturating_add(1)
+    );
+    Error::new(ErrorCode::AccountLimitExceeded, detail)
 }
 
 /// Runs the request of a publisher.

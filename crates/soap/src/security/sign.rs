@@ -19,8 +19,8 @@ use super::{
     short, wsse, wsu,
 };
 use crate::envelope::NAMESPACE;
-use crate::v1_1;
 use crate::schema::format_date_time;
+use crate::v1_1;
 
 /// How long a signed message is valid. Default 5 minutes, as receivers accept.
 pub const LIFETIME: std::time::Duration = super::MAX_AGE;
