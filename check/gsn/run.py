@@ -6,7 +6,7 @@ GSN_PEER is the example of chappe-wrappers, CHAPPE the program, LIBRARIES the fo
 (check/exchange/install). In each synchronous direction N elements are exchanged, and Chappe's side and the server are
 killed with SIGKILL. The judge compares the server's database with the file of the example. Asynchronous exchange loses
 elements by design: its rates are reported. The part `rates` measures each path next to GSN with itself, on the same
-server: Chappe is not slower.
+server: Chappe is not slower. The part `descriptors` runs the same descriptors in the server and in a node.
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
@@ -20,6 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from network import PATIENCE, enter, expect, run_in  # noqa: E402
+import descriptors  # noqa: E402
 import remote  # noqa: E402
 from peer import Peer, stored  # noqa: E402
 from server import DIRECTORY, PROXY, SIMULATED, Server, until  # noqa: E402
@@ -290,6 +291,7 @@ def main() -> None:
         "sync": lambda args, work: to_gsn(args, work, "sync"),
         "async": asynchronous,
         "rates": rates,
+        "descriptors": descriptors.compare,
         "remote-to": remote.to_gsn,
         "remote-from": remote.from_server,
     }

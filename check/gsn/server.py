@@ -1,5 +1,6 @@
 """A GSN 2.0.1 server as a process: its configuration, its sensors, its counters, its database."""
 
+import csv
 import os
 import pathlib
 import socket
@@ -17,7 +18,10 @@ CLASSES = {
     "zeromq-push": "ch.epfl.gsn.networking.zeromq.ZeroMQWrapperPush",
     "remote-api": "ch.epfl.gsn.wrappers.general.RemoteRestAPIWrapper",
     "multiformat": "ch.epfl.gsn.wrappers.MultiFormatWrapper",
+    "csv": "ch.epfl.gsn.wrappers.general.CSVWrapper",
 }
+# Stands for null in a table that was read.
+NULL = "(null)"
 # What its simulator produces.
 SIMULATED = {"light": "double", "temperature": "double", "packet_type": "int"}
 
@@ -103,6 +107,23 @@ class Server:
         if not path.exists():
             raise CheckFailed(f"the database of GSN cannot be read: {done.stdout} {done.stderr}")
         return [line.split(";") for line in path.read_text().splitlines()[1:]]
+
+    def rows(self, sensors: list[str]) -> dict[str, list[dict[str, str | None]]]:
+        """All that its database holds of some sensors, in the order of storage, once it is stopped."""
+        queries = [f"call csvwrite('{self.folder}/{sensor}.csv', 'select * from {sensor} order by pk', "
+                   f"'charset=UTF-8 null={NULL}')" for sensor in sensors]
+        command = ["java", "-cp", str(next(self.libraries.glob("h2-*.jar"))), "org.h2.tools.Shell", "-url",
+                   self.database, "-user", "sa", "-password", "", "-sql", "; ".join(queries)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        tables = {}
+        for sensor in sensors:
+            path = self.folder / f"{sensor}.csv"
+            if not path.exists():
+                raise CheckFailed(f"the database of GSN has no table {sensor}: {done.stdout} {done.stderr}")
+            with open(path, newline="", encoding="utf-8") as lines:
+                rows = csv.DictReader(lines)
+                tables[sensor] = [{name: None if text == NULL else text for name, text in row.items()} for row in rows]
+        return tables
 
 
 def until(what: str, done, within_s: float) -> float:

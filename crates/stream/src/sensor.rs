@@ -24,6 +24,7 @@
 //! A failed evaluation is counted and reported, and the sensor continues with the next one. It
 //! deliberately does not know where elements come from or go to.
 
+mod columns;
 mod evaluation;
 mod interface;
 
@@ -42,9 +43,9 @@ use crate::sampling::Sampler;
 use crate::sqlite::InterruptHandle;
 use crate::window::{Part, Parts, WindowShape};
 use crate::{
-    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, QueryPlan,
-    QuerySource, Refusal, Selection, StreamElement, StreamSchema, Timestamp, Value, WindowChange,
-    WindowClock, WindowCounters,
+    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, QueryError,
+    QueryPlan, QuerySource, Refusal, Selection, StreamElement, StreamSchema, Timestamp, Value,
+    WindowChange, WindowClock, WindowCounters,
 };
 
 /// The machine.
@@ -133,6 +134,7 @@ impl StatementMachine {
             let shape = WindowShape {
                 extent: source.window,
                 slide: source.slide,
+                first: source.first,
                 late: source.late,
                 timing: source.timing,
             };
@@ -430,8 +432,14 @@ impl StatementMachine {
             });
         }
         let output = &self.descriptor.output;
-        PlannedQuery::new(&sources, &sql, &output.schema, self.limits.query)
-            .map_err(|error| error.to_string())
+        let (schema, limits) = (&output.schema, self.limits.query);
+        let prepared = match PlannedQuery::new(&sources, &sql, schema, limits) {
+            Err(QueryError::Missing(_) | QueryError::Undeclared(_)) if output.takes_any_columns => {
+                columns::by_name(&sources, &sql, schema, limits)
+            }
+            prepared => prepared,
+        };
+        prepared.map_err(|error| error.to_string())
     }
 
     fn receive(&mut self, now: Instant, input: SensorInput) {

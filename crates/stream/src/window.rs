@@ -576,11 +576,14 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
 
 /// When a window is evaluated: after a number of elements, or once in each turn of source time.
 ///
+/// A slide by elements is first due at the first element, unless [`Self::first_at`] says at which.
+///
 /// Turns begin at whole multiples of the slide, so elements that arrive slightly more or less often than
 /// the slide do not make it skip every other turn.
 #[derive(Debug, Clone)]
 pub struct Slide {
     extent: Extent,
+    first: usize,
     pending: usize,
     last: Option<Timestamp>,
 }
@@ -589,15 +592,19 @@ impl Slide {
     /// A slide that is due at the first element.
     #[must_use]
     pub fn new(extent: Extent) -> Self {
-        let pending = match extent {
-            Extent::Count(count) => count.saturating_sub(1),
-            Extent::Time(_) => 0,
-        };
         Self {
             extent,
-            pending,
+            first: 1,
+            pending: 0,
             last: None,
         }
+    }
+
+    /// The slide, if it is by elements, first due at the element of this number.
+    #[must_use]
+    pub fn first_at(mut self, first: usize) -> Self {
+        self.first = first;
+        self
     }
 
     /// Counts an element that entered the window, with the window's newest time; returns whether an
@@ -605,7 +612,10 @@ impl Slide {
     pub fn is_due(&mut self, newest: Timestamp) -> bool {
         self.pending = self.pending.saturating_add(1);
         let due = match self.extent {
-            Extent::Count(count) => self.pending >= count,
+            Extent::Count(count) => {
+                let needed = self.last.map_or(self.first, |_| count);
+                self.pending >= needed
+            }
             Extent::Time(length) => {
                 let length = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX).max(1);
                 let turn = |time: Timestamp| time.0.div_euclid(length);

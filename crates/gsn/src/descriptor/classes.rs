@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chappe_stream::descriptor::Source;
-use chappe_stream::{Descriptor, Extent, FieldType, WindowClock};
+use chappe_stream::{Descriptor, Extent, FieldType, LatePolicy, WindowClock};
 
 use super::model::{GsnDescriptor, ProcessingClass};
 use super::report::Report;
@@ -40,11 +40,27 @@ pub(super) fn apply(
         }
         "clockedbridge" | "scheduledbridge" => {
             used.extend(PERIODS);
+            if let Some(table) = parameter(class, &["table_name"]) {
+                return Err(NoCounterpart {
+                    message: format!(
+                        "the class copies the rows of the table {table:?} into the sensor"
+                    ),
+                    hint: "use BridgeVirtualSensor, and read that sensor in a further stream, by the wrapper local",
+                });
+            }
             let period = period(class)?;
             follow_clock(to, period);
+            let fields = field_list(to);
+            for statement in &mut to.statements {
+                let is_done = without_time(&fields, &statement.sql).is_some();
+                if !is_done {
+                    statement.sql = with_time_of_period(&fields, &statement.sql);
+                }
+            }
             changed(
                 report,
-                "clock = \"node\", slide: evaluated once in each period of the node's clock",
+                "clock = \"node\", slide: evaluated once in each period of the node's clock, whose end is the time of \
+                 the element",
             );
         }
         "statsbridge" | "bridgestats" | "statistics" => passes_with(
@@ -102,6 +118,14 @@ pub(super) fn apply(
                 hint: "write the computation in SQL, or let a program read the source's stream and \
                        write its results with `chappe write`; then use BridgeVirtualSensor over \
                        that stream",
+            });
+        }
+        "smacleaner" => {
+            return Err(NoCounterpart {
+                message: "the class marks numbers that differ from the mean of those before"
+                    .to_owned(),
+                hint: "use BridgeVirtualSensor with a window of one element more than `size`, and compare the last \
+                       number with the mean of the others",
             });
         }
         _ => {
@@ -164,8 +188,35 @@ fn period(class: &ProcessingClass) -> Result<Duration, NoCounterpart> {
 fn follow_clock(to: &mut Descriptor, period: Duration) {
     for source in &mut to.sources {
         source.slide = Extent::Time(period);
+        source.first = 1;
         source.timing.clock = WindowClock::Node;
+        // Elements that were received together have the same time on this clock.
+        source.timing.unique_times = false;
+        source.late = LatePolicy::Insert;
     }
+}
+
+fn field_list(descriptor: &Descriptor) -> String {
+    let fields = descriptor.output.schema.fields.iter();
+    let names: Vec<&str> = fields.map(|field| field.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// A statement without the times of its elements, which then have the end of the period.
+fn with_time_of_period(fields: &str, sql: &str) -> String {
+    format!("select {fields} from ({sql})")
+}
+
+/// What [`with_time_of_period`] was made from.
+fn without_time<'s>(fields: &str, sql: &'s str) -> Option<&'s str> {
+    let whole = with_time_of_period(fields, "");
+    sql.strip_prefix(&whole[..whole.len() - 1])?
+        .strip_suffix(')')
+}
+
+/// The statement of a stream of a scheduled class, from Chappe's.
+pub(super) fn scheduled_statement<'s>(descriptor: &Descriptor, sql: &'s str) -> &'s str {
+    without_time(&field_list(descriptor), sql).unwrap_or(sql)
 }
 
 /// The only source of the only statement, which passes the source's elements on.
@@ -251,6 +302,7 @@ fn clean(
     };
     let source = only_source(to, class)?;
     source.window = Extent::Count(size);
+    source.first = size;
     let table = source.table().to_owned();
     let columns = to.output.schema.fields.iter().map(|field| {
         let name = &field.name;

@@ -9,12 +9,13 @@ use chappe_stream::{
     WindowClock,
 };
 
+use super::import::first_evaluation;
 use super::model::{
     Address, Extent, GsnDescriptor, History, OutputField, Place, ProcessingClass,
     Source as GsnSource, Stream, WebCommand, WebField,
 };
 use super::report::Report;
-use super::{sql, types, wrappers};
+use super::{classes, sql, types, wrappers};
 
 /// A descriptor that GSN's format cannot say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,13 +87,13 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
     }
     let period = period(descriptor)?;
     if let Some(period) = period {
-        class.name = "ch.epfl.gsn.vsensor.ClockedBridgeVirtualSensor".to_owned();
+        class.name = "ch.epfl.gsn.vsensor.ScheduledBridgeVirtualSensor".to_owned();
         let period = period.as_millis().to_string();
         class.parameters.push(("rate".to_owned(), period));
         report.changed(
             NOWHERE,
             "source.clock",
-            "the class ClockedBridgeVirtualSensor",
+            "the class ScheduledBridgeVirtualSensor",
         );
     }
     let mut streams = Vec::new();
@@ -120,7 +121,12 @@ pub fn export(descriptor: &Descriptor) -> Result<(GsnDescriptor, Report), Export
             name: statement.name.clone().or_else(|| Some("data".to_owned())),
             rate: statement.rate,
             count: statement.count,
-            query: sql::to_h2(&statement.sql).trim().to_owned(),
+            query: sql::to_h2(match period {
+                Some(_) => classes::scheduled_statement(descriptor, &statement.sql),
+                None => &statement.sql,
+            })
+            .trim()
+            .to_owned(),
             sources,
             ..Stream::default()
         });
@@ -351,14 +357,17 @@ fn source(
         }
     }
     let timing = &source.timing;
+    let is_source = timing.clock == WindowClock::Source;
     match source.late {
+        LatePolicy::Insert if is_source => {
+            report.changed(NOWHERE, format!("{key}.late"), "GSN drops late elements");
+        }
         LatePolicy::Insert => {}
         LatePolicy::Drop => report.taken(NOWHERE, format!("{key}.late")),
         LatePolicy::DeadLetter => {
             report.changed(NOWHERE, format!("{key}.late"), "dropped, not stored");
         }
     }
-    let is_source = timing.clock == WindowClock::Source;
     for (is_given, name, reason) in [
         (
             timing.wait.is_some() && is_source,
@@ -372,9 +381,14 @@ fn source(
             "GSN takes any time",
         ),
         (
-            timing.unique_times,
+            !timing.unique_times && is_source,
             "unique_times",
-            "the sensor that is read decides",
+            "GSN drops an element with the time of the one before",
+        ),
+        (
+            source.first != first_evaluation(source.window, source.slide),
+            "first",
+            "GSN evaluates a window of elements first when it is full, one of time after a slide",
         ),
     ] {
         if is_given {
@@ -406,7 +420,8 @@ fn source(
         alias: source.table().to_owned(),
         window: extent(source.window, "window")?,
         slide,
-        sampling: (source.sampling < 1.0).then_some(source.sampling),
+        // GSN 2.0.1 takes a missing rate as 0, and gives nothing.
+        sampling: Some(source.sampling),
         query: Some(match &source.sql {
             Some(own) => sql::to_h2(own).trim().to_owned(),
             None => "select * from wrapper".to_owned(),

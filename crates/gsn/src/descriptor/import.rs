@@ -1,6 +1,7 @@
 //! From GSN's descriptor to Chappe's, with a report.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chappe_stream::descriptor::DescriptorFault as Fault;
 use chappe_stream::descriptor::{
@@ -54,6 +55,8 @@ const REMOTE: [&str; 9] = [
     "remote-http",
     "remote-zeromq",
 ];
+/// The longest time that a descriptor may have.
+const AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Attributes of GSN's dialects that no descriptor needs here.
 const DIALECTS: [(&str, &str); 4] = [
     ("@index", "the log is indexed by time and number"),
@@ -169,12 +172,13 @@ impl Importer<'_> {
                     },
                     History::Age(age) => Retention {
                         elements: None,
-                        age: Some(age),
+                        age: Some(age).filter(|age| *age <= AGE_MAX),
                     },
                 }),
                 rate: from.class.rate,
                 unique_times: from.class.unique_times,
                 drops_nulls: false,
+                takes_any_columns: true,
                 schema,
             },
             name,
@@ -228,6 +232,11 @@ impl Importer<'_> {
             }
         }
         match from.history {
+            Some(History::Age(age)) if age > AGE_MAX => report.changed(
+                places.storage,
+                "storage@history-size",
+                "output.retention: no limit, because an age has at most 366 days",
+            ),
             Some(_) => report.changed(
                 places.storage,
                 "storage@history-size",
@@ -521,6 +530,7 @@ impl Importer<'_> {
             Some(Extent::Time(length)) => chappe_stream::Extent::Time(length),
             None => chappe_stream::Extent::Count(1),
         };
+        let (window, slide) = (extent(from.window), extent(from.slide));
         Ok(Source {
             alias: from.alias.clone(),
             statement: 0,
@@ -530,10 +540,14 @@ impl Importer<'_> {
             fallback,
             fallback_after: FALLBACK_AFTER,
             policy: BindingPolicy::One,
-            window: extent(from.window),
-            slide: extent(from.slide),
-            late: LatePolicy::Insert,
-            timing: Timing::default(),
+            window,
+            slide,
+            first: first_evaluation(window, slide),
+            late: LatePolicy::Drop,
+            timing: Timing {
+                unique_times: true,
+                ..Timing::default()
+            },
             per: self.per(from, path),
         })
     }
@@ -689,6 +703,19 @@ impl Importer<'_> {
             .ok_or_else(|| wrong("the predicate `query` does not read one sensor"))?;
         let passes = sql::passes_on(&inner, "wrapper");
         Ok((types::stream_name(&table), (!passes).then_some(inner)))
+    }
+}
+
+/// GSN evaluates a window of elements first when it is full, and a window of time after a whole slide of elements.
+pub(super) fn first_evaluation(
+    window: chappe_stream::Extent,
+    slide: chappe_stream::Extent,
+) -> usize {
+    use chappe_stream::Extent::{Count, Time};
+    match (window, slide) {
+        (Count(window), Count(_)) => window,
+        (Time(_), Count(slide)) => slide,
+        (_, Time(_)) => 1,
     }
 }
 

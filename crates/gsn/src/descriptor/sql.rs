@@ -106,10 +106,36 @@ fn replacement(words: &[&str], at: usize) -> Option<(String, usize)> {
     if is(at, "iif") && is(at + 1, "(") {
         return Some(("casewhen".to_owned(), 1));
     }
+    // `(EXPRESSION) * 1000000 as source_time`, and `TABLE.source_time as source_time`.
+    let product = ["*", "1000000", "as", "source_time"];
+    let is_product = (0..4).all(|part| is(at + part, product[part]));
+    if is_product && at > 0 && words[at - 1] == ")" && in_list(words, at) {
+        return Some(("as timed".to_owned(), 4));
+    }
+    let is_renamed = is(at, "source_time") && is(at + 1, "as") && is(at + 2, "source_time");
+    if is_renamed && in_list(words, at) {
+        return Some(("timed as timed".to_owned(), 3));
+    }
     let begins = at > 0 && matches!(words[at - 1], "select" | "distinct" | "," | ".");
     let ends = at + 1 == words.len() || matches!(words[at + 1], "," | "from");
     let is_result = is(at, "source_time") && begins && ends && in_list(words, at);
     is_result.then(|| ("timed".to_owned(), 1))
+}
+
+/// Whether the parenthesis that an expression begins with ends it.
+fn is_enclosed(expression: &[&Token<'_>]) -> bool {
+    let mut depth = 0_usize;
+    for (at, token) in expression.iter().enumerate() {
+        match token.text {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return at > 0 && at + 1 == expression.len();
+        }
+    }
+    false
 }
 
 /// Whether the word at `at` stands in a list of results, outside of parentheses of its own.
@@ -337,7 +363,11 @@ impl Rewriter {
                 _ => {
                     let last = tokens.iter().rposition(|it| is(it, "as")).unwrap_or(0);
                     let text = self.expression(&tokens[..last], depth)?;
-                    Some(format!("({}) * 1000000 as source_time", text.trim()))
+                    let text = text.trim();
+                    Some(match is_enclosed(expression) {
+                        true => format!("{text} * 1000000 as source_time"),
+                        false => format!("({text}) * 1000000 as source_time"),
+                    })
                 }
             },
             _ => None,
@@ -638,10 +668,25 @@ mod tests {
             "select timed, w.timed, max(timed) as x from w",
             "select a, timed from (select timed, a from b) where (timed) > 3",
             "select iif(a, b, c) as d from e where abs(source_time / 1000000) > 2",
+            "select max(timed) as timed, (a + b) * (c) as timed from w",
+            "select a.n as n, a.timed as timed from a, b",
         ] {
             let once = rewritten(written);
             let back = to_h2(&once);
             assert_eq!(rewritten(&back), once, "{back}");
+        }
+        // GSN has no column source_time.
+        for (written, back) in [
+            (
+                "select max(timed) as timed from w",
+                "select (max(timed)) as timed from w",
+            ),
+            (
+                "select a.n, a.timed as timed from a",
+                "select a.n, a.timed as timed from a",
+            ),
+        ] {
+            assert_eq!(to_h2(&rewritten(written)), back);
         }
         let once = rewritten("select casewhen(x>1, timed, 3) as z, timed from s");
         assert_eq!(

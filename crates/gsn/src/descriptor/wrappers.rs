@@ -389,11 +389,18 @@ fn csv(address: &Address, stream: &str) -> Made {
         options.insert("null".to_owned(), texts(bad));
     }
     let format = table([("csv", Value::Table(options))]);
-    let keys = table([
+    let mut keys = table([
         ("kind", text("file")),
         ("path", text(file)),
         ("format", Value::Table(format)),
     ]);
+    if let Some(period) = address.predicate(&["sampling"]) {
+        let period = period.parse().ok();
+        let Some(ms) = period.filter(|ms| (10..=3_600_000).contains(ms)) else {
+            return because("the predicate \"sampling\" is not 10 to 3600000 milliseconds");
+        };
+        keys.insert("poll_ms".to_owned(), Value::Integer(ms));
+    }
     Ok(Equal {
         wrapper: with_stream(keys, stream, fields),
         note: "a wrapper of kind file, which follows the file as it grows; the path is relative to the sensor's file",
@@ -406,6 +413,7 @@ fn csv(address: &Address, stream: &str) -> Made {
             "quote",
             "skip-first-lines",
             "bad-values",
+            "sampling",
         ],
     })
 }
@@ -671,10 +679,16 @@ fn csv_predicates(keys: &Table) -> Option<Vec<(&'static str, String)>> {
     ] {
         if let Some(given) = word(option) {
             predicates.push((predicate, given.replace('\t', "\\t")));
+        } else if predicate == "timezone" {
+            // GSN takes times without a zone as those of its server's.
+            predicates.push((predicate, "UTC".to_owned()));
         }
     }
     if let Some(lines) = options.get("skip_lines").and_then(Value::as_integer) {
         predicates.push(("skip-first-lines", lines.to_string()));
+    }
+    if let Some(ms) = keys.get("poll_ms").and_then(Value::as_integer) {
+        predicates.push(("sampling", ms.to_string()));
     }
     if let Some(bad) = list("null") {
         predicates.push(("bad-values", bad.join(",")));

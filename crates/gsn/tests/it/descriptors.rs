@@ -214,7 +214,7 @@ fn wrappers_with_an_equal_kind_become_wrappers_of_the_sensor() {
     for expected in [
         "10: streams/stream[0]/source[0]/address[0]@wrapper: changed: a wrapper of kind file",
         "10: streams/stream[0]/source[0]/address[0]/predicate[formats]: taken",
-        "10: streams/stream[0]/source[0]/address[0]/predicate[sampling]: ignored",
+        "10: streams/stream[0]/source[0]/address[0]/predicate[sampling]: taken",
         "20: streams/stream[0]/source[0]/address[1]: ignored: the wrapper tinyos-mig is not run here",
         "21: streams/stream[0]/source[0]/address[2]: changed: fallback",
         "22: streams/stream[0]/source[0]/address[3]@wrapper: changed: a wrapper of kind udp",
@@ -362,6 +362,13 @@ fn each_fault_has_its_place() {
             (4, 3),
             "processing-class/class-name",
             "runtime of its own",
+        ),
+        (
+            "<class-name>ch.epfl.gsn.vsensor.Bridge",
+            "<class-name>x.SMACleaner",
+            (4, 3),
+            "processing-class/class-name",
+            "differ from the mean",
         ),
         (
             "rate=\"500\"",

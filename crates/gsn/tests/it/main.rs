@@ -1,4 +1,5 @@
 //! The integration tests of `chappe-gsn` in one program: linking one takes seconds.
 
+mod as_gsn;
 mod descriptors;
 mod evaluated;

@@ -135,6 +135,8 @@ pub struct Source {
     pub window: Extent,
     /// The time of evaluation.
     pub slide: Extent,
+    /// With a slide of elements: the number of the element at which the first evaluation is due.
+    pub first: usize,
     /// The treatment of late elements.
     pub late: LatePolicy,
     /// The use of time.
@@ -247,6 +249,9 @@ pub struct Output {
     pub unique_times: bool,
     /// Whether an element with a field that is null is dropped and counted.
     pub drops_nulls: bool,
+    /// Whether a column without a field is passed over, and a field without a column is null. Otherwise
+    /// both are errors.
+    pub takes_any_columns: bool,
     /// The schema of the elements.
     pub schema: StreamSchema,
 }

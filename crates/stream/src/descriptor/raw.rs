@@ -62,6 +62,14 @@ enum RawNulls {
     Drop,
 }
 
+/// Which columns a result may have.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum RawColumns {
+    Exact,
+    Any,
+}
+
 /// The output of a virtual sensor.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -85,9 +93,12 @@ struct RawOutput {
     unique_times: bool,
     /// Keep or drop elements with a field that is null. Default: keep.
     nulls: Option<RawNulls>,
+    /// `exact`: the statement has a column for each field, and no other. `any`: a column without a field is passed
+    /// over, and a field without a column is null. Default: exact.
+    columns: Option<RawColumns>,
     /// The subject that the key of an element identifies, if the statement has a column `key`.
     key: Option<String>,
-    /// The fields of the elements; the statement has a column for each.
+    /// The fields of the elements: columns of the statement.
     #[schemars(with = "Vec<RawField>")]
     field: Spanned<Vec<Spanned<RawField>>>,
 }
@@ -229,6 +240,7 @@ fn output(place: Place<'_>, raw: RawOutput, name: &str) -> Result<Output, Descri
         rate: raw.rate.map(|rate| rate.0),
         unique_times: raw.unique_times,
         drops_nulls: matches!(raw.nulls, Some(RawNulls::Drop)),
+        takes_any_columns: matches!(raw.columns, Some(RawColumns::Any)),
         schema,
     })
 }
@@ -334,7 +346,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The largest number of elements between two evaluations.
-const COUNT_MAX: usize = 1_000_000;
+pub(super) const COUNT_MAX: usize = 1_000_000;
 
 fn count(number: i64) -> Result<Extent, String> {
     match usize::try_from(number) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{DescriptorError, DescriptorFault, Place, nearest};
-use super::raw::{RawDuration, RawExtent, WindowSchema, stream_name};
+use super::raw::{COUNT_MAX, RawDuration, RawExtent, WindowSchema, stream_name};
 use super::statement::{self, TABLE_SUFFIX, WRAPPER};
 use super::{
     Command, FALLBACK_AFTER, FALLBACK_MAX, InlineWrapper, KEYS, KEYS_MAX, PerKey, SOURCES_MAX,
@@ -54,6 +54,9 @@ pub(super) struct RawSource {
     window: Option<Spanned<RawExtent>>,
     /// The interval of evaluation: a number of elements, or a time. Default: 1.
     slide: Option<RawExtent>,
+    /// With a slide of elements: the number of the element at which the first evaluation is due. Default: 1.
+    #[schemars(with = "Option<usize>")]
+    first: Option<Spanned<usize>>,
     /// The clock of times: the elements' source times, or the node's clock. Default: source.
     clock: Option<RawClock>,
     /// Evaluate a slide of time as a whole, this long after its end. Default: with the clock `source`, at
@@ -267,6 +270,16 @@ fn source(
         return Err(place.error(DescriptorFault::Value, at, key("window"), message, hint));
     }
     let is_of_time = matches!(slide, Extent::Time(_));
+    if let Some(first) = &raw.first
+        && (is_of_time || !(1..=COUNT_MAX).contains(first.get_ref()))
+    {
+        let message = match is_of_time {
+            true => "`first` needs a slide of elements".to_owned(),
+            false => format!("{} is out of range: 1 to {COUNT_MAX}", first.get_ref()),
+        };
+        let at = first.span().start;
+        return Err(place.error(DescriptorFault::Value, at, key("first"), message, None));
+    }
     let needs_time = match (raw.clock, &raw.wait) {
         (_, Some(_)) => Some("wait"),
         (Some(RawClock::Node), None) => Some("clock"),
@@ -300,6 +313,7 @@ fn source(
         },
         window: window.unwrap_or(Extent::Count(1)),
         slide,
+        first: raw.first.map_or(1, Spanned::into_inner),
         late: match raw.late {
             Some(RawLate::Drop) => LatePolicy::Drop,
             Some(RawLate::DeadLetter) => LatePolicy::DeadLetter,

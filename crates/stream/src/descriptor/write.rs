@@ -133,6 +133,9 @@ fn write_source(out: &mut Writer, head: &str, source: &Source) {
     }
     out.extent("window", source.window);
     out.extent("slide", source.slide);
+    if source.first != 1 {
+        out.raw("first", &source.first.to_string());
+    }
     write_timing(out, source);
     if source.sampling < 1.0 {
         out.raw("sampling", &format!("{:?}", source.sampling));
@@ -233,6 +236,9 @@ fn write_output(out: &mut Writer, name: &str, output: &Output, plain: Option<&St
     }
     if output.drops_nulls {
         out.text("nulls", "drop");
+    }
+    if output.takes_any_columns {
+        out.text("columns", "any");
     }
     if let Some(statement) = plain {
         out.text("sql", &statement.sql);

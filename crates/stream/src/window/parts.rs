@@ -22,6 +22,7 @@ const KEYS_NUMBERED: u64 = 1 << 26;
 pub(crate) struct WindowShape {
     pub(crate) extent: Extent,
     pub(crate) slide: Extent,
+    pub(crate) first: usize,
     pub(crate) late: LatePolicy,
     pub(crate) timing: Timing,
 }
@@ -83,7 +84,7 @@ impl Part {
             limits,
             window: window.numbered_from(first),
             numbered_from: first,
-            slide: Slide::new(shape.slide),
+            slide: Slide::new(shape.slide).first_at(shape.first),
             turns: Turns::new(shape.slide, &shape.timing).filter(|_| shape.has_turns()),
             late_in_a_row: 0,
             counters: WindowCounters::default(),
@@ -180,7 +181,7 @@ impl Part {
             turns.reset(all);
         }
         if all {
-            self.slide = Slide::new(self.shape.slide);
+            self.slide = Slide::new(self.shape.slide).first_at(self.shape.first);
         }
     }
 

@@ -86,6 +86,9 @@ fn each_fault_is_told_with_place_key_and_hint() {
         ("window = 10", "window = 1000000", (15, 10), "source[1].window", "at most 100000 elements, not 1000000", "smaller"),
         ("window = 10", "window = 10\nwait = \"1s\"", (11, 1), "source[1].wait", "needs a slide of time", "10s"),
         ("window = 10", "window = 10\nclock = \"node\"", (11, 1), "source[1].clock", "needs a slide of time", "10s"),
+        ("window = 10", "window = 10\nslide = \"1s\"\nfirst = 2", (17, 9), "source[1].first", "needs a slide of elements", ""),
+        ("window = 10", "window = 10\nfirst = 0", (16, 9), "source[1].first", "out of range", ""),
+        ("level = \"process\"", "columns = \"all\"", (18, 11), "columns", "not one of exact, any", ""),
         ("window = 10", "window = 10\nkeys = 5", (11, 1), "source[1].keys", "needs `per`", ""),
         ("window = 10", "window = 10\nper = \"key\"\nkeys = 0", (11, 1), "source[1].keys", "out of range", ""),
         ("window = 10", "window = 10\nclock = \"nod\"", (16, 9), "clock", "not one of source, node", "`node`"),
@@ -289,6 +292,8 @@ fn the_json_schema_knows_every_key() {
         "unique_times",
         "per",
         "keys",
+        "first",
+        "columns",
     ] {
         assert!(text.contains(key), "{key}");
     }

@@ -271,6 +271,62 @@ fn fields_that_the_statement_does_not_know_are_a_failure_with_a_reason() {
     assert_eq!(told, [SensorEvent::Failed { reason }]);
 }
 
+#[test]
+fn with_any_columns_each_field_takes_the_column_of_its_name() {
+    let named = |name: &str, field_type| Field {
+        name: name.into(),
+        field_type,
+        unit: None,
+        observed_property: None,
+        description: None,
+    };
+    let schema = StreamSchema {
+        fields: vec![
+            named("a", FieldType::Integer),
+            named("b", FieldType::Double),
+            named("row", FieldType::Text),
+        ],
+        key: None,
+    };
+    let values = vec![
+        Value::Integer(1),
+        Value::Double(2.5),
+        Value::Text("x".into()),
+    ];
+    for (sql, time_ms, is_compiled) in [
+        ("select * from t", 7_000, true),
+        ("SELECT a, b, \"row\" from t where b > 2;", 7_000, false),
+        (
+            "select a, \"row\", 5 as c, source_time - 1000000000 as source_time from t -- c",
+            6_000,
+            false,
+        ),
+    ] {
+        let text = format!(
+            "name = 'x'\n[[source]]\nalias = 't'\nstream = 's'\n[output]\ncolumns = 'any'\nsql = '''{sql}'''\n\
+             [[output.field]]\nname = 'row'\ntype = 'text'\n[[output.field]]\nname = 'lack'\ntype = 'double'\n\
+             [[output.field]]\nname = 'a'\ntype = 'integer'\n"
+        );
+        let mut harness = self::harness(&text);
+        let running = events(&mut harness, bind("t", "s", schema.clone()));
+        assert_eq!(running, [SensorEvent::Running], "{sql}");
+        let told = events(&mut harness, receive("s", 7_000, values.clone()));
+        let [SensorEvent::Output(element)] = &told[..] else {
+            panic!("{sql}: {told:?}");
+        };
+        let expected = [Value::Text("x".into()), Value::Null, Value::Integer(1)];
+        assert_eq!(element.values, expected, "{sql}");
+        assert_eq!(element.source_time, Timestamp(time_ms * 1_000_000), "{sql}");
+        assert_eq!(harness.machine().0.is_compiled(), is_compiled, "{sql}");
+        let exact = text.replace("columns = 'any'\n", "");
+        let told = events(&mut self::harness(&exact), bind("t", "s", schema.clone()));
+        assert!(
+            matches!(told[..], [SensorEvent::Failed { .. }]),
+            "{sql}: {told:?}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -220,6 +220,15 @@ fn a_slide_of_count_is_due_at_the_first_and_then_every_nth() {
 }
 
 #[test]
+fn a_slide_of_count_may_be_due_later_first() {
+    for (count, first, expected) in [(2, 5, [5, 7, 9]), (3, 2, [2, 5, 8]), (1, 7, [7, 8, 9])] {
+        let mut slide = Slide::new(Extent::Count(count)).first_at(first);
+        let due = (1..10).filter(|number| slide.is_due(Timestamp(*number)));
+        assert_eq!(due.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn a_stream_leaves_alone() {
     let mut window = Window::new(
         Extent::Count(10),
